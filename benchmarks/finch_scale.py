@@ -49,13 +49,13 @@ def signatures() -> Tensor:
     from fedwca.runs.split_trials import split_trial
 
     layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}
-    decided = resolve_plan({**layer, "aggregator": "one_hot", "clusterer": "finch", "source_training": {"epochs": 3}})
-    config = decided.config
+    plan = resolve_plan({**layer, "aggregator": "one_hot", "clusterer": "finch", "source_training": {"epochs": 3}})
+    config = plan.config
     dataset, source = load(config)
     federation = split_trial(config, dataset, source, 0, 0)
     engine = SequentialEngine(source_model(config, dataset, source, 0).network, federation.clients)
     truth = federation.metrics.domain_labels()
-    run_round(0, init_server(engine), decided.methods[-1][0], engine, config.training, Keys(SEED), truth)
+    run_round(0, init_server(engine), plan.methods[-1][0], engine, config.training, Keys(SEED), truth)
     return engine.bank[:, :VALUES].clone()
 
 

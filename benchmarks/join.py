@@ -63,8 +63,8 @@ def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     }
     training = Training(epochs=given.epochs, lr=3e-3)
     layer |= {"training": training.model_dump(), "source_training": {"epochs": given.source_epochs, "lr": 0.01}}
-    decided = resolve_plan(layer)
-    config, (method, _) = decided.config, decided.methods[-1]
+    plan = resolve_plan(layer)
+    config, (method, _) = plan.config, plan.methods[-1]
     dataset, name = load(config)
     federation, network = split_trial(config, dataset, name, 0, 0), source_model(config, dataset, name, 0).network
     domains, everyone = federation.metrics.domains, range(len(federation))

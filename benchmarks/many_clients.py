@@ -51,7 +51,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
 
     sizes = [200, *[clients // DOMAINS * IMAGES] * DOMAINS]
     dataset = FederatedDataset("many", tuple("0123456789"), {names[d]: domain(d, n) for d, n in enumerate(sizes)})
-    decided = resolve_plan(
+    plan = resolve_plan(
         {
             **{"clients": clients // DOMAINS, "rounds": ROUNDS, "participation": PRESENT / clients, "device": "cpu"},
             **{"aggregator": method, "baselines": [], "components": {"model": MODEL}, "workers": 1},
@@ -63,11 +63,11 @@ def run(clients: int, method: str) -> dict[str, Any]:
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
         checkpointer = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
-        for record in run_bench(decided.config, decided.methods, dataset, "home", checkpointer=checkpointer):
+        for record in run_bench(plan.config, plan.methods, dataset, "home", checkpointer=checkpointer):
             ends.append((time.perf_counter(), time.process_time()))
             records.append(record)
     later = [r["seconds"] for r in records if r["round"] > 0]
-    width = Layout.of(architecture(decided.config).build(10)).width
+    width = Layout.of(architecture(plan.config).build(10)).width
     return {
         "clients": clients,
         "present": PRESENT,

@@ -339,8 +339,8 @@ SKIPPED = re.compile(
 """Keys of what says when, how fast, where and by what, and checksums of what is compared itself."""
 HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
 """Keys that tell configurations apart, which may change where a value is written in another way."""
-ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery)$")
-"""Keys that later versions write too; compared where both have them."""
+ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery|resumed)$")
+"""Keys that later versions, or resumed runs, write too; compared where both have them."""
 UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
 """Names of files of such things, and of images that are kept under a name of their folder's path."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
@@ -38,7 +36,3 @@ class WCAL(Aggregator):
         """Eq. 1."""
         alpha = tempered_softmax(view.alignment(view.shared), self.ta)
         return Blend(alpha @ view.shared, report={"alpha": alpha})
-
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """The clusters; weights are the clients' own affair."""
-        return {"labels": labels}

@@ -110,8 +110,7 @@ def _loaded(source: DatasetSource) -> FederatedDataset:
     """The data set; what there is to remark about it goes to the error output."""
     from fedwca.data import DatasetWarning
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DatasetWarning)
+    with warnings.catch_warnings(record=True, action="always", category=DatasetWarning) as caught:
         dataset = source.load()
     for item in caught:
         make_console(stderr=True).print(f"warning: {item.message}", style="yellow")

@@ -15,6 +15,7 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.shared_options import HOW, KEEP, RUN, WHAT, option
+from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import TRAINING_WORDS, RunConfig, layer_from_words
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
@@ -39,8 +40,6 @@ SHARED = {
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }
 """Fields of a run's configuration, or of its training, that are options of every command that makes a run, by panel."""
-PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
-"""Fields that are options of the commands that compose a method."""
 COMPLETED = {
     **{name: name for name in ("dataset", "partition", "model", *PARTS)},
     **dict.fromkeys(("objectives", "finish"), "objective"),

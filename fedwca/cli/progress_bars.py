@@ -23,11 +23,11 @@ NARROW = 110
 
 
 @contextmanager
-def watching(decided: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Progress]:
+def watching(plan: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Progress]:
     """Progress on stderr while inside: bars on a terminal, lines elsewhere.
 
     Args:
-        decided: what will run.
+        plan: what will run.
         quiet: say no more than warnings.
         lines: where there is no terminal, say how far it is in lines.
     """
@@ -35,7 +35,7 @@ def watching(decided: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Prog
     if quiet or not (lines or console.is_terminal):
         yield Progress(warn=_warn)
     elif not console.is_terminal:
-        yield _Lines(decided).hooks()
+        yield _Lines(plan).hooks()
     else:
         narrow = console.width < NARROW
         bars = Bars(
@@ -49,7 +49,7 @@ def watching(decided: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Prog
             console=console,
         )
         with bars:
-            yield _Bars(bars, decided, console).hooks()
+            yield _Bars(bars, plan, console).hooks()
 
 
 @contextmanager
@@ -69,16 +69,16 @@ def _warn(message: str) -> None:
     say(f"Warning: {message}", err=True)
 
 
-def _total(decided: RunPlan) -> int:
+def _total(plan: RunPlan) -> int:
     """Rounds of all methods, source models and trials."""
-    return decided.config.source_models * decided.config.trials * sum(rounds for _, rounds in decided.methods)
+    return plan.config.source_models * plan.config.trials * sum(rounds for _, rounds in plan.methods)
 
 
 class _Lines:
     """Plain lines: a method's rounds at most every few seconds, its first one and its end always."""
 
-    def __init__(self, decided: RunPlan) -> None:
-        self.total, self.done, self.label, self.rounds = _total(decided), 0, "", 0
+    def __init__(self, plan: RunPlan) -> None:
+        self.total, self.done, self.label, self.rounds = _total(plan), 0, "", 0
         self.started, self.here, self.said = math.nan, 0, -math.inf
 
     def hooks(self) -> Progress:
@@ -130,10 +130,10 @@ def _ended(label: str, accuracy: float) -> str:
 class _Bars:
     """One bar for the whole run, one for what is going on now; methods that are done stay above them."""
 
-    def __init__(self, bars: Bars, decided: RunPlan, console: Console) -> None:
-        config = decided.config
+    def __init__(self, bars: Bars, plan: RunPlan, console: Console) -> None:
+        config = plan.config
         self.bars, self.console = bars, console
-        self.all = bars.add_task("all rounds", total=_total(decided), note="")
+        self.all = bars.add_task("all rounds", total=_total(plan), note="")
         epochs = config.source_models * config.source_training.epochs
         self.source = bars.add_task("source model", total=epochs, note="", visible=False)
         self.central = bars.add_task("", total=1, note="", visible=False)

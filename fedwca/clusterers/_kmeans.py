@@ -23,8 +23,7 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
     for clusters in range(least, min(most, len(rows) - 1, distinct) + 1):
         if clusters == 1:
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             labels = KMeans(clusters, n_init=restarts, random_state=seed).fit_predict(rows)
         score = silhouette_score(rows, labels)
         if score > best:

@@ -11,6 +11,7 @@ from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 
 PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
+"""What a method is made of: fields of a configuration, and options of the commands that compose one."""
 SEVERAL = ("objectives", "finish")
 """Parts of which there may be more than one."""
 OPTIONAL = ("adaptation", "finish")

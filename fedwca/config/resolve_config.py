@@ -16,6 +16,7 @@ from fedwca.config.compose_methods import (
     partition_of,
 )
 from fedwca.config.idle_settings import idle_tables, refuse_idle, without_table
+from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
     chosen_partition,
     default_domain,
@@ -33,7 +34,7 @@ from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.registry import canonical_name
 
-COMPOSED = {"aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "name"}
+COMPOSED = {*PARTS, "name"}
 """Fields that are parts of the composed method: where there is none, a file may hold them, and nothing reads them."""
 
 
@@ -75,7 +76,6 @@ def resolve_plan(
     pairs: Sequence[tuple[str, str]] = (),
     preset_name: str = "default",
     file: Path | None = None,
-    domain: str | None = None,
     tried: Sequence[tuple[str, str]] = (),
 ) -> RunPlan:
     """Layers put over one another: command line over file over preset over field defaults.
@@ -85,8 +85,6 @@ def resolve_plan(
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
         preset_name: see `fedwca.config.presets.preset`.
         file: TOML or JSON.
-        domain: the source domain, or the target, if nobody names one; None: the data set's own default, if that is
-            known before its images are read.
         tried: like ``pairs``, and put over them: what a search tries.
 
     Raises:
@@ -114,9 +112,9 @@ def resolve_plan(
         base, file_values = without_idle_clusterer(base, file_values, own, partition)
         return {f"preset {preset_name}": base, "config": file_values, "CLI": own}
 
-    found = layers(domain)
+    found = layers(None)
     config, origins = resolve(found)
-    if partition.named and domain_of(config) is None and (domain := domain or default_domain(config)) is not None:
+    if partition.named and domain_of(config) is None and (domain := default_domain(config)) is not None:
         found = layers(domain)
         config, origins = resolve(found)
         config = config.model_copy(update={partition.named: domain})

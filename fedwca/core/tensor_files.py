@@ -163,8 +163,7 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about pickles, which are refused
+    with warnings.catch_warnings(action="ignore"):  # about pickles, which are refused
         state = torch.load(path, map_location="cpu", weights_only=True)
     state = state.get("state_dict", state)
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}

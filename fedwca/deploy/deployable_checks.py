@@ -60,8 +60,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     layout = Layout.of(network)
     source, few = layout.read(network), 4
     steps = draw_changes(few, layout.width, source.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             layers = method.clusterer.norm_layers
             moments = {} if layers is None else {str(layers): steps[:, : count_moments(network, layers)]}

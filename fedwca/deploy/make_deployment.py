@@ -87,13 +87,13 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
             f"baseline {wanted.baseline!r} is deployed as it is; leave {given[0]} out, or compose a method without it"
         )
     layer = merge(baseline_components(wanted.baseline), wanted.run.layer) | {"baselines": []}
-    decided = replace(wanted.run, layer=layer).plan()
-    dataset, source = load(decided.config)
-    config = decided.at(source).config
+    plan = replace(wanted.run, layer=layer).plan()
+    dataset, source = load(plan.config)
+    config = plan.at(source).config
     most = baseline(wanted.baseline).rounds if wanted.baseline else None
     if most is not None:
         config = config.model_copy(update={"rounds": min(config.rounds, most)})
-    method, rounds = decided.methods[-1]
+    method, rounds = plan.methods[-1]
     network = build_network(config, len(dataset.classes))
     require_deployable(method, rounds, network)
     federation = split_trial(config, dataset, source, 0, 0) if wanted.dealt else None
@@ -115,7 +115,7 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
     require_consent(rules, method)
     require_defences(rules, method, made.composition)
     require_compressible(made.composition, network)
-    rehearse_components(config, decided.methods, dataset)
+    rehearse_components(config, plan.methods, dataset)
     check_writable(wanted.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))

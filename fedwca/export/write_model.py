@@ -90,8 +90,7 @@ def _torch_export(served: InferenceModel, about: ModelDescription, file: Path) -
 
 
 def _onnx(served: InferenceModel, about: ModelDescription, file: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the exporter's own internals
+    with warnings.catch_warnings(action="ignore"):  # about the exporter's own internals
         program = torch.onnx.export(
             _program(served, about), dynamo=True, input_names=["images"], output_names=["logits"], verbose=False
         )

@@ -67,17 +67,17 @@ def estimate_cost(config: RunConfig, source: str, methods: Sequence[int], adapte
     return Cost(runs * len(methods), runs * sum(methods), images, hours)
 
 
-def estimate_plan(decided: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
+def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
     """The cost of a run.
 
     Args:
-        decided: methods, rounds and trials.
+        plan: methods, rounds and trials.
         domain: source, or what the data set is dealt by.
         names: only these methods; None: all.
     """
-    rounds = {m.name: r for m, r in decided.methods if names is None or m.name in names}
-    adapted = [any(part.adapts for part in m.objectives) for m, _ in decided.methods if m.name in rounds]
-    return estimate_cost(decided.config, domain, list(rounds.values()), adapted)
+    rounds = {m.name: r for m, r in plan.methods if names is None or m.name in names}
+    adapted = [any(part.adapts for part in m.objectives) for m, _ in plan.methods if m.name in rounds]
+    return estimate_cost(plan.config, domain, list(rounds.values()), adapted)
 
 
 def describe_cost(found: Cost, what: str = "") -> str:

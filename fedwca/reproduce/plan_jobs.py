@@ -141,12 +141,12 @@ def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> N
 def announce_runs(plans: Mapping[str, RunPlan], out: Path, reporter: RunReporter) -> Cost:
     """Say what is missing in a folder, by source or target, and what it costs; returns the cost of it all."""
     whole = Cost(0, 0, 0.0, 0.0)
-    for domain, decided in plans.items():
-        there, missing = sort_methods(decided, out)
-        left = estimate_plan(decided, domain, missing)
-        had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
+    for domain, plan in plans.items():
+        there, missing = sort_methods(plan, out)
+        left = estimate_plan(plan, domain, missing)
+        had = f"; {len(there)} of {len(plan.methods)} methods are there already" if there else ""
         what = describe_cost(left) if missing else "nothing to run"
-        reporter.note(f"  {decided.named or 'partition'} {domain}: {what}{had}")
+        reporter.note(f"  {plan.named or 'partition'} {domain}: {what}{had}")
         whole += left
     return whole
 

@@ -237,7 +237,7 @@ class Checkpoints:
             if to is None or int(file.stem) - 1 > to:
                 file.unlink()
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove temporary files that a killed process left."""
         remove_temporary(self.path, f"*/{TEMPORARY}")
 

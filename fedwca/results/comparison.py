@@ -13,7 +13,7 @@ from fedwca.results.statistics import FEWEST, Difference, Sample, paired_differe
 from fedwca.results.table_rows import NUMBERS, Row
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, sample_cell
 
-Run = tuple[str, int, int]
+SourceTrial = tuple[str, int, int]
 """(source domain or target, source model, trial)."""
 
 
@@ -26,7 +26,7 @@ class Comparison:
     """Method to what tables call it, in the order of the table."""
     sources: tuple[str, ...]
     """Source domains; targets where ``named`` says so."""
-    runs: Mapping[str, Mapping[Run, float]]
+    runs: Mapping[str, Mapping[SourceTrial, float]]
     """Method to its trial means."""
     reference: str | None = None
     """Method that differences are taken to."""
@@ -34,18 +34,18 @@ class Comparison:
     """What the one domain of a run is that is unlike the others: source or target; partition, where there is none."""
     chosen: bool = False
     """Whether accuracies are of rounds that training clients were best in, and not of the last ones."""
-    diverged: Mapping[str, Mapping[Run, Divergence]] = field(default_factory=dict)
+    diverged: Mapping[str, Mapping[SourceTrial, Divergence]] = field(default_factory=dict)
     """Method to its runs that diverged, which are not in `runs`."""
-    numbers: Mapping[str, Mapping[str, Mapping[Run, float]]] = field(default_factory=dict)
+    numbers: Mapping[str, Mapping[str, Mapping[SourceTrial, float]]] = field(default_factory=dict)
     """Method to what else is known of its runs, by the names of `fedwca.results.table_rows.count_numbers`."""
 
     @staticmethod
     def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
         """From one table for each source, or target."""
         labels = {row.name: row.label for table in tables.values() for row in table}
-        runs: dict[str, dict[Run, float]] = {name: {} for name in labels}
-        diverged: dict[str, dict[Run, Divergence]] = {name: {} for name in labels}
-        numbers: dict[str, dict[str, dict[Run, float]]] = {name: {} for name in labels}
+        runs: dict[str, dict[SourceTrial, float]] = {name: {} for name in labels}
+        diverged: dict[str, dict[SourceTrial, Divergence]] = {name: {} for name in labels}
+        numbers: dict[str, dict[str, dict[SourceTrial, float]]] = {name: {} for name in labels}
         for source, table in tables.items():
             for row in table:
                 runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
@@ -56,7 +56,7 @@ class Comparison:
         known = reference if reference in labels else None
         return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen, diverged, numbers)
 
-    def part(self, method: str, source: str | None = None) -> dict[Run, float]:
+    def part(self, method: str, source: str | None = None) -> dict[SourceTrial, float]:
         """A method's trial means for one source; None: for all of them together."""
         return {run: value for run, value in self.runs[method].items() if source in (None, run[0])}
 

@@ -40,7 +40,7 @@ class RunFolder:
         self._made: list[Path] = []
         self._there: set[str] = set()
         self._lock = lock.hold_lock(path) if again else self._claim()
-        self.sweep()
+        self.remove_leftovers()
         free = shutil.disk_usage(path).free
         if free < NEEDED:
             if not again:
@@ -114,7 +114,7 @@ class RunFolder:
             if name not in self._there:
                 (self.path / name).unlink(missing_ok=True)
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove temporary files that a killed process left; those of a folder that is only read stay."""
         remove_temporary(self.path)
 

@@ -56,6 +56,5 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
     for method, rounds in methods:
         if method.clusterer is not None and rounds:
             shown = truth if method.clusterer.oracle else None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 method.clusterer(BankSignatures(bank, layout, source, shown, list(images), network=network))

@@ -140,8 +140,8 @@ def rewind_run(
     Returns:
         See `find_resume_points`.
     """
-    folder.sweep()
-    checkpoints.sweep()
+    folder.remove_leftovers()
+    checkpoints.remove_leftovers()
     units = units_of(plan.config, plan.methods)
     federations = list(dict.fromkeys(TrialKey(unit.source_model, unit.trial) for unit in units))
     together = group_trials(federations, plan.config.trials_at_once or 1)

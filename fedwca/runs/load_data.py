@@ -84,16 +84,15 @@ def architecture(config: RunConfig) -> Architecture:
     return built
 
 
-def build_network(config: RunConfig, classes: int, *, seed: int = 0, pretrained: bool = True) -> Network:
+def build_network(config: RunConfig, classes: int, *, pretrained: bool = True) -> Network:
     """A fresh network of a run, whole where its partition lets clients train all of it.
 
     Args:
         config: names the architecture.
         classes: M.
-        seed: of what is not pre-trained.
         pretrained: as of `Architecture.build`.
     """
-    return architecture(config).build(classes, seed, pretrained, whole=partition_of(config).whole)
+    return architecture(config).build(classes, 0, pretrained, whole=partition_of(config).whole)
 
 
 def refuse_too_many_images(config: RunConfig, counts: Mapping[str, int], side: int) -> None:

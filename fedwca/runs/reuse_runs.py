@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.idle_settings import without_idle_tables
-from fedwca.config.method_spec import parse_method
+from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
@@ -29,8 +29,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
-    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "components"),
-    *("baselines", "composed", "name", "rounds", *SAME_NUMBERS),
+    *(*PARTS, "components", "baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
 """Fields of a configuration that a method's parts and rounds say again, or that change no number."""
 
@@ -66,32 +65,32 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         DataError: runs that are there were made on other images than each other, or than there are now.
         FedwcaError: why what is missing cannot be run.
     """
-    decided = request.plan()
-    there, missing = sort_methods(decided, out)
+    plan = request.plan()
+    there, missing = sort_methods(plan, out)
     refuse_unlike_data(there.values())
-    name = dataset_name(decided.config)
-    where = f"{name}, {special_domain(decided.config.model_dump())}"
+    name = dataset_name(plan.config)
+    where = f"{name}, {special_domain(plan.config.model_dump())}"
     if there:  # other domains may be run now, on the images there are now, and stand beside these numbers
         try:
-            refuse_other_images(decided.config, there.values())
+            refuse_other_images(plan.config, there.values())
         except DatasetMissing:
             if missing:
                 raise
             reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
     for path in dict.fromkeys(run.path for run in there.values()):
-        labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
+        labels = [plan_label(plan, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
     if missing:
-        words = {parse_method(text).name: text for text in decided.config.baselines}
+        words = {parse_method(text).name: text for text in plan.config.baselines}
         layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
         rest = replace(request, layer=layer)
-        path = run_place(rest.plan(), out, f"{name}-{decided.domain or decided.config.partition}")
+        path = run_place(rest.plan(), out, f"{name}-{plan.domain or plan.config.partition}")
         done = start_or_resume(replace(rest, out=path), reporter)
         there |= dict.fromkeys(missing, done)
     warn_of_other_source_models(there.values(), reporter)
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
-    names = [method.name for method, _ in decided.methods]
-    return CollectedRuns(decided.config, [tables[there[name].path][name] for name in names], there)
+    names = [method.name for method, _ in plan.methods]
+    return CollectedRuns(plan.config, [tables[there[name].path][name] for name in names], there)
 
 
 def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
@@ -127,17 +126,17 @@ def dataset_name(config: RunConfig) -> str:
     return data_name(config.dataset, config.data)
 
 
-def plan_label(decided: RunPlan, name: str) -> str:
+def plan_label(plan: RunPlan, name: str) -> str:
     """What tables call a method of a plan."""
-    return next(method.label for method, _ in decided.methods if method.name == name)
+    return next(method.label for method, _ in plan.methods if method.name == name)
 
 
-def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
+def sort_methods(plan: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
     """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
-    wanted = to_plain(decided.described()["methods"])
+    wanted = to_plain(plan.described()["methods"])
     there: dict[str, Run] = {}
     for run in filter(None, map(read_if_run, run_folders(out))):
-        if is_reusable(run, decided.config):
+        if is_reusable(run, plan.config):
             own = {name: fill_in_defaults(run.methods[name]) for name in wanted if name in run.methods}
             there |= {name: run for name in own if name not in there and own[name] == wanted[name]}
     return there, [name for name in wanted if name not in there]
@@ -180,10 +179,10 @@ def comparable_settings(config: Any) -> dict[str, Any] | None:
     return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}
 
 
-def run_place(decided: RunPlan, out: Path, name: str) -> Path:
+def run_place(plan: RunPlan, out: Path, name: str) -> Path:
     """The folder for a run: one that holds this very run unfinished, or else the first free one."""
-    wanted = to_plain(decided.described()["methods"])
-    same = comparable_settings(decided.config.model_dump(mode="json"))
+    wanted = to_plain(plan.described()["methods"])
+    same = comparable_settings(plan.config.model_dump(mode="json"))
     number = 1
     while True:
         path = out / (name if number == 1 else f"{name}-{number}")

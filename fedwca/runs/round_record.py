@@ -135,8 +135,7 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
     # All pairs are compared; a picture of more clients would show nothing.
     if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
         return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the clusterer has said it
+    with warnings.catch_warnings(action="ignore"):  # the clusterer has said it
         compared = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
     if compared is None:
         return {}

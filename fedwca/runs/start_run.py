@@ -118,7 +118,7 @@ def set_up_run(
     Args:
         folder: where.
         request: what is asked for.
-        plan: the same, decided.
+        plan: of the same.
         loggers: where numbers go, too.
         started: ``time.perf_counter()`` when it was asked for.
         reporter: told how it goes.

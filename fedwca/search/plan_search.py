@@ -87,13 +87,13 @@ def plan_search(wanted: Search) -> PlannedSearch:
     special = wanted.request.plan().named
     named = wanted.request.layer.get(special) if special else None
     (request,) = chosen_domains(wanted.request, [named] if named else [])
-    decided = request.plan()
-    params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
+    plan = request.plan()
+    params = [replace(param, key=resolve_grid(param.key, plan)) for param in wanted.params]
     keys = [param.key for param in params]
     if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
         raise UsageError(f"{twice[0]} is given twice; name all its values in one --param")
     listed = {param.key: param.values for param in params if isinstance(param, Options)}
-    grid = _shuffled_grid(listed, decided.config.seed) if len(listed) == len(params) else None
+    grid = _shuffled_grid(listed, plan.config.seed) if len(listed) == len(params) else None
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
             with_values(request, {param.key: value}).plan()  # which refuses what would not reach the method
@@ -104,12 +104,12 @@ def plan_search(wanted: Search) -> PlannedSearch:
         refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
     tries = wanted.tries if wanted.tries is not None else 20 if grid is None else len(grid)
     about = {
-        "config": decided.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
+        "config": plan.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
         "criterion": wanted.criterion,
         "params": sorted(map(repr, params)),
         "images": describe_images(dataset),
     }
-    return PlannedSearch(request, params, grid, tries, decided.config.seed, about)
+    return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
 
 
 def with_values(request: RunRequest, values: dict[str, Any]) -> RunRequest:

@@ -92,7 +92,7 @@ def grid(name: str) -> tuple[str | None, list[Options]]:
     return found.get("method"), [Options(key, tuple(values)) for key, values in found["params"].items()]
 
 
-def resolve_grid(key: str, decided: RunPlan) -> str:
+def resolve_grid(key: str, plan: RunPlan) -> str:
     """A key with the name of the component in it: ``aggregator.ta`` becomes ``aggregator.wca.ta``.
 
     Raises:
@@ -101,8 +101,8 @@ def resolve_grid(key: str, decided: RunPlan) -> str:
     head, *rest = [canonical_name(part) for part in key.split(".")]
     if head in TABLES or len(rest) != 1:
         return ".".join([head, *rest])
-    (method, _) = decided.methods[0]
-    own = {"dataset": decided.config.dataset, "model": decided.config.model}
+    (method, _) = plan.methods[0]
+    own = {"dataset": plan.config.dataset, "model": plan.config.model}
     having = [part.name for kind, part in method_parts(method) if kind == head and rest[0] in type(part).model_fields]
     having += [own[head]] if head in own else []
     if not having:

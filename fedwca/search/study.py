@@ -35,8 +35,7 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     optuna = import_optuna()
     planned = plan_search(wanted)
     with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # Optuna calls some of its parts experimental
+        stack.enter_context(warnings.catch_warnings(action="ignore"))  # Optuna calls some of its parts experimental
         make_folder(wanted.out)
         stack.callback(hold_lock(wanted.out).release)
         study = open_study(optuna, wanted.out, planned.about, wanted.direction)

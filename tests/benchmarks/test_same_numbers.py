@@ -55,6 +55,12 @@ def test_times_and_memory_are_not_compared(recordings: tuple[Path, Path], capsys
     assert capsys.readouterr().out == "same      loop, files: 6\n"
 
 
+def test_a_resumed_run_may_say_that_it_was(recordings: tuple[Path, Path]) -> None:
+    for recording, more in zip(recordings, ({}, {"resumed": {"1": {"command": "fedwca resume run"}}}), strict=True):
+        (recording / "loop" / "run" / "environment.json").write_text(json.dumps({"device": "cpu", **more}))
+    assert compare(*recordings) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [

@@ -74,7 +74,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     left.mkdir()
     for name in ("000003.safetensors", ".tmpAb3dEf"):  # ours, and that of safetensors itself
         (left / name).write_bytes(b"half")
-    checkpoints.sweep()
+    checkpoints.remove_leftovers()
     assert [file.name for folder in (own, *others) for file in folder.iterdir()] == ["000002.safetensors"] * 3
 
 

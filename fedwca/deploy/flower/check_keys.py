@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from fedwca.errors import UsageError
@@ -33,16 +35,11 @@ def check_private_key(path: Path) -> None:
     Raises:
         UsageError: names it.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-    try:
-        found = serialization.load_ssh_private_key(path.read_bytes(), None)
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path} is no private key that can be read ({error}); {_RIGHT}") from None
-    if not isinstance(found, EllipticCurvePrivateKey):
-        raise UsageError(f"{path} is a private key of another kind; {_RIGHT}")
+    read = partial(serialization.load_ssh_private_key, password=None)
+    _check_key(path, "private key", read, EllipticCurvePrivateKey)
 
 
 def check_public_key(path: Path) -> None:
@@ -51,16 +48,19 @@ def check_public_key(path: Path) -> None:
     Raises:
         UsageError: names it.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+    _check_key(path, "public key", serialization.load_ssh_public_key, EllipticCurvePublicKey)
+
+
+def _check_key(path: Path, what: str, read: Callable[[bytes], object], kind: type) -> None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    right = "right is one as ssh-keygen -t ecdsa -b 384 makes it"
     try:
-        found = serialization.load_ssh_public_key(path.read_bytes())
+        found = read(path.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path} is no public key that can be read ({error}); {_RIGHT}") from None
-    if not isinstance(found, EllipticCurvePublicKey):
-        raise UsageError(f"{path} is a public key of another kind; {_RIGHT}")
-
-
-_RIGHT = "right is one as ssh-keygen -t ecdsa -b 384 makes it"
+        raise UsageError(f"{path} is no {what} that can be read ({error}); {right}") from None
+    if not isinstance(found, kind):
+        raise UsageError(f"{path} is a {what} of another kind; {right}")

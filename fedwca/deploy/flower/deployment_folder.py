@@ -69,18 +69,15 @@ def write_deployment(
     for name, text in APP_FILES.items():
         write_text_atomically(app / PACKAGE / name, text)
     write_tensors(server / SOURCE, network.state_dict())
+    if not insecure:
+        certify(server / "certs", hosts)
     for number in range(deployment.rules.clients):
         client = folder / "clients" / str(number)
         client.mkdir(parents=True, exist_ok=True)
         if not insecure:
             make_key(client / "key")
             write_text_atomically(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
-    if not insecure:
-        certify(server / "certs", hosts)
-        for number in range(deployment.rules.clients):
-            write_text_atomically(
-                folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text()
-            )
+            write_text_atomically(client / "ca.crt", (server / "certs" / "ca.crt").read_text())
     write_text_atomically(server / CONFIG_NAME, deployment.text())
 
 

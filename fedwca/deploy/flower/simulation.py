@@ -30,14 +30,13 @@ def _save(file: Path, images: Any) -> None:
     np.savez(file, images=images)
 
 
-def simulate(deployment: DeploymentConfig, folder: Path, data: Path, cores: int = 1) -> Session:
-    """Play a federation with `flwr.simulation.run_simulation`; returns the session as it ended.
+def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
+    """Play a federation with `flwr.simulation.run_simulation`, one node a core; returns the session as it ended.
 
     Args:
         deployment: what is played.
         folder: as of `fedwca.deploy.flower.server_app.FlowerServer`; the clients' folders are made in it.
         data: see `write_client_images`.
-        cores: CPU cores for each node; as many nodes run at once as there are cores for.
 
     Raises:
         FedwcaError: the run failed; so it does when a client does, as in `fedwca bench`.
@@ -70,10 +69,9 @@ def simulate(deployment: DeploymentConfig, folder: Path, data: Path, cores: int 
 
     app = ServerApp()
     app.main()(main)
-    resources = {"client_resources": {"num_cpus": cores, "num_gpus": 0.0}}
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             run_simulation(app, client_app(settings), deployment.rules.clients, backend_config=resources)
     except Exception as error:
         raise (failed or [FedwcaError(f"Flower's simulation failed: {error}")])[0] from error

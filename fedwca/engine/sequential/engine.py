@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -183,12 +183,9 @@ class SequentialEngine(PredictsTests):
             pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
             try:
                 futures = {pool.submit(work, client): client for client in clients}
-                pending: set[Future[T]] = set(futures)
-                while pending:
-                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        future.result()
-                        done(futures[future])
+                for future in as_completed(futures):
+                    future.result()
+                    done(futures[future])
                 return [future.result() for future in futures]
             finally:
                 # After an error or Ctrl-C: clients that have not begun never do; those at work end their round.

@@ -72,7 +72,7 @@ class ClientBatch:
 
     @torch.no_grad()
     def outputs(self, models: Tensor, phase: Phase | None = None) -> Predictions:
-        """Predictions of each client's model ``[G, P]``: logits ``[G, N, M]``, features ``[G, N, q]``; see `_sweep`."""
+        """Predictions of each client's model ``[G, P]``: logits ``[G, N, M]``, features ``[G, N, q]``."""
         parameters, statistics = self.named(models)
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,7 +80,7 @@ class ClientBatch:
             logits, features, _ = self.network(p, s, StackedInput(x), phase=phase)
             return logits, features
 
-        return self._sweep(forward)
+        return self._pass_over_images(forward)
 
     @torch.no_grad()
     def outputs_of_one(self, model: Tensor, phase: Phase | None = None) -> Predictions:
@@ -91,7 +91,7 @@ class ClientBatch:
             logits, features, _ = self.network(parameters, statistics, StackedInput(x.flatten(0, 1)[None]), phase=phase)
             return logits[0].unflatten(0, x.shape[:2]), features[0].unflatten(0, x.shape[:2])
 
-        return self._sweep(forward)
+        return self._pass_over_images(forward)
 
     def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
         """Gradient of each model's base network ``[G, base]`` in eval mode, chunk by chunk.
@@ -121,7 +121,7 @@ class ClientBatch:
             places = places.minimum((self.counts[:active, None] - 1).clamp_min(0))
             yield first, active, self.images.shown(network, self.numbers[:active], places)
 
-    def _sweep(self, forward: Callable[[int, Tensor], tuple[Tensor, Tensor]]) -> Predictions:
+    def _pass_over_images(self, forward: Callable[[int, Tensor], tuple[Tensor, Tensor]]) -> Predictions:
         """All images in eval mode, chunk by chunk; rows behind a client's last image mean nothing."""
         parts: list[tuple[Tensor, Tensor]] = []
         for _, active, x in self._chunks():
