@@ -353,14 +353,15 @@ def test_recalibration_gives_the_images_own_statistics(network: Network, images:
     assert torch.allclose(settled[loop.layout.trained :], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("chunk", "pieces"), [(7, [7, 7, 6]), (1, [2] * 10)])  # one image has no variance
 def test_recalibration_in_pieces_weighs_them_by_their_images(
-    network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
+    network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch, chunk: int, pieces: list[int]
 ) -> None:
-    monkeypatch.setattr(type(network), "chunk", 7)
+    monkeypatch.setattr(type(network), "chunk", chunk)
     x = network.prepare(images[1].train[:20])
     own = [replace(given, train=given.train[:20]) for given in images]
-    z = network.bottleneck(network.backbone(x, ())).detach().split(7)
-    shares = torch.tensor([7.0, 7, 6]) / 20
+    z = network.bottleneck(network.backbone(x, ())).detach().split(pieces)
+    shares = torch.tensor(pieces) / 20
     means = sum(share * part.mean(0) for share, part in zip(shares, z, strict=True))
     variances = sum(share * part.var(0) for share, part in zip(shares, z, strict=True))
     for engine in (SequentialEngine, StackedEngine):

@@ -15,7 +15,7 @@ from fedwca.errors import DataError
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
-DECODER = 1
+DECODER = 2
 """Counts changes in how an image becomes pixels, so that an old cache is not taken for a new one."""
 
 
@@ -69,8 +69,11 @@ def _turn_upright(file: Image.Image) -> Image.Image:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         # Pillow clips these at 255 instead of scaling them; 16-bit greys would turn white.
-        wide = np.asarray(image, np.float64)
-        scale = 255 / 65535 if wide.max(initial=0) > 255 else 1
+        wide, largest = np.asarray(image, np.float64), np.asarray(image).max(initial=0)
+        if image.mode == "F" and largest <= 1:
+            scale = 255.0
+        else:  # by the mode where it says the range, so that images of one camera keep their differences
+            scale = 255 / 65535 if image.mode.startswith("I;16") or largest > 255 else 1.0
         return Image.fromarray(np.clip(wide * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")

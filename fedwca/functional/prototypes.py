@@ -62,7 +62,8 @@ def prototype_labels(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Label each sample with the prototype of largest cosine: soft prototypes first, then one-hot ones.
 
-    A class whose prototype is zero (nobody in it) is never assigned; ties go to the lowest class.
+    A class whose prototype is zero (nobody in it) is never assigned; ties go to the lowest class. A single sample has
+    the class of its largest probability, since all soft prototypes are then the same.
 
     Source: FedWCA, eq. 4 and the sentence after it; SHOT (Liang et al., ICML 2020), eqs. 4-6. SHOT's own features have
     a 1 appended and unit length: ``append_one=True, normalize_first=True``. Its code for objects assigns only classes
@@ -101,6 +102,7 @@ def prototype_labels(
     directions = normalize_rows(zero_rows(features, keep))
     classes, weights = probabilities.shape[-1], probabilities
     predicted = class_columns(zero_rows(probabilities, keep).argmax(-1), classes)
+    alone = keep.sum() == 1  # then all soft prototypes are that sample, up to rounding
     for _ in range(refine + 1):
         means = prototypes(features, weights, keep)
         present = (means != 0).any(-1)
@@ -108,6 +110,7 @@ def prototype_labels(
         present = present & (common | ~(present & common).any())
         cosines = (directions @ normalize_rows(means).mT).masked_fill(~present, -torch.inf)
         similarities, labels = cosines.max(-1)
+        labels = torch.where(alone, probabilities.argmax(-1), labels)
         weights = predicted = class_columns(labels, classes)
     return labels, torch.where(present.any() & keep, similarities, 0), means
 

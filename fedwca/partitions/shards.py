@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import PositiveInt
 
+from fedwca.errors import DataError
 from fedwca.functional import shard_partition
 from fedwca.partitions import register
 from fedwca.partitions._labelled_partition import LabelledPartition
@@ -34,5 +36,15 @@ class Shards(LabelledPartition):
     """Whether a client's shards are of different classes; else they are dealt at random."""
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.shard_partition`."""
+        """See `fedwca.functional.shard_partition`.
+
+        Raises:
+            DataError: variants of one image have several classes, so that shards of one class would separate them.
+        """
+        classes = np.unique(np.stack([pool.groups, pool.labels]), axis=1)[0]
+        if len(classes) > len(np.unique(classes)):
+            raise DataError(
+                f"partition {self.name}: {pool.name} has groups (variants of one image) with several classes, which "
+                "shards of one class would separate; take another partition, such as dirichlet"
+            )
         return shard_partition(pool.labels, clients, self.per_client, random, self.distinct, pool.groups)

@@ -6,7 +6,7 @@ import copy
 from contextlib import suppress
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Network
@@ -40,6 +40,7 @@ def check_model(network: Network, name: str) -> None:
     right = f"right is {dtype} of shape (2, {backbone.width}), its `width`"
     if not isinstance(found, Tensor) or found.shape != (2, backbone.width) or found.dtype != dtype:
         raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(found)} for two images; {right}")
+    refuse_norms(network, name)
     if _draws(network, images):
         raise FedwcaError(
             f"model {name!r}: its backbone draws random numbers while it is trained, as nn.Dropout does, which no seed "
@@ -47,6 +48,28 @@ def check_model(network: Network, name: str) -> None:
         )
     if not bool(torch.isfinite(found).all()):
         raise FedwcaError(f"model {name!r}: its backbone gives values that are not finite for two images")
+
+
+def refuse_norms(network: Network, name: str) -> None:
+    """See that layers keep of a batch only what is mixed and sent with a model: BatchNorm's running statistics.
+
+    Args:
+        network: freshly built.
+        name: of its architecture.
+
+    Raises:
+        FedwcaError: a layer has none, or others; names it.
+    """
+    for place, norm in network.named_modules():
+        kind = f"model {name!r}: {place} is {type(norm).__name__}"
+        if isinstance(norm, nn.modules.batchnorm._BatchNorm) and (
+            norm.momentum is None or not norm.affine or not norm.track_running_stats
+        ):
+            raise FedwcaError(
+                f"{kind} without momentum, weights or running statistics; right is one with all three, as by default"
+            )
+        if isinstance(norm, nn.modules.instancenorm._InstanceNorm) and norm.track_running_stats:
+            raise FedwcaError(f"{kind} with running statistics, which only BatchNorm may have; right is one without")
 
 
 def _draws(network: Network, images: Tensor) -> bool:

@@ -64,6 +64,12 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, suffix: str) -> None:
 def test_sixteen_bit_grey_is_scaled_and_transparency_is_white(tmp_path: Path) -> None:
     Image.fromarray(np.full((4, 4), 32768, np.uint16)).save(tmp_path / "deep.png")
     assert set(decode_image(tmp_path / "deep.png", 4).flat) <= {127, 128}
+    for dark in (255, 300):  # by one rule, whatever the largest value is
+        Image.fromarray(np.full((4, 4), dark, np.uint16)).save(tmp_path / "dark.png")
+        assert decode_image(tmp_path / "dark.png", 4).max() <= 1
+    for largest in (1.0, 200.0):
+        Image.fromarray(np.array([[0, largest]], np.float32)).resize((8, 4), 0).save(tmp_path / "float.tif")
+        assert decode_image(tmp_path / "float.tif", 4, stretch=True).max() == (255 if largest == 1 else 200)
     Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "clear.png")
     assert decode_image(tmp_path / "clear.png", 4).min() == 255
     palette = Image.new("P", (4, 4), 0)

@@ -113,6 +113,14 @@ def test_what_cannot_be_dealt_is_said(spec: str, given: dict[str, Any], error: A
         deal(spec, **given)
 
 
+def test_shards_separate_no_variants_of_several_classes() -> None:
+    dataset = numbered(70, groups=True)
+    deal(dataset=dataset)
+    dataset.domains["d1"].labels[3] = 0  # the other image of its group is of class 1
+    with pytest.raises(DataError, match=r"partition shards: numbered has groups .* with several classes"):
+        deal(dataset=dataset)
+
+
 @pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=0.5"])
 def test_public_images_are_drawn_first_and_are_nobodys_own(spec: str) -> None:
     found, word = deal(f"{spec}{',' if ':' in spec else ':'}public=0.1"), numbered(70)

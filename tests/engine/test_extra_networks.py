@@ -231,10 +231,11 @@ def test_one_backward_gives_each_network_the_gradient_of_its_own_loss(name: str)
 GENERATED = Generated(encoder_rate=0.3, rate=0.2, clip=None, embedding=8, width=16, layers=2)
 
 
+@pytest.mark.parametrize("renew", ["round", "epoch"])
 @pytest.mark.parametrize("model", MODELS)
-def test_generating_networks_move_towards_what_training_found(model: str) -> None:
+def test_generating_networks_move_towards_what_training_found(model: str, renew: str) -> None:
     """The gradient at theta - theta' is that of half their squared distance, theta' held; E and H each apart."""
-    composed = method(CrossEntropy(), adaptation=GENERATED)
+    composed = method(CrossEntropy(), adaptation=GENERATED, labeler=Argmax(renew=renew))
     training = Training(epochs=2, lr=0.1, batch_size=4, momentum=0.9, weight_decay=1e-3)
     made, own = network(composed, model), clients((8,))[0]
     engine = SequentialEngine(made, [own], workers=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,7 +19,7 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
-from fedwca.core.network import Backbone, Drop, Network
+from fedwca.core.network import Architecture, Backbone, Drop, Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
@@ -186,6 +186,40 @@ def test_residual_networks(options: dict[str, object]) -> None:
     own = clients(architecture.stored, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)
+
+
+class Doubled(Backbone):
+    """Twice its channels while it is trained."""
+
+    width = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, self.width, 3), nn.BatchNorm2d(self.width)
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        found = self.norm(self.conv(x)).relu().mean((2, 3))
+        return 2 * found if self.training else found
+
+
+class OtherInTraining(Architecture):
+    """Around it."""
+
+    name = "other_in_training"
+
+    def backbone(self) -> Backbone:
+        return Doubled()
+
+
+def test_a_backbone_that_does_otherwise_in_training() -> None:
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
+    loop, stacked = (OtherInTraining(side=8, bottleneck=6).build(3, seed=1).double() for _ in range(2))
+    own = clients(8, (16, 8, 16, 8))
+    compare(
+        SequentialEngine(loop, own, "cpu", 1, "recalibrated"),
+        StackedEngine(stacked, own, "cpu", 3, "recalibrated"),
+        method,
+    )
 
 
 class ThinCnn3(Cnn3):

@@ -94,6 +94,10 @@ def test_every_kind_of_method(name: str) -> None:
     compare(*both(networks()), trained(name))
 
 
+def test_trials_of_other_numbers_of_clients_that_share_more_than_models() -> None:
+    compare(*both(networks(), sizes=(SIZES[0], SIZES[1][:3], SIZES[2])), trained("fedpcl_pl"))
+
+
 @pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
 def test_every_policy_with_absent_clients(batch_norm: str) -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())

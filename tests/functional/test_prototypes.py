@@ -104,6 +104,20 @@ def test_few_samples(n: int) -> None:
     assert prototype_similarity(means).isfinite()
 
 
+@pytest.mark.parametrize("refine", [0, 1])
+def test_a_single_sample_has_the_class_of_its_largest_probability(refine: int) -> None:
+    """All its soft prototypes are the sample itself, and which cosine is largest would be rounding."""
+    drawn = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        features, probabilities = torch.randn(3, 7, generator=drawn), torch.rand(3, 5, generator=drawn).softmax(1)
+        mask = torch.tensor([0, 1, 0])
+        for given in ((features[1:2], probabilities[1:2]), (features, probabilities, mask)):
+            labels, similarities, _ = prototype_labels(*given, refine=refine)
+            place = len(labels) // 2
+            assert int(labels[place]) == int(probabilities[1].argmax())
+            assert float(similarities[place]) == pytest.approx(1)
+
+
 def test_negative_refine_is_refused() -> None:
     with pytest.raises(UsageError, match="refine"):
         prototype_labels(torch.ones(2, 2), torch.ones(2, 2), refine=-1)

@@ -13,6 +13,14 @@ from fedwca.errors import FedwcaError
 from fedwca.models.lenet import LeNet
 from fedwca.runs.check_model import check_model
 
+INNER: dict[str, nn.Module] = {
+    "dropout": nn.Dropout(0.5),
+    "no momentum": nn.BatchNorm1d(3, momentum=None),
+    "no weights": nn.BatchNorm1d(3, affine=False),
+    "no statistics": nn.BatchNorm1d(3, track_running_stats=False),
+    "instances": nn.InstanceNorm2d(3, track_running_stats=True),
+}
+
 
 class Own(Backbone):
     """Channels' means, or something wrong."""
@@ -20,13 +28,13 @@ class Own(Backbone):
     def __init__(self, wrong: str) -> None:
         super().__init__()
         self.wrong, self.width = wrong, 7 if wrong == "width" else 3
-        self.inner: nn.Module = nn.Dropout(0.5) if wrong == "dropout" else nn.Identity()
+        self.inner = INNER.get(wrong, nn.Identity())
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """``[N, 3]``."""
         if self.wrong == "error":
             raise ValueError("boom")
-        found = self.inner(x.mean((2, 3)))
+        found = self.inner(x).mean((2, 3)) if self.wrong == "instances" else self.inner(x.mean((2, 3)))
         if self.wrong == "axes":
             return x
         return found.double() if self.wrong == "double" else found / (0 if self.wrong == "infinite" else 1)
@@ -51,6 +59,8 @@ class Mine(Architecture):
         ("double", "gives torch.float64 of shape (2, 3) for two images"),
         ("infinite", "gives values that are not finite for two images"),
         ("dropout", "draws random numbers while it is trained, as nn.Dropout does"),
+        *((name, "backbone.inner is BatchNorm1d without momentum, weights or") for name in list(INNER)[1:4]),
+        ("instances", "backbone.inner is InstanceNorm2d with running statistics"),
         ("error", "a pass over two images of 32×32 pixels raises ValueError: boom"),
     ],
 )

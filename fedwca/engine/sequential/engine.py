@@ -63,6 +63,8 @@ class SequentialEngine(PredictsTests):
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
         best = count_cores() if self.device.type == "cpu" else 1
+        if precision == "tf32":
+            workers = 1  # whether products are rounded is a switch of the process, and mixtures of models are not
         self.workers = max(1, min(workers or best, len(clients)))
         layout = torch.channels_last
         every = {id(c.train): c.train for c in clients}  # clients that have the very same images share them

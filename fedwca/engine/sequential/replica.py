@@ -177,7 +177,7 @@ class Replica:
         for norm in norms:
             norm.train()
         seen = 0
-        for chunk in images.split(self.network.chunk):
+        for chunk in images.split(max(2, self.network.chunk)):
             if len(chunk) < 2:
                 continue
             seen += len(chunk)
@@ -190,10 +190,8 @@ class Replica:
 
     def begin(self, trains: Trains = "all", extras: bool = True) -> None:
         """Fresh momentum and training mode: the start of a client's round; ``extras``: whether they are trained."""
-        self.prepare_training(trains)
+        self.prepare_training(trains, extras)
         self.momentum.zero_()
-        for i, parameter in enumerate(self._leaves):
-            parameter.requires_grad_(parameter.requires_grad and (extras or i in self._parts[None]))
 
     def train_extras(self) -> dict[str, list[Tensor]]:
         """The bound row's parameters of each extra network, which alone are differentiated."""
@@ -201,12 +199,12 @@ class Replica:
             parameter.requires_grad_(i not in self._parts[None])
         return {name: [self._leaves[i] for i in sorted(self._parts[name])] for name in self.layout.extras}
 
-    def prepare_training(self, trains: Trains) -> None:
+    def prepare_training(self, trains: Trains, extras: bool = True) -> None:
         """Training mode for a part of the model; where that is the classifier, all else is as in prediction."""
         self.network.train(trains != "classifier")
         here = self.layout.positions(trains)
-        for slot, parameter in zip(self.layout.parameters, self._leaves, strict=True):
-            parameter.requires_grad_(here.start <= slot.start < here.stop)
+        for i, (slot, parameter) in enumerate(zip(self.layout.parameters, self._leaves, strict=True)):
+            parameter.requires_grad_(here.start <= slot.start < here.stop and (extras or i in self._parts[None]))
 
     def step(self, loss: Tensor, pull: Tensor | None, training: Training, rates: Mapping[str, float]) -> None:
         """One SGD step on what is trained of the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD.

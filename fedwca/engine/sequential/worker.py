@@ -185,7 +185,7 @@ class ClientWorker(Clock):
                 targets, observed = self.label(blend, f"partners {epoch}", row)
                 context = replace(context, targets=targets, observed=observed)
                 self.replica.bind(row)
-                self.replica.prepare_training(training.trains)
+                self.replica.prepare_training(training.trains, extras=begun is None)
             order = permutation(task.keys(f"{ORDER}{epoch}"), count)[part]
             # What each step mixes decides shapes, so it is read once an epoch and not once a step.
             mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)

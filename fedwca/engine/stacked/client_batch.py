@@ -136,7 +136,7 @@ class ClientBatch:
         network = self.network.network
         if not self.layout.statistics:
             return
-        batch = network.chunk
+        batch = max(2, network.chunk)
         for step in range(-(-max(self.sizes) // batch)):
             for group in step_groups(self.sizes, step, batch):
                 # Some clients at a time: a chunk is as large as that of a client alone.

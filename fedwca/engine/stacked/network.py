@@ -151,6 +151,9 @@ class StackedNetwork:
             heads: each model's own frozen classifier; None: that of the network for all. One that is trained is among
                 the parameters.
         """
+        # Where statistics are re-estimated, BatchNorm alone is in training; all else is as in prediction.
+        if self.network.training != (trains := training and momentum is None):
+            self.network.train(trains)
         for norm in self.norms.values():
             norm.train(training)
         some = () if batch.rows is None else (batch.rows,)

@@ -61,8 +61,13 @@ class StackedTrials(TrialsInTurn):
         super().__init__(engines)
 
     def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
-        """As `TrialsInTurn.run`; the rounds' ways of training are the same. In turn where some clients do not train."""
-        if len(rounds) < 2 or any(own.task(client).idle for own in rounds.values() for client in own.clients):
+        """As `TrialsInTurn.run`; the rounds' ways of training are the same.
+
+        In turn where some clients do not train, or where what is shared has other shapes in other trials.
+        """
+        tasks = [own.task(client) for own in rounds.values() for client in own.clients]
+        shared = {tuple((name, value.shape) for name, value in task.shared.items()) for task in tasks}
+        if len(rounds) < 2 or len(shared) > 1 or any(task.idle for task in tasks):
             return super().run(rounds)
         workers, blends = [], []
         for i, own in rounds.items():
