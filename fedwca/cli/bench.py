@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.ranks import run_on_ranks
-from fedwca.cli.shared_options import HOW, KEEP, RUN, Json, Keep, Loggers, MoreColumns, Quiet, option
+from fedwca.cli.shared_options import (
+    HOW,
+    KEEP,
+    RUN,
+    Format,
+    Json,
+    Keep,
+    Loggers,
+    MoreColumns,
+    Quiet,
+    chosen_format,
+    option,
+)
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
@@ -96,6 +108,7 @@ def command(
         tags=tag or (),
         profile=profile,
     )
+    chosen_format(Format.table, as_json, dry_run)
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
     if backend == "flower":

@@ -74,7 +74,7 @@ def command(
     from fedwca.runs.run_request import RunRequest
 
     columns, layer = check_columns(column or (), tuple(ON_REQUEST)), asked.layer
-    form = chosen_format(form, as_json)
+    form = chosen_format(form, as_json, dry_run)
     if target:
         if source:
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")

@@ -77,7 +77,7 @@ def command(
 
     epochs, adaptation = parse_adapt(adapt)
     path = find_run(run)
-    folder = out or Path("joined") / data.stem
+    folder = out or usual_folder(data)
     if there := [name for name in FILES if (folder / name).exists()]:
         raise UsageError(f"--out {folder}: holds a {there[0]} already; name another folder or remove it")
     files = find_images([data])
@@ -230,3 +230,13 @@ def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> 
 def score(value: Any) -> str:
     """Four digits, however small."""
     return f"{float(value):.4g}"
+
+
+def usual_folder(data: Path) -> Path:
+    """Where a newcomer's files go that nobody named: below ``joined``, by the name of its images.
+
+    >>> usual_folder(Path("photos/site.tar.gz")).as_posix(), usual_folder(Path("/tmp/..")).as_posix()
+    ('joined/site.tar', 'joined')
+    """
+    place = data.resolve()
+    return Path("joined") / (place.name if place.is_dir() else place.stem)

@@ -40,6 +40,8 @@ def command(
     from fedwca.runs.write_report import SUFFIXES, render_report, write_report
 
     suffix = out.suffix.lower() if out else ""
+    if out and not format_ and suffix not in ("", *SUFFIXES):
+        raise UsageError(f"--out {out}: ends in {suffix}; right is {', '.join(SUFFIXES)}, or say --format")
     chosen = format_.value if format_ else SUFFIXES.get(suffix, "html")
     if open_ and chosen != "html":
         raise UsageError(f"--open shows a page in a browser; with --format {chosen} there is none")

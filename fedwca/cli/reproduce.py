@@ -76,14 +76,14 @@ def command(
     """
     need_one_process("fedwca reproduce")
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.cli.printing import print_in, saying_what_is_kept
+    from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
     from fedwca.reproduce.communications_table import message_table
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.plan_jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs
     from fedwca.reproduce.run_jobs import run_job
     from fedwca.runs.run_request import RunRequest
 
-    found, form = definition(table).chosen(row or []), chosen_format(form, as_json)
+    found, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
     if found.messages is not None:
         grid, entries = message_table(table, found)
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
@@ -101,9 +101,12 @@ def command(
     announce_jobs(planned, out, reporter)
     if dry_run:
         return
+    rows = []
     for job in planned:
         result = run_job(job, out, reporter)
+        rows += result.rows
         with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
             for path in result.figures:
                 say(f"{job.title}: {path}", err=form is not Format.table)
             print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)
+    refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])

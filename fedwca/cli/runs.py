@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from fedwca.cli.shared_options import MoreColumns
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
+from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
     from fedwca.results.read_run import Run
@@ -159,9 +160,11 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 @app.command("show")
 def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_json: Json = False) -> None:
     """Show what a run was and how it was begun, every method's accuracy, and how far it came."""
+    from fedwca.cli.wide_tables import draw_grid
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import began_with, read_run
     from fedwca.results.results_table import requested_columns
+    from fedwca.results.tables import Table as ResultsTable
     from fedwca.results.tables import mean_cell
 
     found = read_run(find_run(run, context.obj))
@@ -169,7 +172,7 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     done: dict[str, int] = {}
     for record in records:
         done[record["method"]] = done.get(record["method"], 0) + (record["round"] >= 0)
-    methods = found.summary.get("methods", {})
+    methods = found.results
     count = found.about["config"]["source_models"] * found.about["config"]["trials"]
     if as_json:
         began = {key: found.environment.get(key) for key in ("command", "commit")}
@@ -183,14 +186,14 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         console.print(f"{what}: {said}", soft_wrap=True)
     more = requested_columns(column or (), found.classes, methods.values())
     heads = ("mean", *(one.heading for one in more), "rounds")
-    table = Table("method", *(Column(printable(head), justify="right") for head in heads))
+    lines = []
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
-        label = methods.get(name, method)["label"]
         cells = [one.cell(methods.get(name, {})) for one in more]
-        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds)
-    console.print(table)
+        label = str(methods.get(name, method)["label"])
+        lines.append([label, mean_cell(methods.get(name, {}).get("mean")), *cells, rounds])
+    draw_grid(ResultsTable("", ("method", *heads), lines), console)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
 
@@ -236,7 +239,7 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: Json = False) -
 
     one, other = (read_run(find_run(name, context.obj)) for name in (a, b))
     settings = differing_settings(one.about, other.about)
-    means = [run.summary.get("methods", {}) for run in (one, other)]
+    means = [run.results for run in (one, other)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
     if as_json:
         say(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
@@ -253,15 +256,21 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: Json = False) -
 def export_run(
     context: typer.Context,
     run: Name,
-    to: Annotated[str, typer.Option("--to", help="csv or parquet.")] = "csv",
+    to: Annotated[
+        str | None, typer.Option("--to", help="csv or parquet; default: what --out ends in, else csv.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run_files import read_configuration, read_records
-    from fedwca.results.rounds_as_table import export_table, flatten_records
+    from fedwca.results.rounds_as_table import FORMATS, export_table, flatten_records
 
     path = find_run(run, context.obj)
+    ending = out.suffix.lower().removeprefix(".") if out else ""
+    if to and to != ending and ending in FORMATS:
+        raise UsageError(f"--to {to} and --out {out}: say different formats; leave out one of both")
+    to = to or (ending if ending in FORMATS else "csv")
     target = out or path / f"rounds.{to}"
     about = read_configuration(path)
     table = flatten_records(read_records(path), about.get("domains", ()), about.get("classes", ()))

@@ -58,12 +58,14 @@ Quiet = Annotated[bool, option("--quiet", text="No progress; warnings and the ta
 Json = Annotated[bool, option("--json", text="Print JSON alone, on stdout.", panel=KEEP)]
 
 
-def chosen_format(form: Format, as_json: bool) -> Format:
+def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:
     """How a table is printed, where ``--json`` is short for ``--format json``.
 
     Raises:
-        UsageError: they say different things.
+        UsageError: they say different things, or there will be no table.
     """
+    if dry_run and (as_json or form is not Format.table):
+        raise UsageError(f"--dry-run prints a plan as text; leave out {'--json' if as_json else f'--format {form}'}")
     if as_json and form not in (Format.table, Format.json):
         raise UsageError(f"--json and --format {form}: leave out one of both")
     return Format.json if as_json else form

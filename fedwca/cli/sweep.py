@@ -12,7 +12,7 @@ from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.ranks import need_one_process
 from fedwca.cli.shared_options import KEEP, Form, Format, Json, Keep, Loggers, Quiet, chosen_format, folder, option
-from fedwca.errors import UsageError
+from fedwca.errors import Diverged, UsageError
 
 if TYPE_CHECKING:
     from fedwca.runs.reporter import RunReporter
@@ -93,9 +93,9 @@ def command(
     from fedwca.search import space as sweep
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
     from fedwca.search.plan_search import Search
-    from fedwca.search.study import search, tabulate_tries
+    from fedwca.search.study import all_diverged, search, tabulate_tries
 
-    form = chosen_format(form, as_json)
+    form = chosen_format(form, as_json, dry_run)
     owner, params = sweep.grid(grid) if grid else (None, [])
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
@@ -104,6 +104,8 @@ def command(
     fill_in_meanings(written, typed)
     given = merge(written, typed)
     partition = chosen_partition(given, named_by_preset(asked.preset, "partition", given.get("dataset")))
+    if oracle and criterion:
+        raise UsageError(f"--oracle and --criterion {criterion}: leave out one of both")
     judged = ORACLE if oracle else choose_criterion(criterion, partition)
     baselines = [method or owner or partition.usual]
     evidence = judged not in (ORACLE, VALIDATION)
@@ -124,6 +126,8 @@ def command(
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
     with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):
         print_in(form, tabulate_tries(wanted, found), whole, found)
+    if all_diverged(found, wanted.criterion):
+        raise Diverged("every try diverged; lower values of training.lr may help")
 
 
 def announce_tries(wanted: Search, reporter: RunReporter) -> None:

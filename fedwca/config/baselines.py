@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -135,10 +136,7 @@ def baseline_for(
     changes: dict[str, Any] = {
         part: specs if part in SEVERAL else next(iter(specs), None) for part, specs in spec.changes.items()
     }
-    if spec.fields and found.start:
-        changes["start"] = f"{found.start}:{spec.fields}"
-    elif spec.fields and "aggregator" not in changes:
-        changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
+    changes |= _place_fields(spec, found, changes)
     given = spell_out(changes)
     # A component that stands in for the head's comes without the fields that the head's file states.
     staying = {named for part in SPECS if part not in spec.changes for named in _named_in(found, part)}
@@ -150,6 +148,20 @@ def baseline_for(
     shown = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
     label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
     return found.model_copy(update={**given, "components": fields, "label": label})
+
+
+def _place_fields(spec: MethodSpec, found: Baseline, changes: Mapping[str, Any]) -> dict[str, str]:
+    """The fields behind the head's name, with the component that they belong to."""
+    if not spec.fields:
+        return {}
+    if found.start:
+        return {"start": f"{found.start}:{spec.fields}"}
+    if "aggregator" in changes:
+        raise UsageError(
+            f"method {spec.text!r}: {spec.fields!r} are fields of an aggregator that another takes the place of; write "
+            f"aggregator={changes['aggregator']}:{spec.fields}"
+        )
+    return {"aggregator": f"{found.aggregator}:{spec.fields}"}
 
 
 def _lay_values_over(found: Baseline, values: MethodValues) -> Baseline:

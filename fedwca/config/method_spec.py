@@ -59,7 +59,7 @@ def parse_method(text: str) -> MethodSpec:
     'one_hot'
 
     Raises:
-        UsageError: a change is not of the form part=component.
+        UsageError: a change is not of the form part=component, or a part is changed twice.
     """
     if printable(text.strip()) != text.strip():
         raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
@@ -68,12 +68,14 @@ def parse_method(text: str) -> MethodSpec:
     label, equals, head = start.rpartition("=")
     if (equals and not label.strip()) or not head.strip():
         raise UsageError(f"method {text!r}: needs a name, such as fedwca or {'My label=fedwca:ta=0.05'!r}")
-    changes = {}
+    changes: dict[str, tuple[str, ...]] = {}
     for change in rest:
         part, equals, value = change.partition("=")
         part = {"objective": "objectives"}.get(canonical_name(part), canonical_name(part))
         if part not in PARTS:
             raise UsageError(f"method {text!r}: {describe_unknown('part', part, PARTS)}")
+        if part in changes:
+            raise UsageError(f"method {text!r}: names its {part} twice; several objectives are joined by +")
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
         specs = re.split(r"\+(?=[A-Za-z])", value) if part in SEVERAL else [value]

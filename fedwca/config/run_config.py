@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -171,13 +171,15 @@ class RunConfig(UserValues):
 
     @field_validator("objectives", mode="after")
     @classmethod
-    def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(canonical_name(name) for name in value))
+    def _canonical_objectives(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("needs at least one, such as shot")
+        return _canonical_all(value)
 
     @field_validator("finish", mode="after")
     @classmethod
     def _canonical_finish(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in cls._canonical_all(value) if name != NOTHING)
+        return tuple(name for name in _canonical_all(value) if name != NOTHING)
 
     @field_validator("kernels", mode="before")
     @classmethod
@@ -200,6 +202,10 @@ class RunConfig(UserValues):
         if named and len(named) < len(value):
             raise ValueError("none stands alone; leave it out beside others, which replace the default ones")
         return tuple(dict.fromkeys(parse_method(text).text for text in named))
+
+
+def _canonical_all(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(canonical_name, names)))
 
 
 REPEATED = {"baseline": "baselines", "objective": "objectives"}
@@ -269,13 +275,29 @@ def spell_out(layer: Layer) -> Layer:
             known.update(fields)
         layer[key] = names if kind == "objective" else names[0]
     if isinstance(layer.get("methods"), Mapping):
-        layer["methods"] = {canonical_name(str(name)): own for name, own in layer["methods"].items()}
+        layer["methods"] = _with_canonical_keys(layer["methods"], "methods")
     given = layer.get("components", {})
     if not isinstance(given, Mapping):
         raise InvalidConfig(f"components: needs tables kind.name.field, not {given!r}")
+    given = {
+        kind: _with_canonical_keys(own, f"components.{kind}") if isinstance(own, Mapping) else own
+        for kind, own in _with_canonical_keys(given, "components").items()
+    }
+    for key in dict(flatten_keys(found)).keys() & dict(flatten_keys(given)).keys():
+        raise InvalidConfig(f"{key} is given twice: beside the component's name, and under components")
     if found or given:
         layer["components"] = merge(given, found)
     return layer
+
+
+def _with_canonical_keys(table: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        name = canonical_name(str(key))
+        if name in found:
+            raise InvalidConfig(f"{what}: {name!r} is given twice, spelled in two ways")
+        found[name] = value
+    return found
 
 
 def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

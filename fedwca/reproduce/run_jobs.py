@@ -19,6 +19,7 @@ from fedwca.reproduce.plan_jobs import Job
 from fedwca.reproduce.side_by_side import AVERAGE, accuracies_beside, clusters_beside, find_printed
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import NotDrawn, save
+from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse_runs import CollectedRuns, collect_runs
@@ -33,6 +34,8 @@ class JobResult:
     """The table's entries."""
     figures: list[Path]
     """Pictures that were drawn, one a source."""
+    rows: list[Row]
+    """Of all methods, by source."""
 
 
 def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
@@ -56,7 +59,7 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
         grid, values = phase_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
-    return JobResult(grid, values, figures)
+    return JobResult(grid, values, figures, [row for found in gathered.values() for row in found.table])
 
 
 def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:

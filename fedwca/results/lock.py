@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -12,19 +13,22 @@ NAME = ".lock"
 """File in the run folder; it may stay, for it means nothing by itself."""
 
 
-def hold_lock(run: Path, wait: float = 1.0) -> FileLock:
+def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
     """Lock a run folder until the lock is released or this process ends.
 
     Raises:
         UsageError: another process holds it.
     """
-    lock = FileLock(run / NAME, timeout=wait)
+    lock = FileLock(run / name, timeout=wait)
     try:
         lock.acquire()
     except Timeout:
         raise UsageError(f"{run}: another process is at work here; wait for it or stop it") from None
-    except (NotImplementedError, PermissionError):
-        pass  # a file system without locks, or one that is only read: there is nothing to wait for
+    except NotImplementedError:
+        pass  # a file system without locks: there is nothing to wait for
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # nobody writes what is only read
+            raise
     return lock
 
 

@@ -148,7 +148,9 @@ class Run:
     @property
     def accuracy(self) -> float | None:
         """Percent, of the composed method; None before it has any."""
-        return self.summary.get("methods", {}).get(self.own, {}).get("mean")  # type: ignore[no-any-return]
+        # What a process that was killed left in summary.json may be behind its records.
+        entries = self.summary.get("methods", {}) if self.complete else self.results
+        return entries.get(self.own, {}).get("mean")
 
     @cached_property
     def results(self) -> Mapping[str, Mapping[str, Any]]:

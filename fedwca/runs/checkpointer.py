@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,18 +49,31 @@ class Checkpointer:
     Args:
         store: where; None: nothing is kept.
         begun: the last checkpoint of each unit that an earlier process left; None for a unit it finished.
+        sources: by number of a source model, a record of a method that an earlier process began from it.
     """
 
     def __init__(
-        self, store: CheckpointStore | None = None, begun: Mapping[Unit, SavedCheckpoint | None] | None = None
+        self,
+        store: CheckpointStore | None = None,
+        begun: Mapping[Unit, SavedCheckpoint | None] | None = None,
+        sources: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.store, self.begun = store, begun or {}
+        self.store, self.begun, self.sources = store, begun or {}, sources or {}
         self.selected = {unit: saved.selected for unit, saved in self.begun.items() if saved}
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
     def finished(self, unit: Unit, rounds: int) -> bool:
         """Whether its last point is there, or was not to be kept."""
         return is_finished(self.begun, unit, rounds)
+
+    def check_sources(self, models: Sequence[TrainedSource]) -> None:
+        """See that methods yet to begin start from the source models that those of an earlier process started from.
+
+        Raises:
+            CheckpointError: one is another.
+        """
+        for number, record in self.sources.items():
+            refuse_other_source_model(f"source model {number} of this run", record, models[number])
 
     def restore(self, unit: Unit, engine: Engine, model: TrainedSource) -> RoundState | None:
         """The point in its newest checkpoint.
@@ -71,7 +84,7 @@ class Checkpointer:
         saved = self.begun.get(unit)
         if saved is None:
             return None
-        refuse_other_source_model(saved, model)
+        refuse_other_source_model(saved.path, saved.facts, model)
         return state_from_tensors(saved, engine)
 
     def save(

@@ -103,10 +103,11 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.about["keep"])
     )
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    checkpointer, schedule = Checkpointer(checkpoints, begun), Schedule()
+    records, own = folder.records(), {method.name for method, _ in plan.methods if method.start is None}
+    sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in own}
+    checkpointer, schedule = Checkpointer(checkpoints, begun, sources), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, checkpointer, digests, ranks.per_trial)
-    records = folder.records()
     done = sum(record["round"] >= 0 for record in records)
     here = {**describe_environment(device), **describe_start(), "ranks": schedule.ranks, "kernels": kernels.record}
     if moved := note_environment(folder, here, done):

@@ -12,31 +12,31 @@ from fedwca.config.run_config import restore_config
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.federated.source_model import TrainedSource
-from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 
 
-def refuse_other_source_model(saved: SavedCheckpoint, model: TrainedSource) -> None:
+def refuse_other_source_model(what: object, facts: Mapping[str, Any], model: TrainedSource) -> None:
     """Refuse to go on from another source model than the one the run began with.
 
     Args:
-        saved: a checkpoint of the run.
+        what: what began with it, for the sentence.
+        facts: its digests, of a checkpoint or of a record.
         model: the source model there is now.
 
     Raises:
         CheckpointError: it is another.
     """
-    if saved.facts["source_digest"] != model.digest:
+    if facts.get("source_digest") not in (None, model.digest):
         raise CheckpointError(
-            f"{saved.path}: began from another source model than the one there is now (other torch, other images, "
+            f"{what}: began from another source model than the one there is now (other torch, other images, "
             "another kind of device or another checkpoint file); run it anew"
         )
     # An earlier release did not keep them.
-    if saved.facts.get("source_weights") not in (None, model.weights):
+    if facts.get("source_weights") not in (None, model.weights):
         raise CheckpointError(
-            f"{saved.path}: began from a source model that another kind of CPU trained, and this one's differs by more "
+            f"{what}: began from a source model that another kind of CPU trained, and this one's differs by more "
             "than last digits; go on there, bring the folder 'sources' of the cache from there, or run it anew"
         )
 

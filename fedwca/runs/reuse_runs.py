@@ -12,8 +12,10 @@ from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
+from fedwca.core.files import expand_home
 from fedwca.core.plain_values import to_plain
-from fedwca.errors import DatasetMissing, FedwcaError, UsageError
+from fedwca.core.tensor_files import file_digest
+from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
 from fedwca.results.describe_run import data_name, special_domain
 from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
@@ -77,6 +79,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             if missing:
                 raise
             reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
+    refuse_other_checkpoint(plan, there)
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(plan, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
@@ -102,6 +105,29 @@ def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
     dataset, _ = load(config)
     for run in runs:
         refuse_other_digest(dataset, run.about, run.path)
+
+
+def refuse_other_checkpoint(plan: RunPlan, runs: Mapping[str, Run]) -> None:
+    """See that finished runs began from the model that the checkpoint's file holds now.
+
+    Args:
+        plan: names the file.
+        runs: by method; one that trains its own start is not looked at.
+
+    Raises:
+        CheckpointError: one began from another.
+    """
+    file = plan.config.checkpoint
+    if file is None:
+        return
+    own = {method.name for method, _ in plan.methods if method.start is not None}
+    now = file_digest(expand_home(file))
+    for name, run in runs.items():
+        began = {r.get("source_digest") for r in run.rounds(name) if r["round"] == -1} - {None, now}
+        if began and name not in own:
+            raise CheckpointError(
+                f"{run.path}: began from another model than {file} holds now; put that one back, or name another --out"
+            )
 
 
 def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> None:

@@ -215,6 +215,7 @@ def run_bench(
     if not any(left.values()):
         return
     models = schedule.models(config, dataset, domain, progress.source)
+    checkpointer.check_sources(models)
     at_once = 1
     if len(federations) > 1:
         networks = [model.network for model in models]

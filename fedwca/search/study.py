@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -146,6 +147,11 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "diverged"
 
 
+def all_diverged(found: Sequence[Mapping[str, Any]], criterion: str) -> bool:
+    """Whether no try came to its end, of tries the best first."""
+    return math.isinf(found[0][criterion])
+
+
 def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
     """The tries, the best first, and how to run the best."""
     lines = [[_number(value) for value in entry.values()] for entry in found]
@@ -161,5 +167,7 @@ def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
     title = f"{method}: {wanted.criterion} {when} ({better} is better), the best first"
     alike = sum(entry[wanted.criterion] == found[0][wanted.criterion] for entry in found)
     shown = "The best" if alike == 1 else f"{alike} tries are equally good; the first"
-    notes = [f"{labels} Mean over clients and runs.", f"{shown}: {best}"]
+    notes = [f"{labels} Mean over clients and runs."]
+    if not all_diverged(found, wanted.criterion):
+        notes.append(f"{shown}: {best}")
     return Table(title, tuple(found[0]), lines, notes)

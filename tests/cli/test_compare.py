@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
+from fedwca.models.lenet import LeNet
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.read_run import run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.reuse_runs import comparable_settings, fill_in_defaults
 
-from .conftest import SMALL, Run, call
+from .conftest import SIZE, SMALL, Run, call
 
 
 def compare(shades: Path, out: Path, *arguments: str) -> Run:
@@ -65,6 +67,25 @@ def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Pa
     assert [entry["label"] for entry in entries] == ["FedAvg", "Fast", "Source Only"]
     earlier = {(row["method"], row["source"]): row["mean"] for row in json.loads(before.out)["rows"]}
     assert float(entries[0]["mean"]) == earlier["fedavg", "amber"]
+
+
+def test_a_checkpoint_that_holds_another_model_makes_other_runs(shades: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "runs", tmp_path / "own.pt"
+
+    def put(seed: int) -> None:
+        torch.save(LeNet(bottleneck=8).build(2, seed=seed).state_dict(), file)
+
+    put(1)
+    given = ["source-only", "fedavg", "--checkpoint", str(file), "--source", "amber", "--format", "csv"]
+    small = [*SIZE.split(), "--set", "model.bottleneck=8", "--rounds", "1", "--data", str(shades), "--out", str(out)]
+    first = call("compare", *given, *small)
+    assert first.code == 0, first.err
+    put(2)
+    refused = call("compare", *given, *small)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"began from another model than {file} holds now" in refused.err
+    put(1)
+    assert call("compare", *given, *small).out == first.out
 
 
 def test_a_dry_run_says_what_is_missing_and_runs_nothing(first: tuple[Path, Run], shades: Path) -> None:

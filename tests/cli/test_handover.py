@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedwca.cli.join import usual_folder
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import check_installed
 from fedwca.results import json_output
@@ -202,3 +203,11 @@ def test_a_model_cannot_be_written_everywhere(done: Path, tmp_path: Path) -> Non
     run = call("export", str(done), "--client", "0", "--out", str(tmp_path / "file" / "model.safetensors"))
     assert run.code == 1
     assert "cannot be written" in run.err
+
+
+def test_where_a_newcomers_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("site.v1", "site.v2/inner"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "site.v2/inner")
+    named = {usual_folder(Path(data)).as_posix() for data in (tmp_path / "site.v1", "..", ".", "one.npz")}
+    assert named == {"joined/site.v1", "joined/site.v2", "joined/inner", "joined/one"}

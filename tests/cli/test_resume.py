@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from fedwca.core import tensor_files
 from fedwca.errors import UsageError
+from fedwca.models.lenet import LeNet
 from fedwca.results import checkpoints
 from fedwca.results.environment import describe_environment
 from fedwca.results.lock import hold_lock
@@ -30,7 +32,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 from ..shades import write_shades
-from .conftest import SMALL, Run, call, leave_half_written
+from .conftest import SIZE, SMALL, Run, call, leave_half_written
 
 Make = Callable[..., Run]
 GIVEN = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
@@ -412,6 +414,31 @@ def write_groups(data: Path, size: int) -> None:
         with np.load(file) as arrays:
             kept = {**arrays, "groups": np.arange(len(arrays["labels"])) // size}
         np.savez(file, **kept)
+
+
+def test_methods_that_begin_later_begin_from_the_same_model(bench: Make, tmp_path: Path) -> None:
+    file = tmp_path / "own.pt"
+
+    def put(seed: int) -> None:
+        torch.save(LeNet(bottleneck=8).build(2, seed=seed).state_dict(), file)
+
+    put(1)
+    given = ["--checkpoint", str(file), *SIZE.split(), "--rounds", "1", "--set", "model.bottleneck=8"]
+    every = bench(*given, "--baseline", "fedavg", "--quiet", small=False)
+    assert every.code == 0, every.err
+    folder = tmp_path / "run"
+    shutil.copytree(every.folder, folder)
+    (folder / "summary.json").unlink()
+    shutil.rmtree(folder / "checkpoints/0-0-wca")
+    own = [line for line in every.lines if json.loads(line)["method"] == "fedavg"]
+    (folder / "rounds.jsonl").write_text("\n".join(own) + "\n")
+    put(2)
+    refused = resume(folder)
+    assert refused.code == 1
+    assert "source model 0 of this run: began from another source model than the one there is now" in refused.err
+    put(1)
+    assert resume(folder).code == 0
+    assert result(folder)[0] == result(every.folder)[0]
 
 
 def test_images_that_other_clients_would_have_are_refused(bench: Make, tmp_path: Path) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from fedwca.results.change_notes import change_notes
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.find_runs import find_run
 from fedwca.results.lock import hold_lock, is_locked
 from fedwca.results.read_run import read_run
-from fedwca.results.read_run_files import read_records
+from fedwca.results.read_run_files import read_notes, read_records
 from fedwca.results.run_schemas import SCHEMA
 
 from .conftest import Run, call
@@ -62,7 +66,7 @@ def test_the_list(runs: Path) -> None:
     assert "empty" not in run.out
     found = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
     assert {name: line["state"] for name, line in found.items()} == {"now": "done", "old": "done", "stopped": "stopped"}
-    assert found["stopped"]["accuracy"] is None
+    assert found["stopped"]["accuracy"] == found["now"]["accuracy"]
     assert found["now"]["accuracy"] == read_run(runs / "now").summary["methods"]["wca"]["mean"]
     assert call("runs", "--root", str(runs / "empty")).out == f"No runs in {runs / 'empty'}/\n"
 
@@ -258,3 +262,52 @@ def test_names(runs: Path) -> None:
     assert find_run("now") == Path("runs/now")
     assert find_run(runs / "now") == runs / "now"
     assert "nwo: no such run; did you mean 'now'?" in call("runs", "show", "nwo").err
+
+
+def test_what_a_killed_process_left_behind_its_records_is_not_shown(runs: Path) -> None:
+    """A run that was ended in round 0, and killed after its last record when it went on."""
+    folder = runs / "stopped"
+    summary = json.loads((runs / "now/summary.json").read_text())
+    mean = summary["methods"]["wca"]["mean"]
+    summary["methods"]["wca"]["mean"] = -1.0
+    (folder / "summary.json").write_text(json.dumps(summary | {"complete": False}))
+    assert f"{mean:.1f}" in next(line for line in call("runs", "show", "stopped").out.splitlines() if "FedWCA" in line)
+    assert json.loads(call("runs", "show", "stopped", "--json").out)["accuracy"] == pytest.approx(mean)
+    assert json.loads(call("runs", "diff", "stopped", "now", "--json").out)["accuracy"]["wca"] == pytest.approx(
+        [mean] * 2
+    )
+    listed = {line["run"]: line["accuracy"] for line in json.loads(call("runs", "--json").out)}
+    assert listed["stopped"] == pytest.approx(mean)
+
+
+def test_no_number_is_cut_off_on_a_narrow_terminal(runs: Path) -> None:
+    asked = ["runs", "show", "now", "--column", "client-std", "--column", "class-accuracy"]
+    wide, narrow = (call(*asked, columns=columns) for columns in (300, 60))
+    numbers = set(re.findall(r"\d+\.\d", wide.out)) - set(re.findall(r"\d+\.\d", narrow.out))
+    assert not numbers
+    assert "…" not in narrow.out
+    assert all(len(line) <= 60 for line in narrow.out.splitlines()[3:])
+
+
+def test_a_table_is_in_the_format_that_its_name_says(runs: Path, tmp_path: Path) -> None:
+    refused = call("runs", "export", "now", "--to", "csv", "--out", str(tmp_path / "rounds.parquet"))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "say different formats" in refused.err
+    pytest.importorskip("pyarrow")
+    assert call("runs", "export", "now", "--out", str(tmp_path / "rounds.parquet")).code == 0
+    assert (tmp_path / "rounds.parquet").read_bytes().startswith(b"PAR1")
+
+
+def test_processes_that_tag_at_once_lose_no_tag(runs: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: change_notes(runs / "now", add=[f"tag-{number}"]), range(40)))
+    assert set(read_notes(runs / "now")["tags"]) == {f"tag-{number}" for number in range(40)}
+
+
+def test_a_run_on_a_file_system_that_is_only_read_can_be_looked_at(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def acquire(self: object, *given: object, **more: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", acquire)
+    hold_lock(runs / "now").release()
+    assert change_notes(runs / "now", add=["tag"])["tags"] == ["tag"]  # a file that cannot be written says so itself

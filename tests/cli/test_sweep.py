@@ -24,13 +24,14 @@ def tries(run: Run) -> list[dict[str, str]]:
 
 def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    asked = ["fedavg", "--param", "training.lr=0.001,0.01,0.1", "--format", "csv", "--keep", "none"]
+    planned = ["fedavg", "--param", "training.lr=0.001,0.01,0.1", "--keep", "none"]
+    asked = [*planned, "--format", "csv"]
     quiet = sweep(shades, tmp_path / "s", *asked, "--tries", "2", "--quiet")
     assert {line.split(":")[0] for line in quiet.err.splitlines()} <= {"Warning"}
     assert not list(tmp_path.rglob("*.safetensors"))
     first = tries(quiet)
     assert len(first) == 2
-    assert "3 tries; 2 are there already: 1 run, 1 round" in sweep(shades, tmp_path / "s", *asked, "--dry-run").err
+    assert "3 tries; 2 are there already: 1 run, 1 round" in sweep(shades, tmp_path / "s", *planned, "--dry-run").err
     again = sweep(shades, tmp_path / "s", *asked)
     assert "2 tries are there already" in again.err
     rows = tries(again)
@@ -54,6 +55,15 @@ def test_a_dry_run_counts_what_would_be_tried_and_leaves_nothing(shades: Path, t
     assert (drawn.code, drawn.out) == (0, "")
     assert "4 tries: 4 runs, 4 rounds" in drawn.err
     assert not (tmp_path / "s").exists()
+
+
+def test_where_every_try_diverges_none_is_the_best(shades: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    found = sweep(shades, tmp_path / "s", "fedavg", "--param", "training.lr=1e200,1e201", "--quiet")
+    assert found.code == 1
+    assert found.err.splitlines()[-1] == "Error: every try diverged; lower values of training.lr may help"
+    assert "--set" not in found.out
+    assert found.out.count("diverged") == 2
 
 
 def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:

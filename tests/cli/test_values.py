@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import fedwca
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 
@@ -89,6 +90,62 @@ def test_a_field_given_twice_in_a_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text('{"rounds": 1, "rounds": 2}')
     refused(call("bench", "--config", str(file)), "'rounds'", "twice")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("objectives = []", ["objectives", "at least one"]),
+        ("seed = 1\n[config]\nrounds = 1", ["'seed'", "beside the table config"]),
+        ('aggregator = "wca:ta=0.2"\n[components.aggregator.WCA]\nta = 0.3', ["aggregator.wca.ta", "given twice"]),
+        ("[methods.fedavg.training]\nlr=1\n[methods.FedAvg.training]\nlr=2", ["'fedavg'", "spelled in two ways"]),
+        ("[components.objective.shot]\nlam=1\n[components.objective.Shot]\nlam=2", ["'shot'", "spelled in two ways"]),
+    ],
+)
+def test_a_file_loses_no_value_in_silence(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    refused(call("bench", "--config", str(file), "--dry-run"), *words)
+
+
+def test_components_in_a_file_may_be_spelled_as_in_options(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[components.pseudo-labeler.two-model]\nmu = 0.3")
+    assert resolve_plan({}, file=file).config.components["pseudo_labeler"]["two_model"] == {"mu": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("fedwca:ta=0.5/aggregator=wca", ["'ta=0.5'", "write aggregator=wca:ta=0.5"]),
+        ("fedwca/clusterer=true/clusterer=finch", ["names its clusterer twice"]),
+        ("fedavg/objective=shot/objectives=proximal", ["names its objectives twice", "joined by +"]),
+    ],
+)
+def test_a_method_loses_no_value_in_silence(method: str, words: list[str]) -> None:
+    refused(call("compare", method, "--dry-run"), *words)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bench", "--dry-run", "--json"],
+        ["compare", "fedavg", "--dry-run", "--format", "csv"],
+        ["sweep", "--param", "training.lr=0.1,0.2", "--dry-run", "--json"],
+        ["reproduce", "table2", "--dry-run", "--json"],
+    ],
+)
+def test_a_plan_is_no_json(arguments: list[str]) -> None:
+    refused(call(*arguments), "--dry-run prints a plan as text", arguments[-1])
+
+
+def test_a_sweep_has_one_judge() -> None:
+    asked = ["sweep", "--param", "training.lr=0.1,0.2", "--oracle", "--criterion", "entropy"]
+    refused(call(*asked), "--oracle and --criterion entropy")
+
+
+def test_a_report_of_another_suffix_needs_a_format(tmp_path: Path) -> None:
+    refused(call("report", "run", "--out", str(tmp_path / "r.csv")), "ends in .csv", ".html")
 
 
 def test_a_field_without_a_value_is_an_error(bench: Callable[..., Run]) -> None:
