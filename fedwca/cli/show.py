@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -22,9 +24,9 @@ def list_command(
     pattern: Annotated[str, typer.Argument(help="Only names like this, such as 'wca*'.")] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
 ) -> None:
-    """List the names of all components, baselines and presets.
+    """List the names of all components, baselines and presets; of one kind with what each is.
 
-    For example: fedwca list aggregators 'wca*', or fedwca list models 'timm:vit*'
+    For example: fedwca list aggregators, or fedwca list models 'timm:vit*'
     """
     known: dict[str, Callable[[str], list[str]]] = {
         **{plural: registry_of(plural).matching for plural in PLURALS.values()},
@@ -43,7 +45,36 @@ def list_command(
         return
     from fedwca.cli.wide_tables import align_heads
 
-    say("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
+    if kind is None:
+        say("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
+    for plural, found in {} if kind is None else names.items():
+        if len(names) > 1:
+            say(f"{plural}:")
+        say("\n".join(align_heads(found, [_describe(plural, name) for name in found])))
+
+
+def _describe(plural: str, name: str) -> str:
+    """What a listed name is, in a sentence; nothing where that would need a library that knows it."""
+    from fedwca.config.baselines import baseline
+
+    if plural.startswith("baselines"):
+        setting = plural.partition("_of_")[2]
+        about = baseline(name, *([setting] if setting else []))
+        return f"{about.label}: {about.paper}"
+    if plural == "presets":
+        from fedwca.config.presets import read_preset
+
+        comment = takewhile(lambda line: line.startswith("#"), read_preset(name)[0].splitlines())
+        return _first_sentence(" ".join(line.lstrip("# ") for line in comment))
+    if ":" in name:
+        return ""
+    kind = next(kind for kind, known in PLURALS.items() if known == plural)
+    return _first_sentence((registry_of(kind).get(name).__doc__ or "").partition("\n\n")[0])
+
+
+def _first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence and no abbreviation."""
+    return re.split(r"(?<=[a-z)\d]{3}\.) (?=[A-Z])", " ".join(text.split()))[0]
 
 
 def show_command(

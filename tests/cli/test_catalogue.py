@@ -39,17 +39,25 @@ def test_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["aggregator", "aggregators", "pseudo-labelers", "Pseudo_Labeler", "presets", "preset"]
+    ("kind", "plural"),
+    [
+        *(("aggregator", "aggregators"), ("aggregators", "aggregators"), ("pseudo-labelers", "pseudo_labelers")),
+        *(("Pseudo_Labeler", "pseudo_labelers"), ("presets", "presets"), ("preset", "presets"), ("model", "models")),
+    ],
 )
-def test_list_one_kind(kind: str) -> None:
-    run = call("list", kind)
+def test_list_one_kind_says_what_each_is(kind: str, plural: str) -> None:
+    run, names = call("list", kind), json.loads(call("list", kind, "--json").out)
     assert run.code == 0
-    assert len(run.out.splitlines()) == 1
+    assert list(names) == [plural]
+    lines = dict(line.split(maxsplit=1) for line in run.out.splitlines())
+    assert list(lines) == names[plural]
+    assert not any(line.endswith((" eq.", " sec.", " App.")) for line in lines.values())
 
 
 def test_list_knows_the_names_that_it_prints() -> None:
     printed = [line.split(maxsplit=1)[0] for line in call("list").out.splitlines()]
-    assert [call("list", name).out.split(maxsplit=1)[0] for name in printed] == printed
+    for name in printed:
+        assert name in json.loads(call("list", name, "--json").out)
     assert call("list", "baseline").out == call("list", "baselines").out
 
 
