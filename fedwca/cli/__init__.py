@@ -51,7 +51,7 @@ def begin(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with errors; works anywhere.")] = False,
 ) -> None:
-    """Federated learning when nobody has labels: FedWCA, and the methods it is compared with."""
+    """Federated learning when labels are missing."""
     if context.invoked_subcommand in MAKE_RUNS:
         context.with_resource(sigterm_as_ctrl_c())
     context.with_resource(WAITING.showing(f"fedwca {context.invoked_subcommand}: loading"))
@@ -61,7 +61,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The command line with some commands, or all; others are not imported."""
     made = typer.Typer(
         name="fedwca",
-        help="Federated learning when nobody has labels: FedWCA, and the methods it is compared with.",
+        help="Federated learning when labels are missing: FedWCA, MDMGB, FedTTA, and what they are compared with.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

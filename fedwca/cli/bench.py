@@ -83,7 +83,7 @@ def command(
     column: MoreColumns = None,
     as_json: Json = False,
 ) -> None:
-    """Run a federation of unlabeled clients: the composed method beside its baselines.
+    """Run a federation: the composed method beside its baselines.
 
     For example: fedwca bench --aggregator wca --clusterer finch
     """

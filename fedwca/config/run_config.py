@@ -131,7 +131,7 @@ class RunConfig(UserValues):
     float32; bf16-all: evidence in it too."""
     kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
     """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
-    else eager; measure: what a few steps before round 1 show to be the quickest. graphs and measure are unmeasured on a
+    else eager; measure: what a few steps before round 1 show to be the quickest. None is measured on a
     GPU."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
