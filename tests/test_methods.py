@@ -171,7 +171,7 @@ def test_prototypes_travel_and_models_do_not(loop: SequentialEngine) -> None:
         assert server.state[name].shape == (4, 3, 16)
         assert float(server.state[name].norm(dim=-1).max()) <= 1
         for client, upload in outcome.uploads.items():
-            assert torch.equal(upload.extras["prototype_contrastive.prototypes"], server.state[name][client])
+            assert torch.equal(upload.collected["prototype_contrastive.prototypes"], server.state[name][client])
             empty = upload.targets.labels.bincount(minlength=3) == 0
             assert torch.equal((server.state[name][client] == 0).all(1), empty)
     for before, outcome in zip(servers[1:-1], outcomes[1:], strict=True):

@@ -157,7 +157,7 @@ class Client:
         offer = Offer(eye[None, :personal], eye[personal:])
         training, round = composition.training, parcel.round
         draws = client_draws(keys, round, self.index, training)
-        task = Task(labeler, objectives, training.at(round), draws, parcel.extras, training.part(round))
+        task = Task(labeler, objectives, training.at(round), draws, parcel.beside, training.part(round))
         asked = None
         if "trusted" not in parcel.notes:
             asked = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
@@ -170,7 +170,7 @@ class Client:
             blend = Blend(work.own) if first else blend_mixtures(aggregator, parcel.round, work)
             return [(blend, work.collect(work.train(blend))[0])]
 
-        ((blend, extras),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
+        ((blend, collected),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
         row = self.engine.bank[0]
         if problem := model_problem(row):
             raise Diverged(f"this client's model {problem}; a lower learning rate may help")
@@ -181,7 +181,7 @@ class Client:
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
         if first and composition.moments is not None:
             found = measure_moments(self.engine.network, self.engine.images[0], composition.moments).float().cpu()
-            extras = {**extras, MOMENTS: found if self.moment_privacy is None else self.moment_privacy(found)}
+            collected = {**collected, MOMENTS: found if self.moment_privacy is None else self.moment_privacy(found)}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
         return Parcel(
@@ -189,7 +189,7 @@ class Client:
             parcel.round,
             self._upload(row.cpu(), rows[0].cpu(), composition) if aggregator.travels else {},
             report,
-            extras,
+            collected,
             {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **told},
         )
 

@@ -46,7 +46,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             f"{where} objective {beside[0].name!r} trains networks beside the model, which deployments do not send "
             "yet; `fedwca bench` plays it"
         )
-    uploading = objectives_with_extras(method.objectives)
+    uploading = collecting_objectives(method.objectives)
     if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
         raise UsageError(
             f"{where} objective {silent[0]!r} does not declare what it uploads, so a server could refuse nothing"
@@ -107,7 +107,7 @@ def require_compressible(composition: Composition, network: Network) -> None:
     )
 
 
-def objectives_with_extras(objectives: Sequence[Objective]) -> list[Objective]:
+def collecting_objectives(objectives: Sequence[Objective]) -> list[Objective]:
     """Those that upload what is no model."""
     return [objective for objective in objectives if objective.collects]
 
@@ -118,7 +118,7 @@ def require_consent(rules: Rules, method: Method) -> None:
     Raises:
         UsageError: an objective does.
     """
-    if rules.alone == "refuse" and (uploading := objectives_with_extras(method.objectives)):
+    if rules.alone == "refuse" and (uploading := collecting_objectives(method.objectives)):
         raise UsageError(
             f"objective {uploading[0].name!r} sends clients what other clients uploaded, without a mean of two or "
             "more; allow it with --rule alone=warn"
@@ -171,7 +171,7 @@ def require_covered(composition: Composition, moments: bool = False) -> None:
     source = f"aggregator {aggregator.name!r}"
     if aggregator.grouping.clients_choose:
         uncovered = ["the cluster it chooses"]
-    if uploading := objectives_with_extras(objectives):
+    if uploading := collecting_objectives(objectives):
         uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"
     if labeler.selects_clients:
         uncovered, source = ["whether its labels are trusted"], f"pseudo-labeler {labeler.name!r}"

@@ -94,9 +94,9 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
     """What is in a message without `answer_problem`."""
     upload = _read_upload(parcel)
     report = {name: value.double() for name, value in upload.report.items()}
-    extras = dict(upload.extras)
-    moments = extras.pop(MOMENTS, None)
-    upload = replace(upload, report=report, extras=extras)
+    collected = dict(upload.collected)
+    moments = collected.pop(MOMENTS, None)
+    upload = replace(upload, report=report, collected=collected)
     trusted = float(parcel.notes["trusted"]) if expected.asks_trust else 1.0
     return ReceivedAnswer(_read_model(parcel, expected), upload, int(parcel.notes["samples"]), trusted, moments)
 
@@ -142,4 +142,4 @@ def _read_model(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
 def _read_upload(parcel: Parcel) -> Upload:
     report = dict(parcel.report)
     label = report.pop("label", None)
-    return Upload(report=report, label=label, extras=parcel.extras)
+    return Upload(report=report, label=label, collected=parcel.beside)

@@ -20,7 +20,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.federated.server import declare_extras
+from fedwca.federated.server import declare_collected
 
 FARTHEST = 100.0
 """Largest root mean square of moments that is believed, in deviations of the source's inputs."""
@@ -62,10 +62,10 @@ class ServerContext:
         return {name: tensor.cpu() for name, tensor in self.network.state_dict().items()}
 
     @cached_property
-    def extras(self) -> Mapping[str, Bounded]:
+    def collected(self) -> Mapping[str, Bounded]:
         """What objectives upload that is no model, by ``<objective>.<name>``."""
         features = self.network.features
-        return declare_extras(self.method.objectives, self.composition.classes, features)
+        return declare_collected(self.method.objectives, self.composition.classes, features)
 
     @cached_property
     def moments(self) -> Mapping[str, Bounded]:
@@ -77,8 +77,8 @@ class ServerContext:
     @property
     def max_answer_bytes(self) -> int:
         """Bytes of arrays that no answer exceeds: twice a model, what is uploaded beside it, framing."""
-        extras = sum(math.prod(bounded.shape) for bounded in (*self.extras.values(), *self.moments.values()))
-        return 4 * (2 * self.layout.width + extras) + 2**20
+        collected = sum(math.prod(bounded.shape) for bounded in (*self.collected.values(), *self.moments.values()))
+        return 4 * (2 * self.layout.width + collected) + 2**20
 
     @property
     def keys(self) -> Keys:

@@ -29,7 +29,7 @@ from fedwca.federated.server import (
     next_state,
     offer_models,
     offer_source,
-    pool_extras,
+    pool_collected,
     spread_trained_mean,
     take_server_step,
 )
@@ -44,7 +44,7 @@ class RoundOffer:
     models: Offer
     shared: Sequence[Mapping[str, Tensor]]
     """The offer's shared models as they travel: the same tensors for all clients."""
-    extras: Mapping[str, Tensor]
+    pooled: Mapping[str, Tensor]
     """What everybody is sent that is no model."""
 
 
@@ -57,7 +57,7 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
         models = offer_source(clients)
     transport = context.composition.transport
     shared = [row_to_tensors(row, context.layout, transport) for row in context.mix(models.shared, server.rows)]
-    return RoundOffer(models, shared, pool_extras(method.objectives, server.state))
+    return RoundOffer(models, shared, pool_collected(method.objectives, server.state))
 
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
@@ -93,8 +93,8 @@ def make_task(
         notes["personal"] = len(personal)
         # An update is against what arrives, which half precision has rounded.
         sent = tensors_to_row(models["sent-0"], context.layout)
-    extras = {**context.extras, **(context.moments if first else {})}
-    upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, extras)
+    collected = {**context.collected, **(context.moments if first else {})}
+    upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, collected)
     selects = context.method.pseudo_labeler.selects_clients
     if knows_trust := selects and bool(state.samples[client]):
         notes["trusted"] = float(server.state[TRUSTED][client])
@@ -110,7 +110,7 @@ def make_task(
         samples=state.samples[client],
         asks_trust=selects and not knows_trust,
     )
-    return Parcel("train", state.round, models, {}, offer.extras, notes), expected
+    return Parcel("train", state.round, models, {}, offer.pooled, notes), expected
 
 
 def assign_late_client(

@@ -15,7 +15,7 @@ from fedwca.engine.parameter_layout import Layout, Slot
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
 
 MOMENTS = "clusterer.moments"
-"""How `Parcel.extras` call the moments that a client is grouped by."""
+"""How `Parcel.beside` call the moments that a client is grouped by."""
 VERSION = "fedwca"
 """How notes call the version of fedwca that sends them."""
 
@@ -32,7 +32,7 @@ class Parcel:
     and ``largest`` where small changes are left out."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What the aggregator declares, one vector each."""
-    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    beside: Mapping[str, Tensor] = field(default_factory=dict)
     """What is exchanged that is no model. Up: what `collect` gave, by ``<objective>.<name>``, and once `MOMENTS`; down:
     what `pool` made of all clients' uploads."""
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Parcel:
     @property
     def bytes(self) -> int:
         """Of all tensors, without names and framing."""
-        groups = (self.report, self.extras, *self.models.values())
+        groups = (self.report, self.beside, *self.models.values())
         return sum(tensor.numel() * tensor.element_size() for group in groups for tensor in group.values())
 
 

@@ -16,7 +16,7 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.federated.server import stack_by_client
-from fedwca.federated.upload_checks import extra_problem
+from fedwca.federated.upload_checks import describe_misfit
 
 
 @dataclass(frozen=True)
@@ -82,4 +82,4 @@ def mean_answer_problem(answer: Mapping[str, Tensor], declared: Mapping[str, Bou
         return f"gives no {', '.join(lacks)}"
     if strange := sorted(set(answer) - set(declared)):
         return f"gives {strange[0][:80]}, which the aggregator does not declare"
-    return next((f"{n[:80]} {why}" for n, x in answer.items() if (why := extra_problem(x, declared[n], x.dtype))), "")
+    return next((f"{n[:80]} {why}" for n, x in answer.items() if (why := describe_misfit(x, declared[n], x.dtype))), "")

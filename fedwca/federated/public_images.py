@@ -24,7 +24,7 @@ from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound
-from fedwca.federated.server import offer_own, pool_extras
+from fedwca.federated.server import offer_own, pool_collected
 from fedwca.federated.simulated_uploads import SimulatedUpload
 
 PURPOSE = "public "
@@ -92,7 +92,7 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
     """
     objective = opened.method.public_objective
     assert objective is not None
-    taught, began = pool_extras((objective,), opened.server.state), time.perf_counter()
+    taught, began = pool_collected((objective,), opened.server.state), time.perf_counter()
     if not taught:
         return opened
 
@@ -133,7 +133,7 @@ def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[Simu
     return [
         replace(
             upload,
-            extras={**upload.extras, **{f"{objective.name}.{name}": value for name, value in said.items()}},
+            collected={**upload.collected, **{f"{objective.name}.{name}": value for name, value in said.items()}},
             passes=upload.passes + passes,
             seconds={**upload.seconds, "public": spent},
         )
@@ -179,7 +179,7 @@ class FreshModels:
         """
         objective = method.public_objective
         assert objective is not None
-        taught = pool_extras((objective,), state)
+        taught = pool_collected((objective,), state)
         if not taught:
             return self.rows
 

@@ -24,13 +24,13 @@ from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import (
     Server,
     assign_clusters,
-    declare_extras,
+    declare_collected,
     expect_uploads,
     find_guests,
     keep_layers,
     next_state,
     offer_models,
-    pool_extras,
+    pool_collected,
     spread_trained_mean,
     stack_by_client,
     stack_reports,
@@ -169,7 +169,7 @@ def open_round(
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
     """The server's first part of a round; see `run_round`."""
-    clients, shared = len(engine.images), pool_extras(method.own_objectives, server.state)
+    clients, shared = len(engine.images), pool_collected(method.own_objectives, server.state)
 
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
@@ -252,12 +252,12 @@ def measure_reach(opened: OpenRound) -> Tensor:
 
 
 def expect_simulated(opened: OpenRound) -> ExpectedUpload:
-    """What is taken from each client beside its model; objectives need not declare their extras in a simulation."""
+    """What is taken from each client beside its model; a simulation takes what no objective declares."""
     method, network = opened.method, opened.engine.network
     classes, features = network.classifier.out_features, network.features
-    extras = declare_extras(method.objectives, classes, features)
-    expected = expect_uploads(opened.round, opened.server, method.aggregator, opened.offer, extras)
-    return replace(expected, undeclared_extras=True, dtype=opened.engine.bank.dtype)
+    collected = declare_collected(method.objectives, classes, features)
+    expected = expect_uploads(opened.round, opened.server, method.aggregator, opened.offer, collected)
+    return replace(expected, undeclared=True, dtype=opened.engine.bank.dtype)
 
 
 def read_signatures(opened: OpenRound) -> BankSignatures:

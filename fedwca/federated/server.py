@@ -26,7 +26,7 @@ from fedwca.federated.upload_checks import ExpectedUpload, Upload
 from fedwca.functional import Metric, cluster_means
 
 COLLECTED = "collected."
-"""How a server's state calls the extras that clients uploaded last."""
+"""How a server's state calls what objectives collected and clients uploaded last."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Server:
     rows: Tensor
     """``[R, P]``; before round 0 one row, the source model, or a row for each client."""
     state: State
-    """What the aggregator remembers, and under ``collected.<objective>.<name>`` the extras that clients uploaded last
-    ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` says."""
+    """What the aggregator remembers, and under ``collected.<objective>.<name>`` what clients collected
+    last ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` says."""
     source: Tensor
     """``[P]``, the model everybody started from."""
 
@@ -77,8 +77,8 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
     return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
 
 
-def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
-    """What every client is sent beside models, made of the extras that clients uploaded last."""
+def pool_collected(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
+    """What every client is sent beside models, made of what they collected and uploaded last."""
     shared: dict[str, Tensor] = {}
     for objective in objectives:
         prefix = f"{COLLECTED}{objective.name}."
@@ -87,7 +87,7 @@ def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tens
     return shared
 
 
-def declare_extras(objectives: Sequence[Objective], classes: int, features: int) -> dict[str, Bounded]:
+def declare_collected(objectives: Sequence[Objective], classes: int, features: int) -> dict[str, Bounded]:
     """Extras that objectives declare, by ``<objective>.<name>``, for M classes and q features."""
     return {
         f"{objective.name}.{name}": bounded
@@ -97,13 +97,13 @@ def declare_extras(objectives: Sequence[Objective], classes: int, features: int)
 
 
 def expect_uploads(
-    round: int, server: Server, aggregator: Aggregator, offer: Offer, extras: Mapping[str, Bounded]
+    round: int, server: Server, aggregator: Aggregator, offer: Offer, collected: Mapping[str, Bounded]
 ) -> ExpectedUpload:
-    """What is taken from each client beside its model; extras alone in a round from the source model."""
+    """What is taken from each client beside its model; from the source model only what objectives collect."""
     if not round and not aggregator.from_start:
-        return ExpectedUpload(extras=extras)
+        return ExpectedUpload(collected=collected)
     clusters = len(server.rows) if round and aggregator.grouping.clients_choose else 0
-    return ExpectedUpload(aggregator.expected(round), offer.shared.shape[0], clusters, extras)
+    return ExpectedUpload(aggregator.expected(round), offer.shared.shape[0], clusters, collected)
 
 
 def assign_clusters(
@@ -256,7 +256,7 @@ def stack_reports(uploads: Mapping[int, Upload], clients: int) -> dict[str, Tens
 def next_state(
     aggregator: Aggregator, state: State, labels: Tensor, uploads: Mapping[int, Upload], present: Tensor
 ) -> State:
-    """What the server remembers after a round: what the aggregator learns, and the extras of all uploads.
+    """What the server remembers after a round: what the aggregator learns, and what all uploads collected.
 
     Args:
         aggregator: learns.
@@ -266,7 +266,7 @@ def next_state(
         present: clients whose models and reports count ``[K]`` bool; each has an upload.
 
     Raises:
-        FedwcaError: the aggregator's part is no mapping of tensors; or see `remember_extras`.
+        FedwcaError: the aggregator's part is no mapping of tensors; or see `remember_collected`.
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
     learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), present)
@@ -278,11 +278,11 @@ def next_state(
             f"aggregator {aggregator.name!r}: learn gave a state {shown}; right are labels, int64 [{len(present)}], "
             "the cluster of each client"
         )
-    return {**learned, **remember_extras(state, uploads, len(present))}
+    return {**learned, **remember_collected(state, uploads, len(present))}
 
 
-def remember_extras(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
-    """The extras each client uploaded last ``[K, …]``, as entries of a state; zeros where it never did.
+def remember_collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
+    """What each client collected and uploaded last ``[K, …]``, as entries of a state; zeros where it never did.
 
     Args:
         state: the server's, before.
@@ -293,10 +293,10 @@ def remember_extras(state: State, uploads: Mapping[int, Upload], clients: int) -
         FedwcaError: values are not finite, or two clients' have different names or shapes.
     """
     found: dict[str, Tensor] = {}
-    first, model = next((client, upload.extras) for client, upload in uploads.items())
+    first, model = next((client, upload.collected) for client, upload in uploads.items())
     for client, upload in uploads.items():
-        for name in sorted(upload.extras.keys() | model.keys()):
-            value, like = upload.extras.get(name), model.get(name)
+        for name in sorted(upload.collected.keys() | model.keys()):
+            value, like = upload.collected.get(name), model.get(name)
             if value is None or like is None or value.shape != like.shape:
                 shapes = [None if v is None else tuple(v.shape) for v in (value, like)]
                 raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")

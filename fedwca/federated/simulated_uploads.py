@@ -30,7 +30,7 @@ class SimulatedUpload(Upload):
 
 
 def make_uploads(
-    blend: Blend, work: ClientWork, targets: Sequence[Targets], extras: Sequence[Mapping[str, Tensor]]
+    blend: Blend, work: ClientWork, targets: Sequence[Targets], collected: Sequence[Mapping[str, Tensor]]
 ) -> list[SimulatedUpload]:
     """One upload for each of the clients that worked together; their time is shared out evenly.
 
@@ -46,7 +46,7 @@ def make_uploads(
         SimulatedUpload(
             report={name: value[i] for name, value in report.items()},
             label=None if labels is None else labels[i],
-            extras=extras[i],
+            collected=collected[i],
             weights=weights[i],
             targets=targets[i].map(to_host_async),
             seconds=seconds,

@@ -21,7 +21,7 @@ class Upload:
     """What the aggregator declares, one vector each."""
     label: Tensor | None = None
     """The cluster it chooses, int64 ``[1]``; None where clients do not choose."""
-    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    collected: Mapping[str, Tensor] = field(default_factory=dict)
     """What objectives upload that is neither a model nor a report, by ``<objective>.<name>``."""
 
 
@@ -34,11 +34,11 @@ class ExpectedUpload:
     """Shared models that were sent: the length of a report that declares none."""
     clusters: int = 0
     """Clusters it may choose from; 0: it does not choose."""
-    extras: Mapping[str, Bounded] = field(default_factory=dict)
-    undeclared_extras: bool = False
-    """Whether extras are taken that no objective declares: in a simulation, where nobody lies."""
+    collected: Mapping[str, Bounded] = field(default_factory=dict)
+    undeclared: bool = False
+    """Whether values are taken that no objective declares: in a simulation, where nobody lies."""
     dtype: torch.dtype = torch.float32
-    """Of extras."""
+    """Of what is collected."""
 
 
 def validate_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload) -> None:
@@ -72,7 +72,7 @@ def finite_models(rows: Tensor) -> Tensor:
 
 def finite_upload(upload: Upload) -> bool:
     """Whether what a client sends beside its model has finite values alone."""
-    return all(bool(torch.isfinite(value).all()) for value in (*upload.report.values(), *upload.extras.values()))
+    return all(bool(torch.isfinite(value).all()) for value in (*upload.report.values(), *upload.collected.values()))
 
 
 def model_problem(row: Tensor) -> str:
@@ -82,12 +82,12 @@ def model_problem(row: Tensor) -> str:
 
 def upload_problem(upload: Upload, expected: ExpectedUpload) -> str:
     """Why what a client sent beside its model is refused; empty if it is in order."""
-    if lacks := sorted(set(expected.extras) - set(upload.extras)):
+    if lacks := sorted(set(expected.collected) - set(upload.collected)):
         return f"uploads no {', '.join(lacks)}"
-    for name, value in upload.extras.items():
-        if name not in expected.extras and expected.undeclared_extras:
+    for name, value in upload.collected.items():
+        if name not in expected.collected and expected.undeclared:
             continue
-        if why := extra_problem(value, expected.extras.get(name), expected.dtype):
+        if why := describe_misfit(value, expected.collected.get(name), expected.dtype):
             return f"{printable(name[:80])} {why}"
     if lacks := sorted(set(expected.reports) - set(upload.report)):
         return f"reports no {', '.join(lacks)}, which the aggregator declares"
@@ -97,10 +97,10 @@ def upload_problem(upload: Upload, expected: ExpectedUpload) -> str:
     return choice_problem(upload.label, expected.clusters)
 
 
-def extra_problem(value: Tensor, declared: Bounded | None, dtype: torch.dtype = torch.float32) -> str:
+def describe_misfit(value: Tensor, declared: Bounded | None, dtype: torch.dtype = torch.float32) -> str:
     """Why an upload that is no model does not fit its declaration; empty if it does.
 
-    >>> extra_problem(torch.tensor([[0.0, 2.0]]), Bounded((1, 2), 1.0))
+    >>> describe_misfit(torch.tensor([[0.0, 2.0]]), Bounded((1, 2), 1.0))
     'has a vector of length 2; right is at most 1'
     """
     if declared is None:
@@ -126,7 +126,7 @@ def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: in
     if value.dtype not in (torch.float32, torch.float64):
         return f"is {value.dtype}; right is torch.float32"
     if isinstance(declared, Bounded):
-        return extra_problem(value, declared, value.dtype)
+        return describe_misfit(value, declared, value.dtype)
     size = shared if declared.size is None else declared.size
     if value.shape != (size,):
         return f"must have shape ({size},), not {tuple(value.shape)}"

@@ -19,7 +19,7 @@ from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.federated.server import compare_clients, offer_source, pool_extras
+from fedwca.federated.server import compare_clients, offer_source, pool_collected
 from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation
@@ -182,7 +182,7 @@ def newcomer_task(
 ) -> Callable[[int], Task]:
     """A client's task in a round, with the draws of the client numbers given and how far each is trusted."""
     method, keys = federation.method, federation.keys
-    shared = pool_extras(method.own_objectives, federation.server.state) if round else {}
+    shared = pool_collected(method.own_objectives, federation.server.state) if round else {}
     return lambda client: Task(
         method.pseudo_labeler,
         method.own_objectives,

@@ -31,7 +31,7 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
     are grouped by, and what they say of the fresh mean.
     """
     one = next(iter(outcome.uploads.values()))
-    values = count_values(one.extras) + outcome.signature
+    values = count_values(one.collected) + outcome.signature
     if method.aggregator.travels:
         values += engine.layout.sent - count_kept(method, engine) + count_values(one.report)
     said = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * outcome.mean_answers.values

@@ -188,7 +188,7 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     assert all(len({id(models[name]) for models in sent}) == 1 for name in shared)
 
 
-@pytest.mark.parametrize("of", ["report", "extras"])
+@pytest.mark.parametrize("of", ["report", "beside"])
 def test_a_client_writes_no_line_into_the_log(federation: Build, caplog: pytest.LogCaptureFixture, of: str) -> None:
     built = federation("fedavg")
     session = built.session()

@@ -82,7 +82,7 @@ def test_a_parcel_survives_the_wire() -> None:
     assert (again.kind, again.round, dict(again.notes)) == ("upload", 3, {"n": 1})
     assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
     assert torch.equal(again.report["beta"], parcel.report["beta"])
-    assert torch.equal(again.extras["o.x"], parcel.extras["o.x"])
+    assert torch.equal(again.beside["o.x"], parcel.beside["o.x"])
     files = [record["safetensors"].data for record in content.array_records.values()]
     headers = [8 + int.from_bytes(file[:8], "little") for file in files]
     assert count_bytes(content) == parcel.bytes + sum(headers)

@@ -66,7 +66,7 @@ def test_prototypes_beside_models(federation: Build, aggregator: str) -> None:
 
 
 def changed(change: Callable[[Tensor], Tensor]) -> Callable[[Parcel], Parcel]:
-    return lambda parcel: replace(parcel, extras={NAME: change(parcel.extras[NAME])})
+    return lambda parcel: replace(parcel, beside={NAME: change(parcel.beside[NAME])})
 
 
 HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
@@ -75,9 +75,9 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "shape": (changed(lambda x: x[1:]), r"is torch.float32 of shape \(2, 16\); right is torch.float32 of \(3, 16\)"),
     "type": (changed(lambda x: x.double()), "is torch.float64 of shape"),
     "huge": (changed(lambda x: x[:1, :1].expand(10**5, 10**5)), r"of shape \(100000, 100000\)"),
-    "missing": (lambda p: replace(p, extras={}), f"uploads no {NAME}"),
+    "missing": (lambda p: replace(p, beside={}), f"uploads no {NAME}"),
     "more": (
-        lambda p: replace(p, extras={**p.extras, "other.x": torch.zeros(1)}),
+        lambda p: replace(p, beside={**p.beside, "other.x": torch.zeros(1)}),
         "other.x is declared by no objective",
     ),
     "model": (lambda p: replace(p, models={"model": {}}), "holds 1 models; in this method none is uploaded"),
@@ -111,7 +111,7 @@ def test_what_no_objective_declares_is_refused_beside_a_model_too(
     built = federation("fedavg")
     session, silent = built.session(), built.session()
     more = {"x.y": torch.zeros(1)}
-    run_in_process(session, built.clients(), 1, lambda client, p: replace(p, extras=more) if client == 1 else p)
+    run_in_process(session, built.clients(), 1, lambda client, p: replace(p, beside=more) if client == 1 else p)
     run_in_process(silent, built.clients(), 1, lambda client, p: None if client == 1 else p)
     assert "x.y is declared by no objective" in caplog.text
     assert torch.equal(session.state.server.rows, silent.state.server.rows)

@@ -83,8 +83,8 @@ def test_same_models_as_the_engine(gated: Federation) -> None:
     assert torch.equal(session.state.server.state["labels"], expected.state["labels"])
     assert torch.allclose(session.state.server.rows, expected.rows, atol=1e-5)
     # Moments of 16 features and a bit, once.
-    assert [parcel.extras[MOMENTS].shape for parcel in up[:4]] == [(32,)] * 4
-    assert not any(parcel.extras for parcel in up[4:])
+    assert [parcel.beside[MOMENTS].shape for parcel in up[:4]] == [(32,)] * 4
+    assert not any(parcel.beside for parcel in up[4:])
     assert [parcel.notes["trusted"] for parcel in up[:4]] == expected.state["trusted"].int().tolist()
     assert not any("trusted" in parcel.notes for parcel in up[4:])
 
@@ -92,9 +92,9 @@ def test_same_models_as_the_engine(gated: Federation) -> None:
 @pytest.mark.parametrize(
     ("forge", "sentence"),
     [
-        (lambda p: replace(p, extras={}), "uploads no clusterer.moments"),
-        (lambda p: replace(p, extras={MOMENTS: 1e3 + p.extras[MOMENTS]}), "right is at most 566"),
-        (lambda p: replace(p, extras={MOMENTS: p.extras[MOMENTS][:-1]}), "right is torch.float32 of (32,)"),
+        (lambda p: replace(p, beside={}), "uploads no clusterer.moments"),
+        (lambda p: replace(p, beside={MOMENTS: 1e3 + p.beside[MOMENTS]}), "right is at most 566"),
+        (lambda p: replace(p, beside={MOMENTS: p.beside[MOMENTS][:-1]}), "right is torch.float32 of (32,)"),
         (lambda p: replace(p, notes={**p.notes, "trusted": 7}), "says 7 of how far its labels are trusted; right is"),
     ],
 )
@@ -179,7 +179,7 @@ def test_noise_on_the_model_does_not_cover_moments(gated: Federation) -> None:
     answer = Client(images, privacy=Privacy(1.0, 0.5), moment_privacy=Privacy(1.0, 0.5)).handle(opened)
     assert session.receive(0, answer) == ""
     clipped = Client(images, privacy=Privacy(1.0), moment_privacy=Privacy(1.0)).handle(opened)
-    assert float(clipped.extras[MOMENTS].norm()) == pytest.approx(1.0)
+    assert float(clipped.beside[MOMENTS].norm()) == pytest.approx(1.0)
 
 
 def test_moments_get_noise_alone(gated: Federation) -> None:
@@ -187,8 +187,8 @@ def test_moments_get_noise_alone(gated: Federation) -> None:
     clients = [Client(client.images, moment_privacy=Privacy(2.0, 0.01)) for client in gated.clients()]
     up: list[Parcel] = []
     run_in_process(session, clients, 2, lambda client, parcel: up.append(parcel) or parcel)  # type: ignore[func-returns-value]
-    sent = torch.stack([parcel.extras[MOMENTS] for parcel in up[:4]])
-    plain = torch.stack([client.handle(opened).extras[MOMENTS] for client, opened in opened_by(gated)])
+    sent = torch.stack([parcel.beside[MOMENTS] for parcel in up[:4]])
+    plain = torch.stack([client.handle(opened).beside[MOMENTS] for client, opened in opened_by(gated)])
     shrunk = plain * (2.0 / plain.norm(dim=1, keepdim=True)).clamp_max(1)
     assert 0.01 < float((sent - shrunk).std()) < 0.03
     assert int(session.state.server.state["trusted"].sum()) == 2

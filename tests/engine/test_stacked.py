@@ -109,7 +109,7 @@ def compare(
         for client, upload in one.uploads.items():
             found = other.uploads[client]
             assert upload.passes == found.passes
-            same(upload.extras, found.extras, tolerance)
+            same(upload.collected, found.collected, tolerance)
             same(upload.targets.notes, found.targets.notes, tolerance)
             for name in ("labels", "weights", "partners", "mix", "matched"):
                 assert torch.equal(getattr(upload.targets, name), getattr(found.targets, name)), f"{name} of {client}"

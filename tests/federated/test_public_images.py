@@ -117,7 +117,7 @@ def test_logits_of_public_images_travel_and_nothing_else(name: str, kind: str) -
         values = len(IMAGES) * said * COUNT * 3 * 8
         assert bytes_up(outcome, play.method, play.engine) == values
         assert bytes_down(outcome, play.method, play.engine, number == 0) == (values if number else 0)
-        assert {name for own in outcome.uploads.values() for name in own.extras} == (
+        assert {name for own in outcome.uploads.values() for name in own.collected} == (
             {"digest.adapted", "digest.base"} if kind == "fedtta" else {"digest.adapted"}
         )
         assert {upload.passes for upload in outcome.uploads.values()} == {2}
@@ -133,10 +133,10 @@ def test_uploads_are_what_trained_models_say_before_and_after_a_step(name: str) 
         replica.bind(play.engine.bank[client].clone())
         logits, _ = replica.forward(replica.network.eval().prepare(PUBLIC))
         moved = step_parameters(replica.adaptation_loss(FEDTTA, logits), replica._base, FEDTTA, 0.3)
-        assert torch.allclose(upload.extras["digest.base"], logits.detach(), atol=1e-12)
+        assert torch.allclose(upload.collected["digest.base"], logits.detach(), atol=1e-12)
         state = {**dict(replica.network.named_buffers()), **moved}
         after = torch.func.functional_call(replica.network, state, (replica.network.prepare(PUBLIC),))[0]
-        assert torch.allclose(upload.extras["digest.adapted"], after.detach(), atol=1e-12)
+        assert torch.allclose(upload.collected["digest.adapted"], after.detach(), atol=1e-12)
 
 
 def test_means_are_sent_and_round_0_has_none() -> None:

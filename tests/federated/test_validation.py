@@ -15,7 +15,7 @@ EXPECTED = ExpectedUpload({"share": Simplex(2), "alpha": Simplex()}, 3, 2, {"o.x
 GOOD = Upload(
     report={"share": torch.tensor([0.5, 0.5]), "alpha": torch.tensor([0.5, 0.25, 0.25])},
     label=torch.tensor([1]),
-    extras={"o.x": torch.tensor([0.6, 0.8])},
+    collected={"o.x": torch.tensor([0.6, 0.8])},
 )
 
 
@@ -32,10 +32,13 @@ def test_an_upload_in_order() -> None:
         (replace(GOOD, label=None), "chooses a cluster in a method where clients do not, or does not where they do"),
         (replace(GOOD, label=torch.tensor([2])), "chooses no cluster from 0 to 1"),
         (replace(GOOD, label=torch.tensor(1)), "chooses no cluster from 0 to 1"),
-        (replace(GOOD, extras={}), "uploads no o.x"),
-        (replace(GOOD, extras={"o.x": torch.tensor([3.0, 4.0])}), "o.x has a vector of length 5; right is at most 1"),
-        (replace(GOOD, extras={**GOOD.extras, "o.y": torch.ones(1)}), "o.y is declared by no objective"),
-        (replace(GOOD, extras={**GOOD.extras, "\nx": torch.ones(1)}), "\\nx is declared by no objective"),
+        (replace(GOOD, collected={}), "uploads no o.x"),
+        (
+            replace(GOOD, collected={"o.x": torch.tensor([3.0, 4.0])}),
+            "o.x has a vector of length 5; right is at most 1",
+        ),
+        (replace(GOOD, collected={**GOOD.collected, "o.y": torch.ones(1)}), "o.y is declared by no objective"),
+        (replace(GOOD, collected={**GOOD.collected, "\nx": torch.ones(1)}), "\\nx is declared by no objective"),
         (replace(GOOD, report={**GOOD.report, "\nx": torch.ones(1)}), "\\nx the aggregator declares no such report"),
     ],
     ids=[
@@ -50,10 +53,10 @@ def test_what_is_refused(bad: Upload, sentence: str) -> None:
     assert str(caught.value).endswith(sentence)
 
 
-def test_a_simulation_takes_undeclared_extras_of_its_own_type() -> None:
-    more = replace(GOOD, extras={"o.x": torch.tensor([0.6, 0.8]).double(), "o.y": torch.ones(7)})
+def test_a_simulation_takes_undeclared_values_of_its_own_type() -> None:
+    more = replace(GOOD, collected={"o.x": torch.tensor([0.6, 0.8]).double(), "o.y": torch.ones(7)})
     assert "is torch.float64" in upload_problem(more, EXPECTED)
-    assert upload_problem(more, replace(EXPECTED, undeclared_extras=True, dtype=torch.float64)) == ""
+    assert upload_problem(more, replace(EXPECTED, undeclared=True, dtype=torch.float64)) == ""
 
 
 def test_models_that_are_not_finite_are_named_by_client() -> None:

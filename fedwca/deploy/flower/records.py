@@ -13,7 +13,7 @@ from torch import Tensor
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError
 
-ROUND, KIND, REPORT, EXTRAS = "fedwca.round", "fedwca.kind", "report", "beside"
+ROUND, KIND, REPORT, BESIDE = "fedwca.round", "fedwca.kind", "report", "beside"
 FILE = "safetensors"
 """The only array of an array record: all its tensors as one file. Flower moves, checks and stores each array by itself,
 and a model has dozens.
@@ -42,7 +42,7 @@ def to_records(parcels: Sequence[Parcel]) -> list[RecordDict]:
     found = []
     for parcel in parcels:
         records: dict[str, Any] = {f"model/{name}": pack_once(tensors) for name, tensors in parcel.models.items()}
-        beside = ((REPORT, parcel.report), (EXTRAS, parcel.extras))
+        beside = ((REPORT, parcel.report), (BESIDE, parcel.beside))
         records |= {name: pack_once(values) for name, values in beside if values}
         records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
         found.append(RecordDict(records))
@@ -69,9 +69,9 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
         arrays = {name: unpack(record) for name, record in content.array_records.items()}
     except Exception as error:
         raise FedwcaError(f"is not of the form of a fedwca message ({type(error).__name__}: {error})") from error
-    report, extras = arrays.pop(REPORT, {}), arrays.pop(EXTRAS, {})
+    report, beside = arrays.pop(REPORT, {}), arrays.pop(BESIDE, {})
     models = {name.removeprefix("model/"): tensors for name, tensors in arrays.items()}
-    return Parcel(kind, number, models, report, extras, notes)
+    return Parcel(kind, number, models, report, beside, notes)
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
