@@ -185,7 +185,7 @@ def curves(kind: Kind) -> str:
         return f"Not measured yet: {command(kind)}."
     heads = ("method", "source model", *(f"round {number}" for number in rounds))
     sources = ", ".join(dict.fromkeys(piece["source"] for piece in found))
-    which = f"one source model (seed {found[0]['seed']}, not that of the tables at ten rounds)"
+    which = f"one source model (seed {found[0]['seed']} on another CPU: not the model of that seed at ten rounds)"
     note = f"Percent, mean over clients; source {sources}, {which}, one trial."
     return Table("", heads, rows, [note, notes(found)[-1]]).markdown()
 
