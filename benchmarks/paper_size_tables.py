@@ -6,13 +6,12 @@ import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
 from paper_size_pieces import KINDS, Kind
-from readings import apart, name_machine, noted
+from readings import gains_by_right, name_machine, noted
 
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
@@ -21,8 +20,6 @@ RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
 OWN = "fedwca"
 RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
 """What FedWCA is compared with by target domain."""
-BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
-"""Accuracies of the source model, percent, between which rows of that table are."""
 Run = tuple[str, int]
 """A source, and the seed of a source model."""
 
@@ -94,18 +91,14 @@ def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str
     }
 
 
-def gains_by_right(kind: Kind) -> str:
+def gains_by_source_model(kind: Kind) -> str:
     """FedWCA minus what it is compared with, over how often the untouched source model is right in a target domain."""
     found = finished(kind)
     if not found:
         return f"Not measured yet: {command(kind)}."
     right, own = by_target(found, "source_only"), by_target(found, OWN)
-    others = {method: by_target(found, method) for method in RIVALS}
-    lines = []
-    for low, high in pairwise(BINS):
-        within = {place: own[place] for place, share in right.items() if low <= share < high}
-        cells = [apart(paired_difference(within, others[method])) for method in RIVALS]
-        lines.append([f"{low:.0f} to {high:.0f} %", *cells])
+    others = [by_target(found, method) for method in RIVALS]
+    lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in own] for theirs in others])
     labels = [found[0]["methods"][method]["label"] for method in RIVALS]
     notes = [
         "FedWCA minus the method of each column, a value for each target domain, source and source model, with its 95",
@@ -193,6 +186,6 @@ def curves(kind: Kind) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     f"paper_size-{kind.name}": partial(curves if kind.name == "digits40" else table, kind) for kind in KINDS
 } | {
-    "paper_size-digits-right": partial(gains_by_right, KINDS[0]),
+    "paper_size-digits-right": partial(gains_by_source_model, KINDS[0]),
     "paper_size-digits-targets": partial(targets, KINDS[0]),
 }

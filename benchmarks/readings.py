@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fedwca.results.statistics import Difference, paired_difference
-from fedwca.results.tables import Table
+from fedwca.results.tables import MISSING, Table
 
 
 def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
@@ -80,6 +81,26 @@ def apart(found: Difference | None) -> str:
         return f"{found.mean:+.2f}, n = {found.n}"
     text = f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
     return (f"**{text}**" if found.low > 0 or found.high < 0 else text) + f", n = {found.n}"
+
+
+BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
+"""Percent of images, labelled rightly, between which rows of `gains_by_right` are."""
+
+
+def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[list[str]]:
+    """A row a bin of how much is right, a cell a column: the mean of its gains with interval and number.
+
+    Args:
+        columns: of each, (percent that is right, gain in points).
+    """
+    lines = []
+    for low, high in pairwise(BINS):
+        cells = []
+        for own in columns:
+            gains = {place: gain for place, (right, gain) in enumerate(own) if low <= right < high}
+            cells.append(apart(paired_difference(gains, dict.fromkeys(gains, 0.0))) if gains else MISSING)
+        lines.append([f"{low:.0f} to {high:.0f} %", *cells])
+    return lines
 
 
 def noted(table: Table, notes: Sequence[str]) -> str:

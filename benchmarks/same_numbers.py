@@ -340,7 +340,7 @@ SKIPPED = re.compile(
 HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
 """Keys that tell configurations apart, which may change where a value is written in another way."""
 ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery|resumed)$")
-"""Keys that later versions, or resumed runs, write too; compared where both have them."""
+"""Keys that later versions, or resumed runs, write too, and that may be missing in one."""
 UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
 """Names of files of such things, and of images that are kept under a name of their folder's path."""
 

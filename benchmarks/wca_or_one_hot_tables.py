@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from readings import apart, noted
+from readings import apart, gains_by_right, noted
 from wca_or_one_hot_pieces import METHODS, pieces
 
 from fedwca.results.statistics import paired_difference
@@ -134,21 +133,11 @@ def points(found: Sequence[Piece], by_source: bool = False) -> list[tuple[str, f
     return given
 
 
-BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
-"""Percent of right labels between which rows of the table of labels are."""
-
-
 def labels(by_source: bool = False) -> str:
     """FedWCA minus One-hot over how many labels of a domain are right, or over the source model's accuracy there."""
     found = finished()
-    lines = []
-    for low, high in pairwise(BINS):
-        row: list[Any] = [f"{low:.0f} to {high:.0f} %"]
-        for dataset in NAMES:
-            own = points([piece for piece in found if piece["dataset"] == dataset], by_source)
-            within = {place: gain for place, (_, right, gain) in enumerate(own) if low <= right < high}
-            row.append(apart(paired_difference(within, dict.fromkeys(within, 0.0))) if within else MISSING)
-        lines.append(row)
+    by_dataset = [points([piece for piece in found if piece["dataset"] == dataset], by_source) for dataset in NAMES]
+    lines = gains_by_right([[(right, gain) for _, right, gain in own] for own in by_dataset])
     if not found:
         return NOTHING
     notes = [

@@ -1,4 +1,4 @@
-"""Federated learning without labels: FedWCA, and the methods it is compared with."""
+"""Federated learning when labels are missing: FedWCA, MDMGB, FedTTA, and what they are compared with."""
 
 from __future__ import annotations
 

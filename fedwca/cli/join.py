@@ -238,5 +238,5 @@ def usual_folder(data: Path) -> Path:
     >>> usual_folder(Path("photos/site.tar.gz")).as_posix(), usual_folder(Path("/tmp/..")).as_posix()
     ('joined/site.tar', 'joined')
     """
-    place = data.resolve()
+    place = data.resolve() if data.name in ("", "..") else data
     return Path("joined") / (place.name if place.is_dir() else place.stem)

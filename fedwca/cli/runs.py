@@ -186,13 +186,14 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         console.print(f"{what}: {said}", soft_wrap=True)
     more = requested_columns(column or (), found.classes, methods.values())
     heads = ("mean", *(one.heading for one in more), "rounds")
-    lines = []
+    lines, labels = [], {row.name: row.marked_label for row in found.table()}
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
         cells = [one.cell(methods.get(name, {})) for one in more]
-        label = str(methods.get(name, method)["label"])
-        lines.append([label, mean_cell(methods.get(name, {}).get("mean")), *cells, rounds])
+        lines.append(
+            [labels.get(name, str(method["label"])), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds]
+        )
     draw_grid(ResultsTable("", ("method", *heads), lines), console)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)

@@ -15,7 +15,7 @@ import typer
 from fedwca.cli.terminal import make_console, say
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.describe_problems import describe_unknown
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.registry import canonical_name
 
 
@@ -48,6 +48,8 @@ def list_command(
     if kind is None:
         say("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
     for plural, found in {} if kind is None else names.items():
+        if not found:
+            continue
         if len(names) > 1:
             say(f"{plural}:")
         say("\n".join(align_heads(found, [_describe(plural, name) for name in found])))
@@ -69,12 +71,20 @@ def _describe(plural: str, name: str) -> str:
     if ":" in name:
         return ""
     kind = next(kind for kind, known in PLURALS.items() if known == plural)
-    return _first_sentence((registry_of(kind).get(name).__doc__ or "").partition("\n\n")[0])
+    try:
+        component = registry_of(kind).get(name)
+    except FedwcaError as error:  # of a plugin that is broken: the others can be listed all the same
+        return f"({error})"
+    return _first_sentence((component.__doc__ or "").partition("\n\n")[0])
 
 
 def _first_sentence(text: str) -> str:
-    """Up to the first full stop that ends a sentence and no abbreviation."""
-    return re.split(r"(?<=[a-z)\d]{3}\.) (?=[A-Z])", " ".join(text.split()))[0]
+    """Up to the first full stop that ends a sentence and no abbreviation.
+
+    >>> _first_sentence("FedWCA, sec. 5, App. C.1 and Table 9. What else there is.")
+    'FedWCA, sec. 5, App. C.1 and Table 9.'
+    """
+    return re.split(r"(?<!App\.)(?<!\bal\.)(?<=\.) (?=[A-Z])", " ".join(text.split()))[0]
 
 
 def show_command(

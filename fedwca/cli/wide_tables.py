@@ -90,7 +90,7 @@ def align_heads(heads: Sequence[str], lines: Sequence[str]) -> list[str]:
 
     Args:
         heads: what stands at the left.
-        lines: names, separated by a comma and a space.
+        lines: names, separated by a comma and a space, or sentences.
     """
     left = max(map(len, heads))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0

@@ -75,7 +75,8 @@ def parse_method(text: str) -> MethodSpec:
         if part not in PARTS:
             raise UsageError(f"method {text!r}: {describe_unknown('part', part, PARTS)}")
         if part in changes:
-            raise UsageError(f"method {text!r}: names its {part} twice; several objectives are joined by +")
+            joined = "; several are joined by +" if part in SEVERAL else ""
+            raise UsageError(f"method {text!r}: names its {part} twice{joined}")
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
         specs = re.split(r"\+(?=[A-Za-z])", value) if part in SEVERAL else [value]

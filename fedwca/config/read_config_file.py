@@ -31,7 +31,11 @@ def read_file(path: Path) -> Layer:
         ) from None
     if isinstance(values, dict) and "config" in values:
         # What else a run's own file says is no field; a file that the user wrote has its fields in one place.
-        if "methods" not in values and (beside := sorted(set(values) & set(RunConfig.model_fields))):
+        if (
+            "origins" not in values
+            and "schema" not in values
+            and (beside := sorted(set(values) & set(RunConfig.model_fields)))
+        ):
             raise InvalidConfig(f"--config {path}: {beside[0]!r} stands beside the table config; put it into it")
         values = values["config"]
     if not isinstance(values, dict):

@@ -131,7 +131,7 @@ class RunConfig(UserValues):
     float32; bf16-all: evidence in it too."""
     kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
     """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
-    else eager; measure: what a few steps before round 1 show to be the quickest. None is measured on a
+    else eager; measure: what a few steps before round 1 show to be the quickest. No choice was measured on a
     GPU."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
@@ -275,19 +275,28 @@ def spell_out(layer: Layer) -> Layer:
             known.update(fields)
         layer[key] = names if kind == "objective" else names[0]
     if isinstance(layer.get("methods"), Mapping):
-        layer["methods"] = _with_canonical_keys(layer["methods"], "methods")
+        layer["methods"] = {
+            name: {**own, "components": _canonical_components(own["components"], f"methods.{name}.components")}
+            if isinstance(own, Mapping) and isinstance(own.get("components"), Mapping)
+            else own
+            for name, own in _with_canonical_keys(layer["methods"], "methods").items()
+        }
     given = layer.get("components", {})
     if not isinstance(given, Mapping):
         raise InvalidConfig(f"components: needs tables kind.name.field, not {given!r}")
-    given = {
-        kind: _with_canonical_keys(own, f"components.{kind}") if isinstance(own, Mapping) else own
-        for kind, own in _with_canonical_keys(given, "components").items()
-    }
+    given = _canonical_components(given, "components")
     for key in dict(flatten_keys(found)).keys() & dict(flatten_keys(given)).keys():
         raise InvalidConfig(f"{key} is given twice: beside the component's name, and under components")
     if found or given:
         layer["components"] = merge(given, found)
     return layer
+
+
+def _canonical_components(given: Mapping[str, Any], what: str) -> Components:
+    return {
+        kind: _with_canonical_keys(own, f"{what}.{kind}") if isinstance(own, Mapping) else own
+        for kind, own in _with_canonical_keys(given, what).items()
+    }
 
 
 def _with_canonical_keys(table: Mapping[Any, Any], what: str) -> dict[str, Any]:

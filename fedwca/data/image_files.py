@@ -47,7 +47,7 @@ def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> I
         if isinstance(source, Path):
             refuse_special(source)
         with Image.open(source) as file:
-            image = _rgb(_turn_upright(file))
+            image = _rgb(_turn_upright(file), sixteen_bits=file.mode.startswith("I;16") or file.format == "PPM")
             if stretch:
                 return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
@@ -66,14 +66,14 @@ def _turn_upright(file: Image.Image) -> Image.Image:
         return file
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def _rgb(image: Image.Image, sixteen_bits: bool) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         # Pillow clips these at 255 instead of scaling them; 16-bit greys would turn white.
         wide, largest = np.asarray(image, np.float64), np.asarray(image).max(initial=0)
+        # By the file where it says the range, so that images of one camera keep their differences.
+        scale = 255 / 65535 if sixteen_bits or largest > 255 else 1.0
         if image.mode == "F" and largest <= 1:
             scale = 255.0
-        else:  # by the mode where it says the range, so that images of one camera keep their differences
-            scale = 255 / 65535 if image.mode.startswith("I;16") or largest > 255 else 1.0
         return Image.fromarray(np.clip(wide * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")

@@ -88,7 +88,7 @@ def pool_collected(objectives: Sequence[Objective], state: State) -> dict[str, T
 
 
 def declare_collected(objectives: Sequence[Objective], classes: int, features: int) -> dict[str, Bounded]:
-    """Extras that objectives declare, by ``<objective>.<name>``, for M classes and q features."""
+    """What objectives declare that they collect, by ``<objective>.<name>``, for M classes and q features."""
     return {
         f"{objective.name}.{name}": bounded
         for objective in objectives

@@ -110,7 +110,7 @@ def prototype_labels(
         present = present & (common | ~(present & common).any())
         cosines = (directions @ normalize_rows(means).mT).masked_fill(~present, -torch.inf)
         similarities, labels = cosines.max(-1)
-        labels = torch.where(alone, probabilities.argmax(-1), labels)
+        labels = torch.where(alone & present.any(), probabilities.argmax(-1), labels)
         weights = predicted = class_columns(labels, classes)
     return labels, torch.where(present.any() & keep, similarities, 0), means
 

@@ -11,11 +11,8 @@ from typing import Any
 from fedwca.core.files import name_unwritable, write_text_atomically
 from fedwca.core.printable import printable
 from fedwca.errors import UsageError
-from fedwca.results.lock import hold_lock
+from fedwca.results.lock import NOTES, hold_lock
 from fedwca.results.read_run_files import read_notes
-
-LOCK = ".notes.lock"
-"""Held while notes are read and written; it may stay, for it means nothing by itself."""
 
 
 def check_tags(tags: Sequence[str]) -> list[str]:
@@ -48,7 +45,7 @@ def change_notes(
         UsageError: a tag is more than a word, or one that is to be removed is not there.
         FedwcaError: the file is damaged, or cannot be written.
     """
-    held = hold_lock(run, 10, LOCK)  # not the run's own, which is held while it trains
+    held = hold_lock(run, 10, NOTES)  # not the run's own, which is held while it trains
     try:
         return _change_notes(run, note, add, remove)
     finally:

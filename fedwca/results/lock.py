@@ -11,6 +11,8 @@ from fedwca.errors import UsageError
 
 NAME = ".lock"
 """File in the run folder; it may stay, for it means nothing by itself."""
+NOTES = ".notes.lock"
+"""Another, held while notes are read and written, which they may be while a run trains."""
 
 
 def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:

@@ -103,7 +103,7 @@ class RunFolder:
             if config.exists() and not is_set_up(read_configuration(self.path)):
                 self._remove(config.name)
             if not config.exists():
-                self._remove("notes.json")
+                self._remove("notes.json", lock.NOTES)
                 if not rounds.exists():
                     self._remove(lock.NAME)
             for folder in self._made:
@@ -154,5 +154,5 @@ def is_empty_folder(path: Path) -> bool:
     if not path.is_dir():
         return not path.exists()
     leftovers = set(path.glob(TEMPORARY))
-    others = {file for file in path.iterdir() if file.name != lock.NAME} - leftovers
+    others = {file for file in path.iterdir() if file.name not in (lock.NAME, lock.NOTES)} - leftovers
     return all(file.name == "rounds.jsonl" and file.stat().st_size == 0 for file in others)

@@ -60,7 +60,10 @@ def refuse_norms(network: Network, name: str) -> None:
     Raises:
         FedwcaError: a layer has none, or others; names it.
     """
+    left_alone = set(network.backbone.modules()) if network.backbone.frozen else set()
     for place, norm in network.named_modules():
+        if norm in left_alone:
+            continue
         kind = f"model {name!r}: {place} is {type(norm).__name__}"
         if isinstance(norm, nn.modules.batchnorm._BatchNorm) and (
             norm.momentum is None or not norm.affine or not norm.track_running_stats

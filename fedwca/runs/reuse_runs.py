@@ -79,7 +79,15 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             if missing:
                 raise
             reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
-    refuse_other_checkpoint(plan, there)
+    if there and plan.config.checkpoint is not None:
+        try:
+            refuse_other_checkpoint(plan, there)
+        except FileNotFoundError:
+            if missing:
+                raise CheckpointError(f"{plan.config.checkpoint}: no such file") from None
+            reporter.warn(
+                f"{where}: {plan.config.checkpoint} is not there, so it is not known whether it is still the same"
+            )
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(plan, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
@@ -116,10 +124,12 @@ def refuse_other_checkpoint(plan: RunPlan, runs: Mapping[str, Run]) -> None:
 
     Raises:
         CheckpointError: one began from another.
+        FileNotFoundError: the file is not there.
     """
     file = plan.config.checkpoint
-    if file is None:
-        return
+    assert file is not None
+    if not expand_home(file).exists():
+        raise FileNotFoundError(file)
     own = {method.name for method, _ in plan.methods if method.start is not None}
     now = file_digest(expand_home(file))
     for name, run in runs.items():

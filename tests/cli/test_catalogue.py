@@ -54,6 +54,12 @@ def test_list_one_kind_says_what_each_is(kind: str, plural: str) -> None:
     assert not any(line.endswith((" eq.", " sec.", " App.")) for line in lines.values())
 
 
+def test_a_pattern_may_match_nothing() -> None:
+    assert call("list", "aggregators", "nosuch*") == call("list", "models", "nosuch*")
+    found = call("list", "baselines", "fedwca*")
+    assert (found.code, found.out.split()[0], found.out.count("of_")) == (0, "baselines:", 0)
+
+
 def test_list_knows_the_names_that_it_prints() -> None:
     printed = [line.split(maxsplit=1)[0] for line in call("list").out.splitlines()]
     for name in printed:

@@ -84,6 +84,10 @@ def test_a_checkpoint_that_holds_another_model_makes_other_runs(shades: Path, tm
     refused = call("compare", *given, *small)
     assert (refused.code, refused.out) == (1, "")
     assert f"began from another model than {file} holds now" in refused.err
+    file.unlink()
+    found = call("compare", *given, *small)
+    assert (found.code, found.out) == (0, first.out)
+    assert "is not there, so it is not known whether it is still the same" in found.err
     put(1)
     assert call("compare", *given, *small).out == first.out
 

@@ -298,7 +298,7 @@ def test_a_table_is_in_the_format_that_its_name_says(runs: Path, tmp_path: Path)
     assert (tmp_path / "rounds.parquet").read_bytes().startswith(b"PAR1")
 
 
-def test_processes_that_tag_at_once_lose_no_tag(runs: Path) -> None:
+def test_who_tags_at_once_loses_no_tag(runs: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: change_notes(runs / "now", add=[f"tag-{number}"]), range(40)))
     assert set(read_notes(runs / "now")["tags"]) == {f"tag-{number}" for number in range(40)}

@@ -62,6 +62,8 @@ def test_mixtures_depend_on_no_number_of_threads() -> None:
         torch.set_num_threads(1)
         alone = mix_rows(weights, rows)
         torch.set_num_threads(2)
+        if torch.equal(weights @ rows, alone):
+            pytest.skip("products do not depend on the number of threads here")
         assert torch.equal(mix_rows(weights, rows), alone)
         assert torch.get_num_threads() == 2
     finally:

@@ -28,6 +28,7 @@ from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
+from fedwca.errors import UsageError
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class SequentialEngine(PredictsTests):
         precision: in which clients compute; evaluation and recalibration are always in the network's own.
 
     Raises:
-        UsageError: they cannot compute in that precision.
+        UsageError: they cannot compute in that precision, or not several at the same time.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class SequentialEngine(PredictsTests):
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
         best = count_cores() if self.device.type == "cpu" else 1
-        if precision == "tf32":
-            workers = 1  # whether products are rounded is a switch of the process, and mixtures of models are not
+        # Whether products are rounded is a switch of the process, and mixtures of models are not rounded.
+        if precision == "tf32" and (workers or 1) > 1:
+            raise UsageError("precision tf32: engine loop then trains one client at a time; leave out --workers")
         self.workers = max(1, min(workers or best, len(clients)))
         layout = torch.channels_last
         every = {id(c.train): c.train for c in clients}  # clients that have the very same images share them
