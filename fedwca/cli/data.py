@@ -95,14 +95,14 @@ def check_dataset(name: Name, data: Data = None) -> None:
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
     """Draw two images of every class and domain into a PNG."""
-    from fedwca.core.files import name_unwritable, write_atomically
+    from fedwca.core.files import name_unwritable
     from fedwca.errors import UsageError
 
     if out.suffix.lower() != ".png":
         raise UsageError(f"--out {out}: the picture is a PNG; name a file that ends in .png")
     dataset = _loaded(find_dataset(name, data))
     with name_unwritable(f"--out {out}"):
-        write_atomically(out, lambda path: draw_sheet(dataset, path))
+        draw_sheet(dataset, out)
     make_console().print(f"wrote {out}", soft_wrap=True)
 
 
@@ -123,6 +123,8 @@ def draw_sheet(dataset: FederatedDataset, path: Path, most: int = 12) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from fedwca.results.pictures.style import save
+
     classes, rows = dataset.classes[:most], 2
     figure = Figure(figsize=(1.6 + 0.9 * len(classes), 0.5 + 0.9 * rows * len(dataset.domains)), layout="constrained")
     FigureCanvasAgg(figure)  # a canvas of its own: no window, no global state of pyplot
@@ -131,7 +133,7 @@ def draw_sheet(dataset: FederatedDataset, path: Path, most: int = 12) -> None:
     for index, domain in enumerate(dataset.domains.values()):
         for label, title in enumerate(classes):
             found = np.flatnonzero(domain.labels == label)
-            chosen = found[[0, len(found) // 2]] if len(found) else found
+            chosen = found[np.unique([0, len(found) // 2])] if len(found) else found
             for row in range(rows):
                 axis = axes[rows * index + row, label]
                 axis.set(xticks=[], yticks=[], frame_on=False)
@@ -141,4 +143,4 @@ def draw_sheet(dataset: FederatedDataset, path: Path, most: int = 12) -> None:
                     axis.set_title(title, fontsize=8)
                 if label == row == 0:
                     axis.set_ylabel(domain.name, rotation=0, ha="right", va="center")
-    figure.savefig(path, dpi=100, format="png")
+    save(figure, path, 100)

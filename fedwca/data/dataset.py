@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -211,8 +212,9 @@ def resize_images(images: Images, size: int) -> Images:
     if 0 in images.shape[1:3]:
         raise DataError(f"images of {images.shape[1]} × {images.shape[2]} pixels show nothing; 1 × 1 is the least")
     resized = np.empty((len(images), size, size, 3), np.uint8)
-    for start in range(0, len(images), 1024):  # a slice at a time bounds the float copy
-        part = torch.from_numpy(np.ascontiguousarray(images[start : start + 1024])).permute(0, 3, 1, 2).float()
+    some = max(1, min(1024, 2**26 // math.prod(images.shape[1:])))  # at most 256 MB of floats at a time
+    for start in range(0, len(images), some):
+        part = torch.from_numpy(np.ascontiguousarray(images[start : start + some])).permute(0, 3, 1, 2).float()
         part = interpolate(part, (size, size), mode="bilinear", antialias=True)
-        resized[start : start + 1024] = part.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+        resized[start : start + some] = part.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
     return resized

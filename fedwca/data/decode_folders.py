@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mimetypes
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +17,7 @@ import numpy as np
 from fedwca.core.files import write_atomically
 from fedwca.data.archives import HEADER_ERRORS
 from fedwca.data.cache import cache_dir
-from fedwca.data.dataset import Images, Integers, sorted_classes
+from fedwca.data.dataset import DatasetWarning, Images, Integers, sorted_classes
 from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
 from fedwca.errors import DataError
 
@@ -25,7 +27,7 @@ SLICE = 1024
 
 def is_hidden(path: Path) -> bool:
     """Names that systems leave behind and nobody means: ``.DS_Store``, ``__MACOSX``."""
-    return path.name.startswith((".", "__"))
+    return path.name.startswith(".") or path.name in ("__MACOSX", "__pycache__")
 
 
 def list_files_below(folder: Path) -> Iterator[Path]:
@@ -61,6 +63,14 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
     files, classes = list_image_files(path)
     if not files:
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
+    if unread := list_unread(path, classes):
+        warnings.warn(
+            f"{path}: {len(unread)} files or folders below its classes are not read, such as "
+            f"{unread[0].relative_to(path).as_posix()}; "
+            f"what is read is <class>/<image> with the suffixes {', '.join(sorted(SUFFIXES))}",
+            DatasetWarning,
+            stacklevel=2,
+        )
     images = decode_cached(path, [file for file, _ in files], size, stretch)
     return images, np.array([label for _, label in files], np.int64), None, classes
 
@@ -75,6 +85,13 @@ def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...
         if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file()
     ]
     return files, classes
+
+
+def list_unread(path: Path, classes: Sequence[str]) -> list[Path]:
+    """Folders in those of a domain's classes, and images of kinds that are not read; hidden names left out."""
+    inner = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
+    others = (file for file in inner if file.suffix.lower() not in SUFFIXES or not file.is_file())
+    return [file for file in others if file.is_dir() or (mimetypes.guess_type(file)[0] or "").startswith("image/")]
 
 
 def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:

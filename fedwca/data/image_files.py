@@ -12,7 +12,9 @@ from fedwca.core.input_files import refuse_special
 from fedwca.data.dataset import Images
 from fedwca.errors import DataError
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+)
 
 
 DECODER = 2

@@ -24,8 +24,10 @@ from fedwca.errors import DataError
 
 ROWS = 64
 """Encoded images that are in memory at once."""
-PARTS = re.compile(r"train|test|val|dev|all|full")
+PARTS = re.compile(r"(train(ing)?|test(ing)?|val(id|idation)?|dev(elopment)?|all|full)(?![a-z])")
 """What splits are called that are parts of one data set; splits of other names are domains."""
+TEST = re.compile(r"(?<![a-z])test(ing)?(?![a-z])")
+"""What the published test part is called."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _join(
     own = sorted_classes(text for part in parts for text in part.classes or every)
     number, unit_number = ({text: index for index, text in enumerate(texts)} for texts in (own, units))
     published = np.concatenate(
-        [np.full(len(part.rows), "test" in part.table.split.lower(), np.int64) for part in parts]
+        [np.full(len(part.rows), bool(TEST.search(part.table.split.lower())), np.int64) for part in parts]
     )
     whole = domain == SPLIT or len(np.unique(published)) < 2
     return Archive(

@@ -136,7 +136,10 @@ def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
         else {"url": part.urls[0], "md5": part.md5, "sha256": part.sha256}
         for part in plan.parts
     ]
-    kept = {"time": now, "from": came, "images": dict(counts), "digest": digest_files(plan.folder)}
+    before = json.loads(file.read_text()) if file.is_file() else {}  # what earlier calls fetched is there too
+    came = [*(one for one in before.get("from", ()) if one not in came), *came]
+    images = {**before.get("images", {}), **counts}
+    kept = {"time": now, "from": came, "images": images, "digest": digest_files(plan.folder)}
     write_atomically(file, lambda path: _write_json(path, kept))
 
 

@@ -111,10 +111,11 @@ def _onnx(path: Path, device: str) -> LoadedModel:
         raise UsageError(f"{path}: needs onnxruntime, which is not installed: pip install 'fedwca[onnx]'")
     import onnxruntime
 
-    providers = ["CUDAExecutionProvider"] if device.startswith("cuda") else ["CPUExecutionProvider"]
-    if providers[0] not in onnxruntime.get_available_providers():
+    provider = "CUDAExecutionProvider" if device.startswith("cuda") else "CPUExecutionProvider"
+    if provider not in onnxruntime.get_available_providers():
         raise UsageError(f"--device {device}: the installed onnxruntime runs ONNX files on the CPU alone")
-    session = onnxruntime.InferenceSession(str(path), providers=providers)
+    options = {"device_id": device.partition(":")[2] or "0"} if device.startswith("cuda") else {}
+    session = onnxruntime.InferenceSession(str(path), providers=[(provider, options)])
     about = ModelDescription.read(session.get_modelmeta().custom_metadata_map.get(KEY), path)
     return LoadedModel(about, lambda images: torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0]))
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from fedwca.data import cache as cache_module
 from fedwca.data import cache_dir, data_dir, decode_folders, read_image_folder, write_atomically
+from fedwca.data.dataset import DatasetWarning
 from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import decode_image
 from fedwca.errors import DataError
@@ -128,6 +129,16 @@ def test_folder_sorts_numbers_and_ignores_what_is_no_image(tmp_path: Path) -> No
     assert labels.tolist() == [0, 0, 0, 1, 1, 2]
     assert groups is None
     assert images[:, 0, 0, 0].tolist() == [0, 10, 20, 0, 10, 0]
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    root = write_images(tmp_path / "photo", {"": {"__none__": 1, "cat": 2}})
+    (root / "cat/0.png").rename(root / "cat/__0.jfif")
+    assert len(read_image_folder(root, 8)[0]) == 3
+    (root / "cat/inner").mkdir()
+    (root / "cat/picture.svg").write_text("<svg/>")
+    with pytest.warns(DatasetWarning, match=r"2 files or folders below its classes are not read, such as cat/inner"):
+        assert len(read_image_folder(root, 8)[0]) == 3
 
 
 def test_an_empty_folder_says_what_is_right(tmp_path: Path) -> None:

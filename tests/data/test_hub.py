@@ -118,6 +118,19 @@ def test_columns_and_splits_are_given(animals: Path) -> None:
     assert set(found.domains["2"].units.tolist()) == {2}
 
 
+@pytest.mark.parametrize(
+    ("names", "domains"),
+    [
+        (("device_a", "device_b"), {"device_a", "device_b"}),
+        (("alley", "valley"), {"alley", "valley"}),
+        (("train_2017", "test[0]"), None),
+        (("train", "validation"), None),
+    ],
+)
+def test_which_splits_are_parts(names: tuple[str, ...], domains: set[str] | None) -> None:
+    assert all(bool(read_hub_dataset.PARTS.match(name)) is (domains is None) for name in names)
+
+
 def test_splits_and_configurations_are_domains(tmp_path: Path) -> None:
     place = write_configurations(tmp_path / "two", "day", "night")
     assert list(load(place, ",domain=configuration").domains) == ["day", "night"]

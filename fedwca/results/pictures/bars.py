@@ -32,7 +32,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
         title: what was run.
     """
     methods = list(summary)
-    groups = [*next(iter(summary.values()))["domains"], "mean"]
+    groups: list[str | None] = [*next(iter(summary.values()))["domains"], None]  # last their mean
     per_row = max(1, ROW // len(methods))
     rows = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
     width = max(8.0, min(13.0, 0.28 * len(rows[0]) * (len(methods) + 1)))
@@ -43,7 +43,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     for axis, shown in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
-        axis.set_xticks(range(len(shown)), shown)
+        axis.set_xticks(range(len(shown)), ["mean" if group is None else group for group in shown])
         axis.set(
             ylabel=f"{whose} (%)",
             ylim=(0, 109),
@@ -74,17 +74,23 @@ def describe_accuracy(results: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def draw_method_bars(
-    axis: Any, summary: Mapping[str, Any], name: str, index: int, shown: list[str], look: dict[str, Any], inches: float
+    axis: Any,
+    summary: Mapping[str, Any],
+    name: str,
+    index: int,
+    shown: list[str | None],
+    look: dict[str, Any],
+    inches: float,
 ) -> None:
-    """One method's bars: the index-th of every group in ``shown``, target domains or ``mean``.
+    """One method's bars: the index-th of every group in ``shown``, target domains, or None: their mean.
 
     Numbers stand on them where there is room on an axis that is ``inches`` wide.
     """
     entry, count = summary[name], len(summary)
     width = min(0.4, 0.85 / count)
     places = [place + (index - (count - 1) / 2) * width for place in range(len(shown))]
-    heights = [_number(entry["mean"] if g == "mean" else entry["domains"][g]) for g in shown]
-    errors = [_number(entry["std"] if g == "mean" else entry["domain_stds"][g]) for g in shown]
+    heights = [_number(entry["mean"] if g is None else entry["domains"][g]) for g in shown]
+    errors = [_number(entry["std"] if g is None else entry["domain_stds"][g]) for g in shown]
     whiskers = [0.0 if math.isnan(e) else e for e in errors]
     drawn = axis.bar(
         places,
