@@ -56,6 +56,10 @@ class DatasetSource(Component):
     root: Path | None = None
     """Folder that holds the data set's folder; unset: FEDWCA_DATA, or else `data` in the cache folder."""
 
+    def is_there(self, domain: str, folder: Path) -> bool:
+        """Whether a domain that a download of its own brings is in a folder in another form that `load` reads."""
+        return False
+
     @property
     def folder(self) -> Path:
         """The root in use."""

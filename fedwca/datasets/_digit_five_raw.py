@@ -17,7 +17,7 @@ usps        usps.bz2, usps.t.bz2                                           torch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,21 @@ def read_raw_domain(folder: Path, domain: str) -> Archive | None:
     Raises:
         DataError: a file is damaged or does not hold what its name says; the message names it.
     """
+    for files, reader in _forms_there(folder, domain):
+        return _read(folder, files, domain, reader)
+    return None
+
+
+def is_raw_domain_there(folder: Path, domain: str) -> bool:
+    """Whether `read_raw_domain` finds files, whatever is in them."""
+    return any(True for _ in _forms_there(folder, domain))
+
+
+def _forms_there(folder: Path, domain: str) -> Iterator[tuple[list[Path], Callable[[Path], Parts]]]:
     for names, reader in READERS[domain]:
         files = [folder / name for name in names]
         if all(file.is_file() for file in files):
-            return _read(folder, files, domain, reader)
-    return None
+            yield files, reader
 
 
 def _read(folder: Path, files: list[Path], domain: str, reader: Callable[[Path], Parts]) -> Archive:

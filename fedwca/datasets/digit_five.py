@@ -11,6 +11,8 @@ from fedwca.core.remote_files import Elsewhere, HubCopy, TorchvisionFiles
 from fedwca.datasets import DatasetSource, register
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fedwca.data import FederatedDataset
     from fedwca.data.archives import Archive
     from fedwca.data.dataset import Integers
@@ -98,6 +100,13 @@ class DigitFive(DatasetSource):
         dataset = assemble_dataset(self.name, archives, self.classes).resized(size)
         self.compare(dataset)
         return dataset
+
+    def is_there(self, domain: str, folder: Path) -> bool:
+        """An archive of it, or one of the published forms."""
+        from fedwca.data.read_domains import find_domains
+        from fedwca.datasets._digit_five_raw import is_raw_domain_there
+
+        return domain in (find_domains(folder) if folder.is_dir() else {}) or is_raw_domain_there(folder, domain)
 
     def _drawn(self, archive: Archive, index: int) -> Archive:
         import numpy as np

@@ -60,11 +60,25 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
     folder = find_dataset_path(source.folder, source.name) or source.folder / source.name
     if folder.is_file():  # the whole of it as one archive
         return DownloadPlan(source.name, folder, (), 1, (), source.download_size)
-    parts = [part for given in source.downloads for part in _resolve(given)]
+    # Of a set with a download for each domain, those that are there in another form are not fetched beside it.
+    domains = source.domains if len(source.domains) == len(source.downloads) else [""] * len(source.downloads)
+    left = [
+        given
+        for given, domain in zip(source.downloads, domains, strict=True)
+        if not (domain and source.is_there(domain, folder))
+    ]
+    parts = [part for given in left for part in _resolve(given)]
     wanted = [part for part in parts if not isinstance(part, Elsewhere)]
     missing = tuple(part for part in wanted if not _is_there(part, source, folder))
     elsewhere = tuple(part for part in parts if isinstance(part, Elsewhere))
-    return DownloadPlan(source.name, folder, missing, len(wanted) - len(missing), elsewhere, source.download_size)
+    return DownloadPlan(
+        source.name,
+        folder,
+        missing,
+        len(wanted) - len(missing) + len(source.downloads) - len(left),
+        elsewhere,
+        source.download_size,
+    )
 
 
 def _resolve(given: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:

@@ -179,6 +179,18 @@ def test_domains_are_known_as_they_are_published(tmp_path: Path) -> None:
     assert (plan.folder, plan.parts) == (tmp_path / "office-home", ())
 
 
+def test_domains_in_another_form_are_not_fetched_beside_it(tmp_path: Path) -> None:
+    """What would be fetched is read before M3SDA's files, and holds other images in another order."""
+    folder = tmp_path / "digit_five"
+    folder.mkdir()
+    for name in ("mnist_data", "svhn_train_32x32", "svhn_test_32x32", "syn_number"):
+        (folder / f"{name}.mat").write_bytes(b"mine")
+    (folder / "mnistm.npz").write_bytes(b"mine")
+    plan = plan_download(DigitFive(root=tmp_path))
+    assert [part.path for part in plan.parts if isinstance(part, RemoteFile)] == ["usps.bz2", "usps.t.bz2"]
+    assert (len(plan.parts), plan.there, plan.elsewhere) == (2, 4, ())
+
+
 def test_a_missing_set_names_the_command(tmp_path: Path) -> None:
     run = call("bench", "--dataset", "pacs", "--data", str(tmp_path), "--source", "photo")
     assert run.code == 1
