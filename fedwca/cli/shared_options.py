@@ -64,10 +64,10 @@ def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:
     Raises:
         UsageError: they say different things, or there will be no table.
     """
-    if dry_run and (as_json or form is not Format.table):
-        raise UsageError(f"--dry-run prints a plan as text; leave out {'--json' if as_json else f'--format {form}'}")
     if as_json and form not in (Format.table, Format.json):
         raise UsageError(f"--json and --format {form}: leave out one of both")
+    if dry_run and (as_json or form is not Format.table):
+        raise UsageError(f"--dry-run prints a plan as text; leave out {'--json' if as_json else f'--format {form}'}")
     return Format.json if as_json else form
 
 

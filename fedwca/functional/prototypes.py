@@ -102,7 +102,6 @@ def prototype_labels(
     directions = normalize_rows(zero_rows(features, keep))
     classes, weights = probabilities.shape[-1], probabilities
     predicted = class_columns(zero_rows(probabilities, keep).argmax(-1), classes)
-    alone = keep.sum() == 1  # then all soft prototypes are that sample, up to rounding
     for _ in range(refine + 1):
         means = prototypes(features, weights, keep)
         present = (means != 0).any(-1)
@@ -110,7 +109,8 @@ def prototype_labels(
         present = present & (common | ~(present & common).any())
         cosines = (directions @ normalize_rows(means).mT).masked_fill(~present, -torch.inf)
         similarities, labels = cosines.max(-1)
-        labels = torch.where(alone & present.any(), probabilities.argmax(-1), labels)
+        if mask is not None or len(features) == 1:  # of one sample, all soft prototypes are that one, up to rounding
+            labels = torch.where((keep.sum() == 1) & present.any(), probabilities.argmax(-1), labels)
         weights = predicted = class_columns(labels, classes)
     return labels, torch.where(present.any() & keep, similarities, 0), means
 
