@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.run_config import Layer, RunConfig, spell_out
+from fedwca.config.run_config import Layer, RunConfig
+from fedwca.config.spell_out import spell_out
 from fedwca.core.input_files import refuse_special
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig

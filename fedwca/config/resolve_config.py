@@ -26,8 +26,9 @@ from fedwca.config.partition_and_domain import (
 )
 from fedwca.config.presets import named_by_preset, preset, without_idle_clusterer
 from fedwca.config.read_config_file import read_file
-from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve, spell_out
+from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve
 from fedwca.config.set_options import parse_set_options
+from fedwca.config.spell_out import spell_out
 from fedwca.config.unused_values import without_unused
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError

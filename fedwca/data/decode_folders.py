@@ -90,7 +90,7 @@ def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...
 def list_unread(path: Path, classes: Sequence[str]) -> list[Path]:
     """Folders in those of a domain's classes, and images of kinds that are not read; hidden names left out."""
     inner = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
-    others = (file for file in inner if file.suffix.lower() not in SUFFIXES or not file.is_file())
+    others = (file for file in inner if file.suffix.lower() not in SUFFIXES)
     return [file for file in others if file.is_dir() or (mimetypes.guess_type(file)[0] or "").startswith("image/")]
 
 

@@ -46,7 +46,7 @@ def read_raw_domain(folder: Path, domain: str) -> Archive | None:
 
 def is_raw_domain_there(folder: Path, domain: str) -> bool:
     """Whether `read_raw_domain` finds files, whatever is in them."""
-    return any(True for _ in _forms_there(folder, domain))
+    return next(_forms_there(folder, domain), None) is not None
 
 
 def _forms_there(folder: Path, domain: str) -> Iterator[tuple[list[Path], Callable[[Path], Parts]]]:

@@ -79,15 +79,11 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             if missing:
                 raise
             reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
-    if there and plan.config.checkpoint is not None:
-        try:
-            refuse_other_checkpoint(plan, there)
-        except FileNotFoundError:
-            if missing:
-                raise CheckpointError(f"{plan.config.checkpoint}: no such file") from None
-            reporter.warn(
-                f"{where}: {plan.config.checkpoint} is not there, so it is not known whether it is still the same"
-            )
+    if there and (file := plan.config.checkpoint) is not None:
+        if expand_home(file).exists():
+            refuse_other_checkpoint(plan, file, there)
+        elif not missing:  # what is missing cannot be run, which it says itself
+            reporter.warn(f"{where}: {file} is not there, so it is not known whether it is still the same")
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(plan, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
@@ -115,21 +111,17 @@ def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
         refuse_other_digest(dataset, run.about, run.path)
 
 
-def refuse_other_checkpoint(plan: RunPlan, runs: Mapping[str, Run]) -> None:
+def refuse_other_checkpoint(plan: RunPlan, file: Path, runs: Mapping[str, Run]) -> None:
     """See that finished runs began from the model that the checkpoint's file holds now.
 
     Args:
-        plan: names the file.
+        plan: what is asked for.
+        file: the checkpoint.
         runs: by method; one that trains its own start is not looked at.
 
     Raises:
         CheckpointError: one began from another.
-        FileNotFoundError: the file is not there.
     """
-    file = plan.config.checkpoint
-    assert file is not None
-    if not expand_home(file).exists():
-        raise FileNotFoundError(file)
     own = {method.name for method, _ in plan.methods if method.start is not None}
     now = file_digest(expand_home(file))
     for name, run in runs.items():
