@@ -38,7 +38,9 @@ def play(piece: Piece, name: str, given: argparse.Namespace, clock: StopsAfter) 
     folder, more = given.runs / piece.name / name.replace(" ", "_"), SMALL if given.small else {}
     if settings["dataset"] == "pacs":
         more = {**more, "model": f"resnet18:side=64,weights={given.weights}"}
-    at = {} if settings["dataset"] == "digits_mini" else {"data": str(given.data)}
+    at = {"device": given.device, "engine": given.engine}
+    if settings["dataset"] != "digits_mini":
+        at["data"] = str(given.data)
     quick = {"source_training.epochs": 1} if given.small else {}
     bench(out=folder, resume=True, overrides=quick, keep="none", reporter=clock, **{**settings, **at, **more})
     return read_run(folder)

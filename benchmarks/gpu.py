@@ -17,14 +17,15 @@ from pathlib import Path
 
 import torch
 from gpu_checks import beside_plain, by_hand, kernels, matrix, memory, parity, waits
-from gpu_runs import digit_five, pacs, trials
+from gpu_runs import digit_five, engines, pacs, trials
 from gpu_setting import Place
 from keep import keep
 from provenance import provenance
 
 OUT = Path(__file__).parent / "results" / "gpu"
 PIECES = {
-    f.__name__: f for f in (parity, kernels, beside_plain, digit_five, trials, pacs, matrix, by_hand, waits, memory)
+    f.__name__: f
+    for f in (parity, engines, kernels, beside_plain, by_hand, digit_five, pacs, matrix, waits, memory, trials)
 }
 
 

@@ -1,4 +1,4 @@
-"""Pieces of gpu.py that time whole runs: Digit-Five alone and as trials together, and PACS; no script."""
+"""Pieces of gpu.py that time whole runs: both engines, Digit-Five alone and as trials together, PACS; no script."""
 
 from __future__ import annotations
 
@@ -11,6 +11,24 @@ from gpu_setting import DOMAINS, PRECISIONS, Place, Run, quickest, tf32
 DIGITS = [2720] * 24 + [744] * 8
 """Training images of 32 clients of Digit-Five: three domains of 34,000 images and USPS, 64 % of them for training."""
 ROUNDS = 100
+ENGINES = {"lenet": [640] * 12, "resnet18:weights=none,side=64": [480] * 9}
+"""Training images of clients by model, about as the data sets have them that are small enough for a CPU."""
+
+
+def engines(place: Place) -> dict[str, Any]:
+    """Seconds of a FedWCA round of one epoch on the loop and on the stacked engine, by model and precision."""
+    found: dict[str, Any] = {}
+    for model, sizes in ({"lenet": [16] * 3} if place.small else ENGINES).items():
+        found[model] = {"clients": len(sizes), "images": sizes[0], "precisions": {}}
+        for name, (precision, allowed) in PRECISIONS.items():
+            tf32(allowed)
+            kernels, measured = quickest(place, "wca", model, sizes, precision)
+            seconds = {"loop": Run(place, "wca", model, sizes, "loop", precision, epochs=1).seconds(2)}
+            for tried in dict.fromkeys(("eager", kernels)):
+                run = Run(place, "wca", model, sizes, "stacked", precision, epochs=1, kernels=tried)
+                seconds[f"stacked {tried}"] = run.seconds(2)
+            found[model]["precisions"][name] = {"seconds": seconds, "measured": measured}
+    return {"models": found}
 
 
 def whole_run(place: Place, model: str, sizes: list[int], rounds: int, target: float) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def known_clusters(method: str, found: Mapping[str, Any]) -> dict[str, list[int]
 def play(piece: Piece, method: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one method of a piece."""
     clock.check()
-    settings = {**piece.settings(given.data, given.weights, given.device, given.small), "baselines": [method]}
+    place = {"device": given.device, "engine": given.engine}
+    settings = {**piece.settings(given.data, given.weights, given.small), **place, "baselines": [method]}
     quick = {"source_training.epochs": 1} if given.small else {}
     folder = run_folder(piece, method, given.runs)
     with suppress(SameClusters):
@@ -242,7 +243,6 @@ def say_state(piece: Piece, given: argparse.Namespace) -> str:
 def main() -> int:
     parser = piece_options(__doc__ or "", RESULTS)
     parser.add_argument("--all", action="store_true", help="all pieces, those for another device too")
-    parser.add_argument("--device", default="cpu", help="without names of pieces: those for it")
     parser.add_argument("--methods", nargs="+", default=(), help="those of each piece alone, by their names in results")
     given = parser.parse_args()
     every_method = {parse_method(method).name for kind in KINDS for method in kind.methods}

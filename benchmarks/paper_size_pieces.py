@@ -61,7 +61,7 @@ class Kind:
 KINDS = (
     Kind("digits", "digit_five", DIGITS, SEEDS, {"clients": 4, "rounds": 10, "trials": 1}),
     Kind("digits40", "digit_five", ("synth",), SEEDS[:1], {"clients": 4, "rounds": 40, "trials": 1}),
-    Kind("pacs", "pacs", PACS, SEEDS, {"rounds": 10, "trials": 1, "precision": "bf16"}, side=64),
+    Kind("pacs", "pacs", PACS, SEEDS, {"rounds": 10, "trials": 1, **TF32}, MAIN, 64, "cuda"),
     Kind("paper_digits", "digit_five", ("mnist", "svhn", *DIGITS[1:]), tuple(range(5)), {}, TABLE2, device="cuda"),
     Kind("paper_pacs", "pacs", PACS, tuple(range(5)), TF32, TABLE2, 224, "cuda"),
     Kind("paper_office", "office_home", OFFICE, tuple(range(5)), TF32, TABLE2, device="cuda"),
@@ -81,14 +81,14 @@ class Piece:
         """As it is asked for, and its folder is called."""
         return f"{self.kind.name}-{self.source}-{self.seed}"
 
-    def settings(self, data: Path, weights: Path, device: str, small: bool) -> dict[str, Any]:
+    def settings(self, data: Path, weights: Path, small: bool) -> dict[str, Any]:
         """What `fedwca.bench` is given."""
         kind = self.kind
         side = 32 if small and kind.dataset != "digit_five" else kind.side
         name = "resnet50" if kind.dataset == "office_home" else "resnet18"
         file = "none" if name == "resnet50" else weights if weights.exists() else "imagenet"
         model = {} if side is None else {"model": f"{name}:side={side},weights={file}"}
-        own = {"dataset": kind.dataset, "data": str(data), "source": self.source, "seed": self.seed, "device": device}
+        own = {"dataset": kind.dataset, "data": str(data), "source": self.source, "seed": self.seed}
         one = {"source_models": 1, "baselines": kind.methods, "composed": False}
         return {"preset": "paper", **own, **one, **kind.settings, **model, **(SMALL if small else {})}
 

@@ -27,6 +27,8 @@ def piece_options(what: str, results: Path) -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of data sets")
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
+    parser.add_argument("--device", default="cpu", help="where runs compute")
+    parser.add_argument("--engine", default="auto", help="how clients are run there")
     parser.add_argument("--runs", type=Path, default=Path("runs") / results.name, help="where run folders are")
     parser.add_argument("--out", type=Path, default=results, help="where results are written")
     parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")

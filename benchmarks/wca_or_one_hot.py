@@ -97,7 +97,9 @@ def density_lead(beta: Sequence[Sequence[float]], tb: float) -> float:
 def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run a piece, or what it lacks."""
     clock.check()
-    at = {} if piece.dataset == "digits_mini" else {"data": str(given.data)}
+    at = {"device": given.device, "engine": given.engine}
+    if piece.dataset != "digits_mini":
+        at["data"] = str(given.data)
     folder, smaller = given.runs / piece.name, SMALL if given.small else {}
     bench(out=folder, resume=True, keep="none", reporter=clock, **{**piece.settings(), **at, **smaller})
     return read_run(folder)
