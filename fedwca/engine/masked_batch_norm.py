@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.core.network import Network
+
+
+class CountedRows(NamedTuple):
+    """Which rows of a batch count, for all BatchNorm layers of a model."""
+
+    share: Tensor
+    """What each is of those that count ``[B, 1]``."""
+    number: Tensor
+    """How many do ``[]``."""
+
+    @classmethod
+    def of(cls, rows: Tensor, dtype: torch.dtype = torch.float32) -> CountedRows:
+        """Of ``rows`` ``[B]`` bool, for statistics of a type."""
+        real = rows.to(dtype)
+        number = real.sum()
+        return cls((real / number)[:, None], number)
 
 
 class MaskedBatchNorm(nn.Module):
@@ -24,8 +42,8 @@ class MaskedBatchNorm(nn.Module):
         self.running_var: Tensor
         self.eps = norm.eps
         self.standard = 0.1 if norm.momentum is None else norm.momentum
-        self.rows: Tensor | None = None
-        """Which rows count ``[B]`` in {0, 1}; None: all."""
+        self.rows: CountedRows | None = None
+        """Which rows count; None: all."""
         self.momentum: Tensor | float = self.standard
         """Share of the batch in the new running statistics."""
         self.fresh: tuple[Tensor, Tensor] | None = None
@@ -49,10 +67,13 @@ class MaskedBatchNorm(nn.Module):
             n: Tensor | int = len(x) * places
             var, mean = torch.var_mean(wide, over, correction=0)
         else:
-            weights = self.rows.to(wide.dtype).view(-1, *(1,) * (x.ndim - 1))
-            n = self.rows.sum().to(wide.dtype) * places
-            mean = (wide * weights).sum(over) / n
-            var = ((wide - mean.view(1, -1, *(1,) * (x.ndim - 2))).square() * weights).sum(over) / n
+            # Moments of each row first: activations are passed over once, and nothing else of their size is kept.
+            inside, share = list(range(2, x.ndim)), self.rows.share
+            own, each = torch.var_mean(wide, inside, correction=0) if inside else (torch.zeros_like(wide), wide)
+            mean = (each * share).sum(0)
+            apart = each - mean
+            var = (torch.addcmul(own, apart, apart) * share).sum(0)
+            n = self.rows.number * places
         with torch.no_grad():
             unbiased = var * (n / (n - 1))
             # A number stays one: made a tensor, it would be waited for on its way to the device in every step.

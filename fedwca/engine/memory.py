@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedwca.core.input_files import free_memory
 from fedwca.core.network import Network
-from fedwca.engine.masked_batch_norm import replace_batch_norm
+from fedwca.engine.masked_batch_norm import CountedRows, replace_batch_norm
 from fedwca.engine.parameter_layout import Layout
 
 
@@ -50,7 +50,7 @@ class Footprint:
         images, largest = 2, 0
         like = copy.deepcopy(network).to("meta").train()
         for norm in replace_batch_norm(like).values() if masked else ():
-            norm.rows = torch.empty(images, dtype=torch.bool, device="meta")
+            norm.rows = CountedRows.of(torch.empty(images, dtype=torch.bool, device="meta"))
         for parameter in like.parameters():
             parameter.requires_grad_(True)
         known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}

@@ -89,7 +89,7 @@ def _grey(x: Tensor) -> Tensor:
 def _blur(x: Tensor) -> Tensor:
     """The 3x3 mean with weight 5 in the middle, as Pillow's SMOOTH."""
     kernel = torch.ones(3, 3, dtype=x.dtype, device=x.device)
-    kernel[1, 1] = 5
+    kernel[1, 1].fill_(5)  # a number that is assigned is sent to the device, which is waited for
     padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
     return F.conv2d(padded, (kernel / kernel.sum()).expand(3, 1, 3, 3), groups=3)
 

@@ -1,7 +1,8 @@
 """The same rounds on a GPU and on the CPU: the same draws, labels and masks, and models within rounding.
 
-Skipped where there is no CUDA device; `pytest -m gpu -rs` says so. Convolutions and products run in full float32 here,
-without TensorFloat-32, which keeps ten bits of a factor and would hide a real mistake.
+Skipped where there is no CUDA device; `pytest -m gpu -rs` says so. Products run in full float32 here, without
+TensorFloat-32, which keeps ten bits of a factor, and convolutions without cuDNN, whose choice for LeNet on an H100 is
+right to three digits of a gradient: both would hide a real mistake.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ TRAINING = Training(epochs=2, lr=0.003, batch_size=16)
 
 @pytest.fixture(autouse=True)
 def full_float32() -> Iterator[None]:
-    """Neither TensorFloat-32 nor the fastest of several algorithms, which differ in rounding."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.deterministic
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.deterministic = True
-    yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.deterministic = before
+    """Neither TensorFloat-32 nor cuDNN."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.backends.cudnn.flags(enabled=False):
+        yield
+    torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def some(n: int, client: int) -> Tensor:
@@ -239,7 +240,7 @@ def test_trials_together_give_the_models_of_the_cpu() -> None:
 
 
 def test_device_memory_is_flat_over_twenty_rounds() -> None:
-    """What tensors hold after a round, and the most they held in it, as after the second."""
+    """What tensors hold after a round, and the most they held in it: in late rounds no more than in early ones."""
     from fedwca.engine.stacked import StackedEngine
 
     # Nothing is mixed, for how many images are would change the size of steps from round to round.
@@ -252,9 +253,9 @@ def test_device_memory_is_flat_over_twenty_rounds() -> None:
             del outcome
             held.append(torch.cuda.memory_allocated())
             peaks.append(torch.cuda.max_memory_allocated())
-        # The first round also leaves what is made once: cuDNN's and cuBLAS' workspaces.
-        assert set(held[1:]) == {held[1]}, held
-        assert peaks[-1] <= peaks[1], peaks
+        # Python lets go of what a round made some rounds later, so that one differs from the next.
+        assert max(held[10:]) <= max(held[:10]), held
+        assert max(peaks[10:]) <= max(peaks[:10]), peaks
 
 
 @pytest.mark.parametrize("kernels", ["channels-last", "graphs"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -172,6 +173,25 @@ def test_what_fails_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
     assert found["channels-last"] == {"error": "RuntimeError: no such order here"}
     assert pick_kernels(found) == "eager"
+
+
+def test_recordings_that_leave_no_memory_for_the_others_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed, begun = contests.Candidate.timed, []
+
+    def fill(entry: contests.Candidate, clock: Callable[[], float]) -> tuple[float, torch.Tensor]:
+        begun.append(entry)
+        if len(begun) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return timed(entry, clock)
+
+    monkeypatch.setattr(contests, "CudaGraphs", Tapes)
+    monkeypatch.setattr(contests.Candidate, "timed", fill)
+    found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "graphs"], steps=1)
+    assert found["graphs"] == {"error": "its memory and that of the others are more than the device has"}
+    assert found["eager"]["seconds"] > 0
+    begun.clear()
+    with pytest.raises(torch.OutOfMemoryError):
+        benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
 
 
 def test_wrong_numbers_and_small_gains_are_not_taken() -> None:

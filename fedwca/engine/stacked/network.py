@@ -18,7 +18,7 @@ from fedwca.core.drawn_features import SPREAD
 from fedwca.core.network import Network, call_module
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.differentiable_step import normalize_weight
-from fedwca.engine.masked_batch_norm import replace_batch_norm
+from fedwca.engine.masked_batch_norm import CountedRows, replace_batch_norm
 from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
@@ -210,8 +210,10 @@ class StackedNetwork:
             rows: tuple[Tensor, ...],
             share: tuple[Tensor, ...],
         ) -> tuple[Tensor, dict[str, Tensor]]:
+            types = {norm.running_mean.dtype for norm in self.norms.values()}
+            counted = CountedRows.of(rows[0], *types) if rows and types else None
             for norm in self.norms.values():
-                norm.rows = rows[0] if rows else None
+                norm.rows = counted
                 norm.momentum = share[0] if share else norm.standard
                 norm.fresh = None
             named = {f"network.{name}": value for name, value in (*p.items(), *s.items())}
