@@ -41,6 +41,8 @@ class Place:
 
     device: str
     small: bool
+    dtype: torch.dtype = torch.float32
+    """Of models."""
 
     def settle(self) -> None:
         """Wait for the device, so that a clock read on the host means something."""
@@ -99,7 +101,7 @@ class Run:
     ) -> None:
         architecture = models.build(model)
         own = federation(sizes, architecture.stored)
-        networks = [architecture.build(CLASSES, seed=seed) for seed in range(trials)]
+        networks = [architecture.build(CLASSES, seed=seed).to(place.dtype) for seed in range(trials)]
         if trials > 1:
             self.engines: TrialsInTurn = StackedTrials(
                 networks, [own] * trials, place.device, precision=precision, kernels=kernels

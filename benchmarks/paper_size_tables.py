@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from paper_size_pieces import KINDS, Kind
+from paper_size_pieces import KINDS, TABLE2, Kind
 from readings import gains_by_right, name_machine, noted
 
+from fedwca.config.method_spec import parse_method
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
+PACS = next(kind for kind in KINDS if kind.name == "pacs")
 OWN = "fedwca"
+MOMENTS = "fedwca by moments"
 RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
 """What FedWCA is compared with by target domain."""
 Run = tuple[str, int]
@@ -91,29 +94,28 @@ def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str
     }
 
 
-def gains_by_source_model(kind: Kind) -> str:
-    """FedWCA minus what it is compared with, over how often the untouched source model is right in a target domain."""
+def gains_by_source_model(kind: Kind, method: str = OWN, rivals: Sequence[str] = RIVALS) -> str:
+    """A method minus its rivals, over how often the untouched source model is right in a target domain."""
     found = finished(kind)
     if not found:
         return f"Not measured yet: {command(kind)}."
-    right, own = by_target(found, "source_only"), by_target(found, OWN)
-    others = [by_target(found, method) for method in RIVALS]
+    right, own = by_target(found, "source_only"), by_target(found, method)
+    others = [by_target(found, rival) for rival in rivals]
     lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in own] for theirs in others])
-    labels = [found[0]["methods"][method]["label"] for method in RIVALS]
+    name, *labels = (found[0]["methods"][key]["label"] for key in (method, *rivals))
     notes = [
-        "FedWCA minus the method of each column, a value for each target domain, source and source model, with its 95",
+        f"{name} minus the method of each column, a value for each target domain, source and source model, with its 95",
         "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
     ]
     heads = ("the source model is right", *(f"minus {label}" for label in labels))
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
 
 
-def targets(kind: Kind) -> str:
-    """A row a source and target domain: means of FedWCA and of what it is compared with over source models."""
+def targets(kind: Kind, shown: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:
+    """A row a source and target domain: means of methods over source models."""
     found = finished(kind)
     if not found:
         return f"Not measured yet: {command(kind)}."
-    shown = ("source_only", *RIVALS, OWN)
     values = {method: by_target(found, method) for method in shown}
     pairs = dict.fromkeys((source, domain) for source, _, domain in values[OWN])
     lines = [
@@ -137,8 +139,9 @@ def targets(kind: Kind) -> str:
 
 
 def methods(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Methods that some piece has, in the order in which they are run."""
-    return list(dict.fromkeys(name for piece in found for name in piece["methods"]))
+    """Methods that some piece has, in the order of the list of methods."""
+    order = [parse_method(method).name for method in TABLE2]
+    return sorted({name for piece in found for name in piece["methods"]}, key=order.index)
 
 
 def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -148,10 +151,15 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
     every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
     machines = "; ".join(sorted(set(map(name_machine, every))))
-    lowered = " in bfloat16, evidence and evaluation in float32" if config.get("precision") == "bf16" else ""
+    lowered = {
+        "bf16": " in bfloat16, evidence and evaluation in float32",
+        "tf32": " in TensorFloat-32",
+    }.get(config.get("precision"), "")
+    which = f"{'seeds' if ',' in seeds else 'seed'} {seeds}"
+    each = f"{trials} {'trial' if trials == 1 else 'trials'} each"
     return [
-        "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
-        f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: runs, a source and a source model "
+        "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models "
+        f"({which}), {each}; n: runs, a source and a source model "
         "each; mean: of the sources. Differences are paired by run, with Student's t interval at 95 %. ARI: clusters "
         "after round 1 against the true domains; where two methods that differ in their clusterer alone have the same, "
         "they are one run.",
@@ -188,4 +196,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
 } | {
     "paper_size-digits-right": partial(gains_by_source_model, KINDS[0]),
     "paper_size-digits-targets": partial(targets, KINDS[0]),
+    "paper_size-pacs-right": partial(
+        gains_by_source_model, PACS, MOMENTS, ("source_ada_bn", "local", "fedavg", "fedscal")
+    ),
+    "paper_size-pacs-targets": partial(
+        targets, PACS, ("source_only", "source_ada_bn", "local", "fedavg", OWN, MOMENTS, "fedscal")
+    ),
 }

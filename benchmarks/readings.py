@@ -88,7 +88,7 @@ BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
 
 
 def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[list[str]]:
-    """A row a bin of how much is right, a cell a column: the mean of its gains with interval and number.
+    """A row a bin of how much is right that something is in, a cell a column: mean of gains, interval and number.
 
     Args:
         columns: of each, (percent that is right, gain in points).
@@ -99,7 +99,8 @@ def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[lis
         for own in columns:
             gains = {place: gain for place, (right, gain) in enumerate(own) if low <= right < high}
             cells.append(apart(paired_difference(gains, dict.fromkeys(gains, 0.0))) if gains else MISSING)
-        lines.append([f"{low:.0f} to {high:.0f} %", *cells])
+        if set(cells) != {MISSING}:
+            lines.append([f"{low:.0f} to {high:.0f} %", *cells])
     return lines
 
 

@@ -15,6 +15,7 @@ import fedscal_tables
 import fedtab_gate_tables
 import fedtab_tables
 import frozen_tables
+import gpu_tables
 import paper_size_tables
 import readings
 import reproduction_tables
@@ -45,7 +46,16 @@ PAGES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("benchmarks", "data", "operate", "several-sources", "new-clients", "fedtab", "wca-or-one-hot")
+        for name in (
+            "benchmarks",
+            "data",
+            "engines",
+            "operate",
+            "several-sources",
+            "new-clients",
+            "fedtab",
+            "wca-or-one-hot",
+        )
     ),
     *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
@@ -210,6 +220,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **skewed_tables.BLOCKS,
     **fedscal_tables.BLOCKS,
     **frozen_tables.BLOCKS,
+    **gpu_tables.BLOCKS,
     **wca_or_one_hot_tables.BLOCKS,
     **signature_tables.BLOCKS,
     **paper_size_tables.BLOCKS,

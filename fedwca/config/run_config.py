@@ -130,14 +130,13 @@ class RunConfig(UserValues):
     float32; bf16-all: evidence in it too."""
     kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
     """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
-    else eager; measure: what a few steps before round 1 show to be the quickest. No choice was measured on a
-    GPU."""
+    else eager; measure: what a few steps before round 1 show to be the quickest."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
     one per core, stacked all that fit."""
     trials_at_once: PositiveInt | None = None
     """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
-    one step; changes the time, and of the numbers last digits at most. Unset: as many as fit on a GPU, one on a CPU."""
+    one step; changes the time, and of the numbers last digits at most. Unset: one."""
     probes: tuple[str, ...] = ()
     """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
     evidence: bool = False

@@ -33,58 +33,31 @@ def clients_at_once(config: RunConfig, network: Network, clients: Sequence[Clien
     return max(1, slice_size(there, fixed, each, len(clients)))
 
 
-def trials_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
-    """Federations that go through each round together, of as many as the configuration has.
+def trials_at_once(config: RunConfig, clients: Sequence[ClientImages]) -> int:
+    """Federations that go through each round together, of as many as the configuration has: those it asks for, or one.
 
-    Those it asks for; else as many as ``workers`` has room for all clients of, or on a GPU as fit into four fifths of
-    what is free; else one.
+    Fifteen on a GPU were 0.9 to 1.3 times as fast as one after the other (benchmarks/results/gpu/trials.json).
 
     Args:
         config: names engine and device.
-        network: a source model.
         clients: unlabeled images of one federation.
 
     Raises:
         UsageError: several are asked for, and the engine takes one after the other, or ``workers`` has no room.
     """
-    most, asked = config.source_models * config.trials, config.trials_at_once
+    asked = min(config.trials_at_once or 1, config.source_models * config.trials)
     if engine_name(config) != "stacked":
-        if (asked or 1) > 1:
-            raise UsageError(f"--trials-at-once {asked} needs --engine stacked; the loop takes trials one by one")
-        return 1
-    if asked is not None:
-        asked = min(asked, most)
-        if config.workers is not None and asked > 1 and config.workers < asked * len(clients):
+        if (config.trials_at_once or 1) > 1:
             raise UsageError(
-                f"--trials-at-once {asked} has {asked * len(clients)} clients at work at a time, more than --workers "
-                f"{config.workers}; give one of the two"
+                f"--trials-at-once {config.trials_at_once} needs --engine stacked; the loop takes trials one by one"
             )
-        return asked
-    if config.workers is not None:
-        return max(1, min(config.workers // len(clients), most))
-    there = _usable_bytes(config)
-    if resolve_device(config.device) == "cpu" or there is None:
         return 1
-    fixed, each = _bytes(config, network, clients)
-    return max(1, min(most, there // (fixed + len(clients) * each)))
-
-
-def fix_trials_at_once(config: RunConfig, classes: int, clients: Sequence[ClientImages], most: int) -> RunConfig:
-    """The configuration with a number for ``trials_at_once``, which depends on what is free now.
-
-    Args:
-        config: to be run.
-        classes: M.
-        clients: unlabeled images of one federation.
-        most: where nobody asks for a number, the most that leaves no rank without work; see
-            `fedwca.runs.ranks_per_trial.together_at_most`.
-
-    Raises:
-        UsageError: see `trials_at_once`.
-    """
-    network = build_network(config, classes, pretrained=False)
-    number = trials_at_once(config, network, clients)
-    return config.model_copy(update={"trials_at_once": min(number, config.trials_at_once or most)})
+    if config.workers is not None and asked > 1 and config.workers < asked * len(clients):
+        raise UsageError(
+            f"--trials-at-once {asked} has {asked * len(clients)} clients at work at a time, more than --workers "
+            f"{config.workers}; give one of the two"
+        )
+    return asked
 
 
 def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[ClientImages], before: int) -> RunConfig:
@@ -97,12 +70,10 @@ def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[Cl
         before: trials that went together.
     """
     network, number = build_network(config, classes, pretrained=False), before
-    if engine_name(config) != "stacked":
-        number = 1
-    elif (
+    if engine_name(config) != "stacked" or (
         before > 1 and config.trials_at_once is None and not fits_memory(config, network, clients, len(clients), before)
     ):
-        number = min(before, trials_at_once(config, network, clients))
+        number = 1
     return config.model_copy(update={"trials_at_once": number})
 
 

@@ -44,7 +44,7 @@ def estimate_run(
     public = 0 if federation.public is None or not learns else len(federation.public)
     step = max([step, *(min(objective.batch_size, public) for objective in learns)])
     chunk = min(network.chunk, max([*sizes, public]))
-    trials = trials_at_once(config, network, federation.clients)
+    trials = trials_at_once(config, federation.clients)
     if trials > 1:
         workers = len(federation)
     one = footprint(config, network)

@@ -31,12 +31,11 @@ from fedwca.runs import memory_estimate as memory
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.clients_at_once import fix_trials_at_once, restore_trials_at_once
+from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
 from fedwca.runs.disk_estimate import estimate_checkpoints, refuse_full_disk
 from fedwca.runs.engine_names import engine_name
 from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
-from fedwca.runs.ranks_per_trial import together_at_most
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.round_record import seconds_spent
 from fedwca.runs.run_images import describe_images, describe_places
@@ -211,8 +210,7 @@ def size_run(
     """
     plan, classes, clients = opened.plan, len(opened.dataset.classes), first.clients
     if opened.earlier is None:
-        most = most_together(plan, ranks)
-        config = fix_trials_at_once(plan.config, classes, clients, most)
+        config = plan.config.model_copy(update={"trials_at_once": trials_at_once(plan.config, clients)})
     else:
         config = restore_sizes(plan.config, opened.earlier, classes, clients, device, reporter)
     needed = memory.estimate_run(config, plan.methods, classes, first)
@@ -224,13 +222,6 @@ def size_run(
     config = config.model_copy(update={"kernels": kernels.chosen})
     # Some kernels take more than the ones it was asked for with.
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
-
-
-def most_together(plan: RunPlan, ranks: RunRanks) -> int:
-    """The most trials that can go through rounds together and leave no rank without work."""
-    federations = plan.config.source_models * plan.config.trials
-    trained = sum(rounds > 0 for _, rounds in plan.methods)
-    return together_at_most(1 if ranks.world is None else ranks.world.size, federations, trained, ranks.per_trial)
 
 
 def restore_sizes(

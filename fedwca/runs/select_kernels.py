@@ -108,7 +108,7 @@ def measure_kernels(
     some = sorted(clients, key=lambda client: -len(client.train))[:count]
     batch = min(batch, len(some[-1].train))
     images = torch.stack([client.train[:batch] for client in some]).to(device)
-    trials = trials_at_once(config, network, clients)
+    trials = trials_at_once(config, clients)
     images = images.repeat(trials, 1, 1, 1, 1)
     candidates: list[Kernels] = ["eager", "channels-last"]
     if fits_memory(config.model_copy(update={"kernels": "graphs"}), network, clients, count, trials):

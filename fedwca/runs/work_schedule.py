@@ -45,7 +45,7 @@ class Schedule:
             networks: all source models.
             clients: of one federation.
         """
-        number = trials_at_once(config, networks[0], clients)
+        number = trials_at_once(config, clients)
         return number if can_share_step(networks) else 1
 
     def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
