@@ -1,4 +1,7 @@
-"""The picture of forty rounds, docs/internals/forty-rounds.png: ``python benchmarks/paper_size_picture.py``."""
+"""The pictures of `paper_size.py`: ``python benchmarks/paper_size_picture.py``.
+
+docs/better-and-when.png: FedWCA beside others by target domain; docs/internals/forty-rounds.png: curves.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,47 @@ from pathlib import Path
 from typing import Any
 
 from paper_size_pieces import KINDS
-from paper_size_tables import finished
+from paper_size_tables import MOMENTS, OWN, PACS, by_target, finished
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curves
 
-FILE = Path(__file__).resolve().parents[1] / "docs" / "internals" / "forty-rounds.png"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 KIND = next(kind for kind in KINDS if kind.name == "digits40")
+DIGITS = next(kind for kind in KINDS if kind.name == "digits")
+RIVALS = {
+    "source_ada_bn": "Source + AdaBN",
+    "fedavg": "FedAvg",
+    "local": "Local",
+    "one_hot": "One-hot",
+    "fedscal": "FedSCAl",
+}
+SHOWN = (
+    (DIGITS, OWN, "Digit-Five", "o", style.OWN),
+    (PACS, MOMENTS, "PACS, clusters by moments (One-hot was run in other clusters there)", "^", style.COLOURS[1]),
+)
+"""Kind of pieces, the method in it, what it is called, and how it is drawn."""
+
+
+def draw_by_target(file: Path) -> None:
+    """FedWCA minus each rival over how often the source model is right, a point a source, source model and target."""
+    made = style.figure(14, 3.9, "FedWCA minus another method, by target domain: all images, ten rounds")
+    axes = made.subplots(1, len(RIVALS), sharey=True)
+    for axis, (rival, label) in zip(axes, RIVALS.items(), strict=True):
+        for kind, method, name, mark, colour in SHOWN:
+            if kind is PACS and rival == "one_hot":
+                continue
+            found = finished(kind)
+            right, own, theirs = (by_target(found, key) for key in ("source_only", method, rival))
+            gains = [own[place] - theirs[place] for place in own]
+            axis.scatter([right[place] for place in own], gains, s=26, marker=mark, color=colour, alpha=0.7, label=name)
+        axis.axhline(0, color="#666666", linewidth=1)
+        axis.set(title=f"minus {label}", xlabel="the source model is right (%)", xlim=(0, 100))
+        style.remove_frame(axis)
+    axes[0].set_ylabel("points (above 0: FedWCA ahead)")
+    lines, names = axes[0].get_legend_handles_labels()
+    made.legend(lines, names, fontsize=9, frameon=False, ncol=2, loc="outside lower center")
+    style.save(made, file, dpi=100)
 
 
 def draw(piece: Mapping[str, Any], file: Path) -> None:
@@ -29,7 +66,8 @@ def draw(piece: Mapping[str, Any], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = finished(KIND)
-    if not found:
-        sys.exit("no piece of forty rounds is measured yet: python benchmarks/paper_size.py digits40-synth-20")
-    draw(found[0], FILE)
+    for needed in (DIGITS, PACS, KIND):
+        if not finished(needed):
+            sys.exit(f"nothing of {needed.name} is measured yet: python benchmarks/paper_size.py --all")
+    draw_by_target(DOCS / "better-and-when.png")
+    draw(finished(KIND)[0], DOCS / "internals" / "forty-rounds.png")

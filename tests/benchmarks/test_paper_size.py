@@ -264,6 +264,19 @@ def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert made.axes[0].get_title().startswith(said)
 
 
+def test_gains_by_target_domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    values = {name: [50.0] for name in ("source_only", "source_ada_bn", "fedavg", "local", "one_hot", "fedscal")}
+    write(tmp_path, "digits", "mnist", 20, {**values, "fedwca": [52.0]}, 10)
+    write(tmp_path, "pacs", "photo", 20, {**values, "fedwca": [40.0], "fedwca by moments": [53.0]}, 10)
+    assert "+2.00 (+2.00 to +2.00)**, n = 2 |" in tables.BLOCKS["paper_size-digits-right"]()
+    table = tables.BLOCKS["paper_size-pacs-right"]()
+    assert "+3.00 (+3.00 to +3.00)**, n = 2 |" in table
+    assert "FEDWCA BY MOMENTS minus the method of each column" in table
+    picture.draw_by_target(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-W", "ignore", str(BENCHMARKS / "paper_size.py"), "--data", str(DATA), *arguments]
     weights = DATA / "weights" / "resnet18_imagenet_fp16.pth"
