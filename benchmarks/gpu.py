@@ -63,11 +63,11 @@ def main() -> int:
             free_memory()
             continue
         result = {"what": " ".join((PIECES[name].__doc__ or "").split()), "small": given.small, **found}
-        result |= {"seconds": round(time.perf_counter() - started, 1), "environment": provenance(given.device)}
+        result |= {"piece_seconds": round(time.perf_counter() - started, 1), "environment": provenance(given.device)}
         keep(given.out / f"{name}.json", result)
         failed = failed or (name == "parity" and not found["met"])
         met = "none set" if found.get("met") is None else found["met"]
-        print(f"{name}: {result['seconds']} s, target met: {met}", flush=True)
+        print(f"{name}: {result['piece_seconds']} s, target met: {met}", flush=True)
     return int(failed)
 
 

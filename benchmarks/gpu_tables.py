@@ -13,7 +13,7 @@ from readings import noted
 from fedwca.results.tables import Table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "gpu"
-WAYS = ("loop", "stacked eager", "stacked graphs")
+WAYS = ("loop", "stacked eager", "stacked channels-last", "stacked graphs")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -30,12 +30,14 @@ def made(found: Mapping[str, Any]) -> str:
 def engines() -> str:
     """A row a model and precision: seconds of a FedWCA round of one epoch by engine and kernels."""
     found, lines = read("engines"), []
+    every = [way for own in found["models"].values() for each in own["precisions"].values() for way in each["seconds"]]
+    ways = [way for way in WAYS if way in every]
     for model, own in found["models"].items():
         for precision, measured in own["precisions"].items():
             seconds = {way: statistics.median(some) for way, some in measured["seconds"].items()}
-            cells = [f"{seconds[way]:.2f}" if way in seconds else "" for way in WAYS]
+            cells = [f"{seconds[way]:.2f}" if way in seconds else "" for way in ways]
             lines.append([model, f"{own['clients']} × {own['images']}", precision, *cells])
-    heads = ("model", "clients × images", "precision", *(f"{way}, s" for way in WAYS))
+    heads = ("model", "clients × images", "precision", *(f"{way}, s" for way in ways))
     told = "A FedWCA round of one epoch, medians of two; graphs where a few steps in them were the quickest."
     return noted(Table("", heads, lines, heads=3), [told, f"{made(found)}."])
 
@@ -50,14 +52,21 @@ def digit_five() -> str:
         lines.append(
             [
                 precision,
-                own["kernels"],
                 f"{seconds:.2f}",
                 f"{seconds * 100 / 60:.1f}",
+                f"{statistics.median(more['alone_seconds']):.2f}",
                 f"{statistics.median(more['together_seconds']):.1f}",
                 f"{more['times_as_fast']:.2f}",
             ]
         )
-    heads = ("precision", "kernels", "round, s", "100 rounds, min", "15 trials together, s", "times as fast as in turn")
+    heads = (
+        "precision",
+        "round, s",
+        "100 rounds, min",
+        "again, beside trials, s",
+        "15 trials together, s",
+        "times as fast as in turn",
+    )
     chosen = alone["chosen"]
     kept = statistics.median(alone["seconds_a_round"])
     images, price = sum(alone["images"]), alone["in_fedavg_rounds"]
@@ -71,6 +80,11 @@ def digit_five() -> str:
     return noted(Table("", heads, lines), notes)
 
 
+def candidate_cells(own: Mapping[str, Any]) -> tuple[str, str]:
+    """Milliseconds of a step and the distance of its gradient."""
+    return ("failed", "") if "error" in own else (f"{1000 * own['seconds']:.1f}", f"{own['apart']:.0e}")
+
+
 def kernels() -> str:
     """A row a model and precision: milliseconds of a training step by kernels, and how far gradients are off."""
     found, lines = read("kernels"), []
@@ -79,10 +93,7 @@ def kernels() -> str:
             cells = [
                 cell
                 for name in ("eager", "channels-last", "graphs")
-                for cell in (
-                    f"{1000 * tried['candidates'][name]['seconds']:.1f}",
-                    f"{tried['candidates'][name]['apart']:.0e}",
-                )
+                for cell in candidate_cells(tried["candidates"][name])
             ]
             lines.append([model, f"{own['clients']} × {own['batch']}", precision, *cells, tried["best"]])
     names = [head for name in ("eager", "channels-last", "graphs") for head in (f"{name}, ms", "apart")]

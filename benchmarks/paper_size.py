@@ -1,8 +1,8 @@
-"""Tables of a size that counts: all images on a CPU, and the paper's own size on a GPU, a piece at a time.
+"""Tables of a size that counts: all images, and the paper's own size, a piece at a time.
 
-``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those of the
-paper's own size (100 rounds, five source models, three trials); names of pieces take those. A piece is a source and a
-source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes, between two
+``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those for a GPU:
+PACS, and the paper's own size (100 rounds, five source models, three trials); names of pieces take those. A piece is a
+source and a source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes, between two
 rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
 ended is written to results/paper_size, with configuration and hardware, and is not run again, wherever --out is and
 even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that differ in their clusterer

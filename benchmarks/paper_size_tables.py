@@ -103,12 +103,13 @@ def gains_by_source_model(kind: Kind, method: str = OWN, rivals: Sequence[str] =
     others = [by_target(found, rival) for rival in rivals]
     lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in own] for theirs in others])
     name, *labels = (found[0]["methods"][key]["label"] for key in (method, *rivals))
-    notes = [
+    said = [
         f"{name} minus the method of each column, a value for each target domain, source and source model, with its 95",
         "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
     ]
     heads = ("the source model is right", *(f"minus {label}" for label in labels))
-    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
+    # What is bold in a cell is so on purpose.
+    return noted(Table("", heads, lines), [*said, notes(found)[-1]]).replace(r"\*\*", "**")
 
 
 def targets(kind: Kind, shown: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:

@@ -20,6 +20,8 @@ RESULT = Path(__file__).resolve().parent / "results" / "signatures.json"
 NAMES = {"digit_five": "Digit-Five", "pacs": "PACS"}
 NOTHING = "Not measured yet: `python benchmarks/signatures.py`."
 PAPER, UPDATE, LENGTH = "first layer", "first layer, update", "first layer, update, by length"
+USUAL = 5
+"""Epochs of a round."""
 BINS = (-1.0, 0.4, 0.5, 0.6, 1.0)
 """Cosines of updates within a domain, between which rows of the table of agreement are."""
 
@@ -28,9 +30,10 @@ Cell = tuple[str, int, float]
 """Data set, images a client, learning rate."""
 
 
-def finished() -> list[Piece]:
-    """Pieces that are done."""
-    return list(json.loads(RESULT.read_text())["pieces"]) if RESULT.exists() else []
+def finished(long: bool = False) -> list[Piece]:
+    """Pieces that are done, of the usual length or of the ten times longer rounds."""
+    every = json.loads(RESULT.read_text())["pieces"] if RESULT.exists() else []
+    return [piece for piece in every if (piece.get("epochs", USUAL) > USUAL) == long]
 
 
 def cell_of(piece: Piece) -> Cell:
@@ -136,6 +139,37 @@ def agreement() -> str:
     return noted(Table("", ("cosine within domains", "looks", "ARI of raw weights", "ARI of updates"), rows), notes)
 
 
+def long_rounds() -> str:
+    """A row a source and number of steps, in rounds ten times as long on PACS."""
+    rows = [
+        [
+            piece["source"],
+            str(steps),
+            *(
+                mean_cell(value, digits=2)
+                for value in (
+                    piece["updates"][place]["within"],
+                    piece["updates"][place]["between"],
+                    *(piece["trained"][name][place][0] for name in (PAPER, UPDATE, "all layers, update")),
+                )
+            ),
+        ]
+        for piece in finished(long=True)
+        for place, steps in enumerate(piece["after_steps"])
+    ]
+    if not rows:
+        return NOTHING
+    first = finished(long=True)[0]
+    of = ("ARI, first layer", "its update", "all layers' update")
+    heads = ("source", "steps", "cosine within domains", "between", *of)
+    notes = [
+        f"PACS, ResNet-18 at 64 pixels, {first['images']} images a client, {first['epochs']} epochs in round 0 at rate "
+        f"{first['lr']:g}, one source model; cosines of",
+        f"first layers' updates. {' and '.join(sorted({piece['cpu'] for piece in finished(long=True)}))}.",
+    ]
+    return noted(Table("", heads, rows, heads=2), notes)
+
+
 def layers() -> str:
     """Table 11 of the paper: the ARI of every layer, printed and in our rounds 0."""
     found = [piece for piece in finished() if "layers" in piece and piece["images"] == 256]
@@ -162,4 +196,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "signatures-paired": paired,
     "signatures-agreement": agreement,
     "signatures-layers": layers,
+    "signatures-long": long_rounds,
 }

@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +24,7 @@ import torch
 from keep import keep
 from provenance import provenance
 from signature_picture import draw
+from signature_tables import finished
 from torch import Tensor
 
 from fedwca import Keys, SequentialEngine, init_server
@@ -43,9 +44,10 @@ from fedwca.runs.split_trials import split_trial
 
 RESULT = Path(__file__).parent / "results" / "signatures.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "clusters-by-signature.png"
-STEPS = (1, 4, 16)
+STEPS = (1, 4, 16, 64)
 """Steps of SGD after which clients are looked at, beside the end of the round."""
-EPOCHS = 5
+EPOCHS, MANY = 5, 50
+"""Of a round, and of a few that show where more steps lead."""
 MOMENTS = {"moments": AdaBN(), "moments, all layers": AdaBN(layers="all")}
 """Of the untouched source model: no step changes them."""
 TRAINED: dict[str, Clusterer] = {
@@ -78,12 +80,13 @@ class Piece:
     seed: int
     images: int
     lr: float
+    epochs: int = EPOCHS
 
     def layer(self, data: Path, weights: Path) -> dict[str, Any]:
         """As a layer of a run's configuration; one_hot's clients do what FedWCA's do in round 0."""
         model = {"model": f"resnet18:side=64,weights={weights}"} if self.dataset == "pacs" else {}
         own = {"dataset": self.dataset, "data": str(data), "source": self.source, "seed": self.seed, "baselines": []}
-        size = {"samples": SIZES[self.images], "training": {"epochs": EPOCHS, "lr": self.lr}}
+        size = {"samples": SIZES[self.images], "training": {"epochs": self.epochs, "lr": self.lr}}
         return {**own, **SETTINGS[self.dataset], **size, **model, "aggregator": "one_hot"}
 
 
@@ -103,7 +106,8 @@ def pieces() -> list[Piece]:
     # Source models of USPS, which has the fewest images, are made the soonest.
     seeds = [digits(256, usual, SEEDS[1:], (source,)) for source in ("usps", "synth", "mnist", "mnistm")]
     then = [art[:1], digits(256, RATES[:1]), digits(720, usual, (0,)), art[1:3], photo[:1], digits(256)]
-    rest = [digits(64, usual), digits(720, usual), photo, art, few, digits(64), digits(720)]
+    long = [Piece("pacs", source, 0, 256, 1e-3, MANY) for source in ("art_painting", "photo")]
+    rest = [digits(64, usual), digits(720, usual), photo, art, few, long, digits(64), digits(720)]
     return list(dict.fromkeys(chain(*begin, *seeds, *then, *rest)))
 
 
@@ -201,7 +205,12 @@ def alike(signatures: BankSignatures, metrics: Metrics) -> dict[str, float]:
 def read_found(file: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Pieces that are done."""
     kept = json.loads(file.read_text())["pieces"] if file.exists() else []
-    return {tuple(own[name] for name in vars(Piece("", "", 0, 0, 0.0))): own for own in kept}
+    return {key_of(own): own for own in kept}
+
+
+def key_of(own: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Which piece a result is of."""
+    return tuple({"epochs": EPOCHS, **own}[name] for name in vars(Piece("", "", 0, 0, 0.0)))
 
 
 def main() -> None:
@@ -229,12 +238,12 @@ def main() -> None:
             "what": "FINCH level 0 after round 0 against the true domains: [adjusted Rand index, clusters]",
             "settings": {**SETTINGS, "epochs": EPOCHS, "steps": STEPS},
             "environment": made_on,
-            "pieces": sorted(done.values(), key=lambda own: order[tuple(own[name] for name in vars(piece))]),
+            "pieces": sorted(done.values(), key=lambda own: order[key_of(own)]),
         }
         keep(given.out, result)
         print(*key, done[key]["cpu_seconds"], flush=True)
     if given.out == RESULT:
-        draw(list(done.values()), PICTURE)
+        draw(finished(), PICTURE)
 
 
 if __name__ == "__main__":

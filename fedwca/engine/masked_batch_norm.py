@@ -52,24 +52,24 @@ class MaskedBatchNorm(nn.Module):
         """``[B, c, …]`` in the same shape."""
         shape = (1, -1, *(1,) * (x.ndim - 2))
         mean, var = self.running_mean, self.running_var
+        wide = x.to(mean.dtype)
         if self.training:
-            mean, var = self._measure(x)
+            mean, var = self._measure(wide)
         # Two factors a channel, so that activations are passed over once.
         scale = self.weight * torch.rsqrt(var + self.eps)
         shift = self.bias - mean * scale
-        return torch.addcmul(shift.view(shape), x.to(scale.dtype), scale.view(shape)).to(x.dtype)
+        return torch.addcmul(shift.view(shape), wide, scale.view(shape)).to(x.dtype)
 
     def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
         over = [d for d in range(x.ndim) if d != 1]
         places = x[0, 0].numel()
-        wide = x.to(self.running_mean.dtype)
         if self.rows is None:
             n: Tensor | int = len(x) * places
-            var, mean = torch.var_mean(wide, over, correction=0)
+            var, mean = torch.var_mean(x, over, correction=0)
         else:
             # Moments of each row first: activations are passed over once, and nothing else of their size is kept.
             inside, share = list(range(2, x.ndim)), self.rows.share
-            own, each = torch.var_mean(wide, inside, correction=0) if inside else (torch.zeros_like(wide), wide)
+            own, each = torch.var_mean(x, inside, correction=0) if inside else (torch.zeros_like(x), x)
             mean = (each * share).sum(0)
             apart = each - mean
             var = (torch.addcmul(own, apart, apart) * share).sum(0)

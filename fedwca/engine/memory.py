@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fedwca.core.input_files import free_memory
 from fedwca.core.network import Network
-from fedwca.engine.masked_batch_norm import CountedRows, replace_batch_norm
 from fedwca.engine.parameter_layout import Layout
 
 
@@ -36,21 +35,17 @@ class Footprint:
     """Whether training steps are recorded and keep memory of their own for it."""
 
     @classmethod
-    def of(cls, network: Network, recorded: bool = False, masked: bool = False) -> Footprint:
+    def of(cls, network: Network, recorded: bool = False) -> Footprint:
         """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
         memory, 3 % of a LeNet's activations.
 
         Args:
             network: the model.
             recorded: whether its steps are CUDA graphs.
-            masked: whether BatchNorm passes over places without an image, as the stacked engine's does where images
-                are mixed; it saves more of each image.
         """
         layout = Layout.of(network)
         images, largest = 2, 0
         like = copy.deepcopy(network).to("meta").train()
-        for norm in replace_batch_norm(like).values() if masked else ():
-            norm.rows = CountedRows.of(torch.empty(images, dtype=torch.bool, device="meta"))
         for parameter in like.parameters():
             parameter.requires_grad_(True)
         known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}

@@ -1,4 +1,4 @@
-"""How many clients are at work at a time, and how many trials together: as asked, or as many as fit into memory."""
+"""How many clients are at work at a time, as asked or as many as fit into memory, and how many trials together."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientIma
 
 def footprint(config: RunConfig, network: Network) -> Footprint:
     """What one model and one image cost with a configuration's kernels."""
-    stacked = engine_name(config) == "stacked"
-    return Footprint.of(network, recorded=stacked and named_kernels(config) == "graphs", masked=stacked)
+    recorded = engine_name(config) == "stacked" and named_kernels(config) == "graphs"
+    return Footprint.of(network, recorded)
 
 
 def _usable_bytes(config: RunConfig) -> int | None:

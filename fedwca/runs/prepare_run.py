@@ -82,7 +82,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     if opened.earlier is None:
         refuse_full_disk(folder.path, plan, opened.about["keep"], first, len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
-    config, kernels, needed = size_run(opened, first, device, ranks, reporter)
+    config, kernels, needed = size_run(opened, first, device, reporter)
     domains, digests = first.measured, describe_images(dataset)
     if opened.earlier is None:
         decided: dict[str, Any] = {
@@ -194,7 +194,7 @@ def kind_of_device(device: str, ranks: RunRanks) -> str:
 
 
 def size_run(
-    opened: OpenRunFolder, first: Federation, device: str, ranks: RunRanks, reporter: RunReporter
+    opened: OpenRunFolder, first: Federation, device: str, reporter: RunReporter
 ) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
     """The configuration with its number of trials at once and its kernels, why these, and the memory that it takes.
 
@@ -202,7 +202,6 @@ def size_run(
         opened: what is to be run.
         first: clients of the first trial; all trials have as many.
         device: where.
-        ranks: the processes that share it.
         reporter: told where a run goes on otherwise than it began.
 
     Raises:

@@ -83,7 +83,7 @@ def saved_by_stack(network: Network, models: int, images: int) -> int:
 @pytest.mark.parametrize("architecture", [LeNet(), ResNet18(side=64, weights="none")], ids=["lenet", "resnet18"])
 def test_what_the_stacked_engine_saves_of_mixed_images_is_counted(architecture: Architecture) -> None:
     network = architecture.build(10)
-    one = Footprint.of(network, masked=True)
+    one = Footprint.of(network)
     network = network.to("meta")
     # Weights are saved once, however many images there are.
     each = (saved_by_stack(network, 3, 16) - saved_by_stack(network, 3, 8)) / (3 * 8)

@@ -210,8 +210,8 @@ class StackedNetwork:
             rows: tuple[Tensor, ...],
             share: tuple[Tensor, ...],
         ) -> tuple[Tensor, dict[str, Tensor]]:
-            types = {norm.running_mean.dtype for norm in self.norms.values()}
-            counted = CountedRows.of(rows[0], *types) if rows and types else None
+            types = [norm.running_mean.dtype for norm in self.norms.values()]
+            counted = CountedRows.of(rows[0], types[0]) if rows and types else None
             for norm in self.norms.values():
                 norm.rows = counted
                 norm.momentum = share[0] if share else norm.standard

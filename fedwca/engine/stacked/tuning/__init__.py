@@ -1,1 +1,1 @@
-"""Ways to carry out steps that are measured on no GPU yet: recorded steps, and a choice by measurement."""
+"""Other ways to carry out steps: recorded ones, and a choice by measurement."""
