@@ -2,8 +2,8 @@
 
 ``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those for a GPU:
 PACS, and the paper's own size (100 rounds, five source models, three trials); names of pieces take those. A piece is a
-source and a source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes, between two
-rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
+source and a source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes,
+between two rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
 ended is written to results/paper_size, with configuration and hardware, and is not run again, wherever --out is and
 even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that differ in their clusterer
 alone come to the same clusters in a piece, all their numbers are the same, and one run stands for them.
