@@ -1,16 +1,16 @@
 """Tables of a size that counts: all images, and the paper's own size, a piece at a time.
 
-``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those for a GPU:
-PACS, and the paper's own size (100 rounds, five source models, three trials); names of pieces take those. A piece is a
-source and a source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes,
-between two rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
-ended is written to results/paper_size, with configuration and hardware, and is not run again, wherever --out is and
-even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that differ in their clusterer
-alone come to the same clusters in a piece, all their numbers are the same, and one run stands for them.
-``--methods fedscal "fedwca by update"`` runs those alone, so that processes on several cores share a piece. Another
-kind of CPU trains another source model; while a piece lacks methods, results/paper_size/sources may hold its own, under
-the name it has in the cache, to go on from anywhere; once the piece is whole, that file goes. ``--list`` says what is
-done; ``--small --out FOLDER`` rehearses the first piece of each kind.
+``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those for a
+GPU: PACS, and the paper's own size (100 rounds, five source models, three trials); names of pieces take those. A
+piece is a source and a source model, with all methods, each in a run folder of its own under --runs. It stops after
+--minutes, between two rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables
+need of a method that ended is written to results/paper_size, with configuration and hardware, and is not run again,
+wherever --out is and even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that
+differ in their clusterer alone come to the same clusters in a piece, all their numbers are the same, and one run
+stands for them. ``--methods fedscal "fedwca by update"`` runs those alone, so that processes on several cores share a
+piece. Another kind of CPU trains another source model; while a piece lacks methods, results/paper_size/sources may
+hold its own, under the name it has in the cache, to go on from anywhere; once the piece is whole, that file goes.
+``--list`` says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
 """
 
 from __future__ import annotations
