@@ -56,3 +56,12 @@ class RankFailed(FedwcaError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.exit_code = code
+
+
+def first_line(error: BaseException) -> str:
+    r"""What another library's error says, for a sentence of our own; its type where it says nothing.
+
+    >>> first_line(OSError("no such host\nand a long story")), first_line(KeyError())
+    ('no such host', 'KeyError')
+    """
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from fedwca.describe_problems import describe_problems, describe_unknown
-from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError, first_line
 from fedwca.user_values import UserValues
 
 
@@ -160,7 +160,7 @@ class Registry(Generic[T]):
                 found.model_rebuild()  # an annotation that nothing is known of is better said here than at first use
             return cast(type[Any], found)
         except Exception as error:
-            source, why = point.dist.name if point.dist else point.value, str(error).strip().partition("\n")[0]
+            source, why = point.dist.name if point.dist else point.value, first_line(error)
             raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {why}") from error
 
     def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:

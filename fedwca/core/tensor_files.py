@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fedwca.core.files import write_atomically
 from fedwca.core.input_files import refuse_special
-from fedwca.errors import CheckpointError
+from fedwca.errors import CheckpointError, first_line
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"{path}: not a readable checkpoint ({str(error).partition(chr(10))[0]})")
+    return CheckpointError(f"{path}: not a readable checkpoint ({first_line(error)})")
 
 
 def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Integers
-from fedwca.errors import DataError, FedwcaError, UsageError
+from fedwca.errors import DataError, FedwcaError, UsageError, first_line
 
 CONFIGURATION, SPLIT = "configuration", "split"
 """What stands for a column of domains where these are configurations, or splits."""
@@ -142,7 +142,7 @@ def open_hub_tables(
     except FedwcaError:
         raise
     except Exception as error:  # the library raises its own, its transport's, its formats' and the system's
-        why = " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
+        why = " ".join(first_line(error).split())
         hint = "" if isinstance(place, Path) else "; without a network, hub:./FOLDER reads a copy of its files"
         raise FedwcaError(f"{place} cannot be read as a data set of the Hugging Face hub: {why}{hint}") from None
     tables = [

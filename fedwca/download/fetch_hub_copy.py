@@ -19,7 +19,7 @@ from fedwca.core.remote_files import HubCopy, RemoteFile
 from fedwca.data.dataset import canonical_domain
 from fedwca.data.read_domains import find_domains
 from fedwca.download.fetch_file import Report, fetch_file
-from fedwca.errors import DataError, FedwcaError, UsageError
+from fedwca.errors import DataError, FedwcaError, UsageError, first_line
 
 INSTALL = "needs libraries that are not installed: pip install 'fedwca[hub]'"
 ROWS = 256
@@ -59,7 +59,7 @@ def list_hub_files(copy: HubCopy) -> list[RemoteFile]:
             copy.repository, revision=copy.revision, files_metadata=True, timeout=30
         )
     except Exception as error:  # the library raises its own, its transport's and the system's
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = first_line(error)
         raise FedwcaError(f"the Hugging Face hub does not show {copy.repository} at {copy.revision}: {why}") from None
     files = []
     for found in sorted(info.siblings or [], key=lambda file: file.rfilename):

@@ -200,4 +200,4 @@ def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
             return rows.index_select(0, picked).reshape(*weights.shape[:-1], rows.shape[1])
     # `--precision tf32` is for what clients compute; the order of a product's sums depends on the number of threads.
     with matmul_precision("fp32", rows.device), limit_to_one_thread():
-        return weights.to(rows.device, rows.dtype) @ rows
+        return to_device(weights.to(rows.dtype), rows.device) @ rows

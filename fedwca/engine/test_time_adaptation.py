@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.engine.classified import Classified, classify_logits
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.sgd import clip_factor
 from fedwca.functional import prediction_entropy
 
@@ -88,7 +89,7 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
     patience = adaptation.patience
     # Who goes on is read from the device only where somebody may stop.
     goes = [size > 0 for size in work.sizes]
-    going = torch.tensor(goes, device=models.device)
+    going = to_device(torch.tensor(goes), models.device)
     moved, logits = models.clone(), work.logits(models)
     history, entropies = [measure(logits)], [1] * len(work.sizes)
     best, best_logits = moved.clone(), logits

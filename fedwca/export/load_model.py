@@ -18,7 +18,7 @@ from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
 from fedwca.engine.precision import matmul_precision
-from fedwca.errors import CheckpointError, UnknownComponent, UsageError
+from fedwca.errors import CheckpointError, UnknownComponent, UsageError, first_line
 from fedwca.export.inference import InferenceModel
 from fedwca.models import models
 
@@ -81,7 +81,7 @@ def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = Fals
     except (CheckpointError, UsageError):
         raise
     except Exception as error:
-        raise CheckpointError(f"{path}: not a readable model ({str(error).partition(chr(10))[0]})") from error
+        raise CheckpointError(f"{path}: not a readable model ({first_line(error)})") from error
 
 
 def _safetensors(path: Path, device: str) -> LoadedModel:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedwca.core.messages import Bounded, Simplex
 from fedwca.core.printable import printable
+from fedwca.engine.device_copy import to_device
 from fedwca.errors import Diverged, FedwcaError
 
 
@@ -53,7 +54,7 @@ def validate_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: Expe
         Diverged: a client's model, or what it sends beside it, has values that are not finite.
         FedwcaError: see `upload_problem`; says which client.
     """
-    here = torch.tensor(list(uploads), device=bank.device)
+    here = to_device(list(uploads), bank.device)
     # Some rows at a time: what is asked of all at once would take as much memory as the bank again.
     finite = torch.cat([finite_models(bank[some]) for some in here.split(32)])
     if not bool(finite.all()):

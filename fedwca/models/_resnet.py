@@ -16,7 +16,7 @@ from torchvision.models import WeightsEnum
 from fedwca.core.files import expand_home
 from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import fill_module, read_tensors, refuse_others
-from fedwca.errors import CheckpointError
+from fedwca.errors import CheckpointError, first_line
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
 from fedwca.models._small_map_convolution import quicken_small_maps
 
@@ -67,7 +67,7 @@ class ResNet(PretrainedArchitecture):
             # The hash is checked where the file is downloaded, not where it lies: what is in it must not run.
             return path, weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
         except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-            why = str(error).partition("\n")[0]
+            why = first_line(error)
             raise CheckpointError(
                 f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({why}); put the "
                 f"file there yourself, or take --set model.weights=PATH or --set model.weights=none"

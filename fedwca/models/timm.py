@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedwca.core.files import expand_home
 from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
-from fedwca.errors import CheckpointError, UsageError
+from fedwca.errors import CheckpointError, UsageError, first_line
 from fedwca.models import register
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
 
@@ -90,7 +90,7 @@ class Timm(PretrainedArchitecture):
             body = _plain_modules(body, fused=self.frozen)
             width = _measure_width(body, (self.network, self.side))
         except Exception as error:  # each network has its own
-            why = str(error).strip().partition("\n")[0]
+            why = first_line(error)
             raise UsageError(
                 f"timm:{self.network} cannot be made for images of {self.side}×{self.side} pixels ({why}); its own "
                 f"side is {about.input_size[-1]}"
@@ -142,7 +142,7 @@ class Timm(PretrainedArchitecture):
         try:
             return Path(hf_hub_download(repository, "model.safetensors", revision=revision or None))
         except Exception as error:  # the hub's, its transport's and the system's
-            why = (str(error).strip() or type(error).__name__).splitlines()[0]
+            why = first_line(error)
             raise CheckpointError(f"weights of timm:{self.network} could not be fetched ({why}); {help}") from error
 
 

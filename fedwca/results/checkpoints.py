@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedwca.core.files import TEMPORARY, remove_temporary
 from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
-from fedwca.errors import CheckpointError, InvalidConfig
+from fedwca.errors import CheckpointError, InvalidConfig, first_line
 
 SCHEMA = 1
 """Version of a checkpoint's contents; another one is refused."""
@@ -221,7 +221,7 @@ class Checkpoints:
             about, found = json.loads(file.metadata["fedwca"]), file.checksum()
             Facts.model_validate(about)
         except (CheckpointError, ValueError, KeyError) as error:
-            why = str(error.__cause__ or error).partition("\n")[0]
+            why = first_line(error.__cause__ or error)
             raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({why})") from error
         if about["schema"] != SCHEMA:
             raise CheckpointError(f"{path}: has schema {about['schema']}; this fedwca reads schema {SCHEMA}")

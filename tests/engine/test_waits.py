@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fedwca
@@ -56,6 +57,27 @@ class Border(TorchDispatchMode):
             if not ours or not ours[-1][0].endswith("device_copy.py"):
                 self.crossed.append(f"{func} in {ours[-1:]}")
         return found
+
+
+class Places(TorchFunctionMode):
+    """Keeps who names places of a far tensor by what is on the host, or gives them numbers of the host.
+
+    Some versions of torch copy these from ordinary memory, and wait.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.crossed: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and args[0].device == FAR:
+            places = args[1] if isinstance(args[1], tuple) else (args[1],)
+            here = [isinstance(place, list) or (isinstance(place, Tensor) and place.device != FAR) for place in places]
+            number = func is Tensor.__setitem__ and not isinstance(args[2], Tensor)
+            if any(here) or (number and not any(isinstance(place, slice) for place in places)):
+                ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
+                self.crossed.append(f"{func.__name__} in {ours[-1:]}")
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.fixture(autouse=True)
@@ -107,14 +129,14 @@ def work(
     opened_rounds: Sequence[OpenRound], engines: Sequence[StackedEngine], trials: StackedTrials | None = None
 ) -> list[str]:
     """Everything from the first message to the uploads of all clients; what crossed the border meanwhile."""
-    with Border() as border:
+    with Places() as places, Border() as border:
         if trials is not None:
             found = trials.run(dict(enumerate(opened_rounds)))
         else:
             (opened,), (engine,) = opened_rounds, engines
             found = {0: engine.run(opened)}
     assert all(upload.targets.labels.device == FAR for own in found.values() for upload in own)
-    return border.crossed
+    return border.crossed + places.crossed
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -171,6 +193,13 @@ def test_the_border_is_watched() -> None:
     with Border() as border:
         torch.ones(3).to(FAR)
     assert len(border.crossed) == 1
+    with Places() as places:
+        far = torch.ones(3, 3, device=FAR)
+        far[0, 0] = 5
+        far[[0, 1]]
+        far[:, 0] = 5
+        far[0, 0].fill_(5)
+    assert len(places.crossed) == 2
     with pytest.raises(RuntimeError, match="meta"):
         bool(torch.ones(1, device=FAR))
     with pytest.raises(AssertionError, match="device_copy"):

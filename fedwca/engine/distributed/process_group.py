@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedwca.core.number_variables import number_in_environment
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
-from fedwca.errors import RankFailed
+from fedwca.errors import RankFailed, first_line
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import ProcessGroup, Store
@@ -197,5 +197,5 @@ def watch_ranks(world: RankWorld) -> Iterator[None]:
         # A rank that ends tells the others why first; one that was killed does not.
         time.sleep(0.5)
         world.check()
-        first = str(error).partition("\n")[0]
-        raise RankFailed(f"another rank ended without a word; was its memory full? ({first})", 1) from error
+        why = first_line(error)
+        raise RankFailed(f"another rank ended without a word; was its memory full? ({why})", 1) from error

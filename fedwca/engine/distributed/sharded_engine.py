@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.data.federation import ClientImages
 from fedwca.engine.classified import Classified, PredictsTests
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -56,7 +57,7 @@ class ShardedEngine(PredictsTests):
     def _level(self, rows: Tensor, clients: Sequence[int]) -> None:
         """Give everybody each client's row ``[P]`` of ``rows [K, P]`` as its own rank has it."""
         for rank in range(self.ranks.size):
-            theirs = torch.tensor(self._of(rank, clients), dtype=torch.int64, device=rows.device)
+            theirs = to_device(self._of(rank, clients), rows.device)
             some = rows[theirs]
             self.ranks.broadcast(some, rank)
             rows[theirs] = some

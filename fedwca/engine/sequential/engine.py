@@ -43,7 +43,7 @@ class SequentialEngine(PredictsTests):
         workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. Threads, not
             processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
         batch_norm: what becomes of BatchNorm's running statistics when models are mixed; see `BatchNormPolicy`.
-        precision: in which clients compute; evaluation and recalibration are always in the network's own.
+        precision: in which clients compute; bfloat16 leaves evaluation and recalibration in the network's own.
 
     Raises:
         UsageError: they cannot compute in that precision, or not several at the same time.

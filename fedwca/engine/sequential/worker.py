@@ -116,7 +116,7 @@ class ClientWorker(Clock):
         return self.predict(program.named_mixture(name, blend, self.own))
 
     def _draws(self, purpose: str) -> Tensor:
-        return uniform(self.task.keys(purpose), torch.arange(len(self.images))).to(self.images.device)
+        return uniform(self.task.keys(purpose), torch.arange(len(self.images), device=self.images.device))
 
     def label(self, blend: Blend, purpose: str, row: Tensor | None = None) -> tuple[Targets, dict[str, Tensor]]:
         """Targets by the models the labeler reads, and what objectives observe of the start.
@@ -139,7 +139,7 @@ class ClientWorker(Clock):
 
     def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Values that the server sent, where and as models are."""
-        return {name: value.to(self.slot.device, self.slot.dtype) for name, value in sent.items()}
+        return {name: to_device(value.to(self.slot.dtype), self.slot.device) for name, value in sent.items()}
 
     def context(self, blend: Blend) -> EpochContext:
         """What the client is trained towards at first, by the model it starts with."""

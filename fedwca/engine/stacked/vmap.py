@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.errors import first_line
+
 Tree = Any
 """A tensor, a tuple of trees, or a mapping from names to trees."""
 
@@ -41,7 +43,7 @@ def vmap_or_loop(what: str, function: Callable[..., Tree], *trees: Tree, chunk: 
             function(*(map_tree(lambda values, own=client: values[own], tree) for tree in trees))  # type: ignore[misc]
             for client in range(tree_width(trees))
         ]
-        why = str(error).partition("\n")[0][:160]
+        why = first_line(error)[:160]
         warnings.warn(f"{what} cannot be run for all clients at once, so it runs one by one: {why}", stacklevel=2)
         return stack_trees(found)
 

@@ -20,6 +20,7 @@ from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
 from fedwca.engine.stacked.tuning.kernels import Kernels
+from fedwca.errors import first_line
 
 STEPS = 5
 SLACK, LIMIT = 3.0, 0.03
@@ -141,7 +142,7 @@ def benchmark_kernels(
             if name == candidates[0]:
                 raise
             entries.pop(name, None)
-            found[name] = {"error": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"}
+            found[name] = {"error": f"{type(error).__name__}: {first_line(error)[:200]}"}
             continue
         apart = float((gradient[0] - exact).norm() / exact.norm())
         found[name] = {"first_seconds": round(seconds, 4), "apart": apart}

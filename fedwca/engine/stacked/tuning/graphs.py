@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedwca.errors import UsageError
+from fedwca.errors import UsageError, first_line
 
 OFTEN = 4
 """Steps of a kind from which on it is recorded: the first runs as it is, and recording costs about as much again."""
@@ -152,7 +152,7 @@ class Recorder:
                 own = tuple(value.clone() for value in values)
                 self._kept[kind] = own, record(lambda: step(*own))
         except RuntimeError as error:
-            record.refused, why = True, str(error).strip().partition("\n")[0][:160]
+            record.refused, why = True, first_line(error)[:160]
         else:
             mine, play = self._kept[kind]
             for place, value in zip(mine, values, strict=True):
