@@ -11,7 +11,8 @@ from torch import Tensor
 def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> Tensor:
     """Labels ``[K]`` of the K-means partition of ``x [K, P]`` with the best mean silhouette; of equals the coarsest.
 
-    The silhouette needs 2 to K-1 clusters; with fewer than three rows, or all rows equal, there is one cluster.
+    The silhouette needs 2 to K-1 clusters; with fewer than three rows, or all rows equal, there is one cluster. Where
+    ``least`` is ``most`` nothing is compared: so many clusters, or as many as there are distinct rows.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -19,13 +20,14 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
 
     rows = x.double().cpu().numpy()
     distinct = len(torch.from_numpy(rows).unique(dim=0))
+    given = [min(most, distinct)] if least == most else range(least, min(most, len(rows) - 1, distinct) + 1)
     best, chosen = -2.0, torch.zeros(len(rows), dtype=torch.int64)
-    for clusters in range(least, min(most, len(rows) - 1, distinct) + 1):
+    for clusters in given:
         if clusters == 1:
             continue
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             labels = KMeans(clusters, n_init=restarts, random_state=seed).fit_predict(rows)
-        score = silhouette_score(rows, labels)
+        score = silhouette_score(rows, labels) if len(given) > 1 else 1.0
         if score > best:
             best, chosen = float(score), torch.from_numpy(labels).long()
     return renumber_clusters(chosen)

@@ -20,7 +20,7 @@ class KMeans(SignatureClusterer):
     least: PositiveInt = 2
     """Fewest clusters tried."""
     most: PositiveInt = 19
-    """Most clusters tried, at most K - 1."""
+    """Most clusters tried, at most K - 1; the number of clusters where ``least`` is the same."""
     restarts: PositiveInt = 10
     """Restarts for each number of clusters."""
     seed: NonNegativeInt = 0

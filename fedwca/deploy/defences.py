@@ -55,12 +55,14 @@ def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0)
 def robust_mean(rows: Tensor, how: Robust, share: float = 0.25) -> Tensor:
     """A robust mean ``[N, P] -> [P]``: by coordinate the median, or the mean without the outer ``share`` on each side.
 
+    Of three rows or more at least one on each side is left out.
+
     >>> robust_mean(torch.tensor([[1.0], [2.0], [3.0], [90.0]]), "trimmed")
     tensor([2.5000])
     """
     ordered = rows.sort(0).values
     n = len(ordered)
-    cut = (n - 1) // 2 if how == "median" else min(int(share * n), (n - 1) // 2)
+    cut = (n - 1) // 2 if how == "median" else min(max(1, int(share * n)), (n - 1) // 2)
     return ordered[cut : n - cut].mean(0)
 
 

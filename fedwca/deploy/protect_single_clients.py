@@ -25,7 +25,9 @@ def is_single(shares: Tensor) -> Tensor:
     return (shares > 1e-9).sum(-1) == 1
 
 
-def refuse_single_model(context: ServerContext, state: SessionState, sent: Tensor, what: str) -> None:
+def refuse_single_model(
+    context: ServerContext, state: SessionState, sent: Tensor, what: str, receiver: int | None = None
+) -> None:
     """Refuse, or warn of, handing on models that are one client's own.
 
     Args:
@@ -33,11 +35,14 @@ def refuse_single_model(context: ServerContext, state: SessionState, sent: Tenso
         state: what the session remembers.
         sent: the models, as mixtures of the server's rows ``[..., R]``.
         what: they are, for messages.
+        receiver: a client they are sent to, who learns nothing by its own.
 
     Raises:
         FedwcaError: one is, and that is refused.
     """
-    if not bool(is_single(sent @ state.shares).any()):
+    shares = sent @ state.shares
+    others = torch.tensor(True) if receiver is None else shares[..., receiver] <= 1e-9
+    if not bool((is_single(shares) & others).any()):
         return
     sentence = f"{what} is a single client's own"
     if context.rules.alone == "refuse":
@@ -45,8 +50,18 @@ def refuse_single_model(context: ServerContext, state: SessionState, sent: Tenso
     log.warning("%s", sentence)
 
 
-def drop_single_means(context: ServerContext, state: SessionState, weights: Tensor) -> Tensor:
-    """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is."""
+def drop_single_means(context: ServerContext, state: SessionState, weights: Tensor, gated: bool) -> Tensor:
+    """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is.
+
+    Args:
+        context: the federation's.
+        state: what the session remembers.
+        weights: of all rows.
+        gated: whether a mean may be of few because others of the cluster are not trusted.
+
+    Raises:
+        FedwcaError: in round 0, since clusters stay as small as they are then, unless gated.
+    """
     kept = len(state.server.rows)
     alone = is_single(weights[:, kept:])
     if context.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
@@ -56,7 +71,7 @@ def drop_single_means(context: ServerContext, state: SessionState, weights: Tens
     if context.rules.alone == "warn":
         log.warning("%s; its model is handed on", sentence)
         return weights
-    if not state.round:
+    if not state.round and not gated:
         raise FedwcaError(f"{sentence}; take another clusterer or more clients, or allow it with alone = 'warn'")
     log.warning("%s; the cluster keeps its model", sentence)
     weights = weights.clone()

@@ -22,6 +22,7 @@ from fedwca.engine.parameter_layout import mix_rows
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, gather_mixtures
 from fedwca.federated.server import (
+    COLLECTED,
     Server,
     assign_clusters,
     compare_clients,
@@ -57,7 +58,10 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
         models = offer_source(clients)
     transport = context.composition.transport
     shared = [row_to_tensors(row, context.layout, transport) for row in context.mix(models.shared, server.rows)]
-    return RoundOffer(models, shared, pool_collected(method.objectives, server.state))
+    # Places that nobody has taken have rows of zeros, which would count as somebody's.
+    heard = torch.tensor([bool(number) for number in state.samples])
+    collected = {name: value[heard] for name, value in server.state.items() if name.startswith(COLLECTED)}
+    return RoundOffer(models, shared, pool_collected(method.objectives, collected if bool(heard.any()) else {}))
 
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
@@ -186,7 +190,7 @@ def close_session_round(
         given = (labels, sizes, present, trusted, context.layout.trained)
         spread_trained_mean(method, bank, *given, lambda w, own: robust_means(mix_rows(w, own), w, own, rules.robust))
         weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
-        weights = drop_single_means(context, state, weights)
+        weights = drop_single_means(context, state, weights, gated=trusted is not None)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
@@ -251,9 +255,8 @@ def make_final_parcels(
     weights = deliver_mixtures(aggregator, state.server.state, len(rows), len(state.samples))
     parcels = {}
     for client in clients:
-        if float((weights[client] @ state.shares)[client]) < 1 - 1e-9:
-            what = f"round {state.round}: a model sent to client {client}"
-            refuse_single_model(context, state, weights[client], what)
+        what = f"round {state.round}: a model sent to client {client}"
+        refuse_single_model(context, state, weights[client], what, client)
         model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
         parcel = Parcel("final", state.round, {"sent-0": model})
         if client not in informed:

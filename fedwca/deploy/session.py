@@ -114,7 +114,8 @@ class Session:
             first = not state.round or needs_cluster(self.context, state, client)
             if aggregator.travels and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
-                refuse_single_model(self.context, state, sent, f"round {state.round}: a model sent to client {client}")
+                what = f"round {state.round}: a model sent to client {client}"
+                refuse_single_model(self.context, state, sent, what, client)
             task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
             parcels[client], self._round.expected[client] = task, expected
         return parcels

@@ -74,7 +74,7 @@ def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> t
     """
     began = time.perf_counter()
     by_client = dict(zip(opened.clients, uploads, strict=True))
-    validate_uploads(opened.engine.bank, by_client, expect_simulated(opened))
+    validate_uploads(opened.engine.bank, by_client, expect_simulated(opened), "--set finish_training.lr")
     seconds = {"group": time.perf_counter() - began, "mix": 0.0}
     return opened.server, Outcome(opened.server.state["labels"], opened.offer, by_client, seconds=seconds)
 

@@ -42,13 +42,16 @@ class ExpectedUpload:
     """Of what is collected."""
 
 
-def validate_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload) -> None:
+def validate_uploads(
+    bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr"
+) -> None:
     """Refuse a round in which an upload is not in order.
 
     Args:
         bank: trained models ``[K, P]``.
         uploads: by client.
         expected: of each client.
+        option: sets the learning rate that they were made with.
 
     Raises:
         Diverged: a client's model, or what it sends beside it, has values that are not finite.
@@ -59,11 +62,11 @@ def validate_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: Expe
     finite = torch.cat([finite_models(bank[some]) for some in here.split(32)])
     if not bool(finite.all()):
         client = int(here[~finite][0])
-        raise Diverged(f"client {client}'s model {model_problem(bank[client])}; a lower --lr may help")
+        raise Diverged(f"client {client}'s model {model_problem(bank[client])}; a lower {option} may help")
     for client, upload in uploads.items():
         if problem := upload_problem(upload, expected):
             refused = f"client {client}'s upload is refused: {problem}"
-            raise FedwcaError(refused) if finite_upload(upload) else Diverged(f"{refused}; a lower --lr may help")
+            raise FedwcaError(refused) if finite_upload(upload) else Diverged(f"{refused}; a lower {option} may help")
 
 
 def finite_models(rows: Tensor) -> Tensor:

@@ -158,11 +158,18 @@ def _adapt(work: ClientWorker) -> list[Targets]:
     return work.train(Blend(work.own))
 
 
-def trust_newcomer(federation: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
-    """How far labels of the newcomer that an engine holds are trusted ``[1]``, 0 to 1; None where all are."""
+def trust_newcomer(
+    federation: TrainedFederation, engine: SequentialEngine, delivered: Tensor | None = None
+) -> Tensor | None:
+    """How far labels of the newcomer that an engine holds are trusted ``[1]``, 0 to 1; None where all are.
+
+    Asked is the source model, or the model ``[P]`` that is delivered, where a last phase adapts that.
+    """
     number = newcomer_number(federation)
     task = newcomer_task(federation, federation.training, 0, [number])(0)
-    return find_trusted_alone(federation.method.pseudo_labeler, engine, federation.server.source, task)
+    return find_trusted_alone(
+        federation.method.pseudo_labeler, engine, federation.server.source if delivered is None else delivered, task
+    )
 
 
 def measure_newcomer_trust(federation: TrainedFederation, engine: SequentialEngine) -> float | None:

@@ -161,7 +161,9 @@ def receive_model(
         return [((blend.start.double() @ work.received.weights)[0], blend)]
 
     training = federation.training.model_copy(update={"epochs": max(1, epochs), "steps": None, "cuts": 1})
-    task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trust_newcomer(federation, engine))
+    delivered = sent.personal[0, 0].to(rows) @ rows if method.finish else None
+    trusted = trust_newcomer(federation, engine, delivered)
+    task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trusted)
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     return choice, weights, {name: value[0] for name, value in blend.report.items()}
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.clusterers import clusterers
+from fedwca.clusterers._kmeans import best_kmeans
 from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Clusterer
@@ -181,3 +182,10 @@ def test_levels_and_distances_are_those_that_were_asked_for() -> None:
     assert AdaBN()(apart).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     alike = FakeSignatures(torch.tensor([[1.0, 0], [2, 0], [10, 1], [11, 0]]), torch.arange(4))
     assert AdaBN()(alike).tolist() == [0, 0, 1, 1]  # all are near by their angles
+
+
+def test_a_number_of_clusters_that_is_given_needs_no_silhouette() -> None:
+    corners = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    assert best_kmeans(corners, 3, 3, 2, 0).tolist() == [0, 1, 2]
+    assert best_kmeans(corners.repeat(3, 1), 4, 4, 2, 0).tolist() == [0, 1, 2] * 3, "no more than distinct rows"
+    assert best_kmeans(corners[:1].repeat(3, 1), 2, 2, 1, 0).tolist() == [0, 0, 0]
