@@ -61,7 +61,7 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
     # Places that nobody has taken have rows of zeros, which would count as somebody's.
     heard = torch.tensor([bool(number) for number in state.samples])
     collected = {name: value[heard] for name, value in server.state.items() if name.startswith(COLLECTED)}
-    return RoundOffer(models, shared, pool_collected(method.objectives, collected if bool(heard.any()) else {}))
+    return RoundOffer(models, shared, pool_collected(method.objectives, collected))
 
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:

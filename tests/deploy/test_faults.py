@@ -17,8 +17,10 @@ from pydantic import ValidationError
 
 from fedwca._version import __version__
 from fedwca.clusterers.finch import Finch
+from fedwca.core.interfaces import Objective
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.protect_single_clients import refuse_single_model
 from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import ClusteredClients
@@ -35,6 +37,7 @@ from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
+from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
 from ..conftest import a_network, some_images
 from .conftest import Federation, composed, delivered
@@ -527,15 +530,35 @@ def test_late_clients_hold_up_no_round(federation: Build, aggregator: str) -> No
     assert all(session.state.samples[:4])
 
 
-@pytest.mark.parametrize("aggregator", ["fedamp", "ifca", "one_hot", "wca:ta=1,tb=1", "fedavg"])
-def test_places_that_nobody_takes_change_nothing(federation: Build, aggregator: str) -> None:
-    built = federation(aggregator)
+@pytest.mark.parametrize(
+    ("aggregator", "objectives"),
+    [
+        *((name, ()) for name in ("fedamp", "ifca", "one_hot", "wca:ta=1,tb=1", "fedavg")),
+        ("fedavg", (PrototypeContrastive(),)),
+    ],
+    ids=str,
+)
+def test_places_that_nobody_takes_change_nothing(
+    federation: Build, aggregator: str, objectives: tuple[Objective, ...]
+) -> None:
+    built = federation(aggregator, *objectives)
     found = []
     for places in (4, 7):
         session = built.session(clients=places, alone="warn")
         run_in_process(session, built.clients(), 3)
         found.append(delivered(session)[:4])
     assert torch.equal(*found)
+
+
+def test_a_client_is_sent_its_own_model(federation: Build) -> None:
+    session = federation("fedamp").session()
+    context = session.context
+    state = replace(session.state, shares=torch.eye(2, dtype=torch.float64))
+    first = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    refuse_single_model(context, state, first, "a model", 0)
+    for receiver in (1, None):
+        with pytest.raises(FedwcaError, match="a model is a single client's own"):
+            refuse_single_model(context, state, first, "a model", receiver)
 
 
 def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:

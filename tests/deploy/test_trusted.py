@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Signatures
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
+from fedwca.deploy import server_round
 from fedwca.deploy.client import Client
 from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.in_process import run_in_process
@@ -218,3 +220,20 @@ def test_moments_nobody_asks_for(gated: Federation) -> None:
     built = replace(gated, method=replace(gated.method, clusterer=Silent()))
     with pytest.raises(UsageError, match="that it does not name in norm_layers"):
         built.session()
+
+
+def test_a_cluster_with_a_single_trusted_client_keeps_its_model(
+    gated: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mean of those who are trusted would be that client's own model; in round 0 that ended the federation."""
+    real = server_round.update_trusted
+
+    def one(*given: Any) -> torch.Tensor | None:
+        found = real(*given)
+        return None if found is None else torch.arange(len(found)) == 0
+
+    monkeypatch.setattr(server_round, "update_trusted", one)
+    session = gated.session()
+    run_in_process(session, gated.clients(), 1)
+    assert session.state.round == 1
+    assert "a single client was heard; the cluster keeps its model" in caplog.text

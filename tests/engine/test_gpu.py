@@ -254,8 +254,9 @@ def test_device_memory_is_flat_over_twenty_rounds() -> None:
             held.append(torch.cuda.memory_allocated())
             peaks.append(torch.cuda.max_memory_allocated())
         # Python lets go of what a round made some rounds later, so that one differs from the next.
-        assert max(held[10:]) <= max(held[:10]), held
-        assert max(peaks[10:]) <= max(peaks[:10]), peaks
+        # The first round also leaves what is made once.
+        assert max(held[10:]) <= max(held[1:10]), held
+        assert max(peaks[10:]) <= max(peaks[1:10]), peaks
 
 
 @pytest.mark.parametrize("kernels", ["channels-last", "graphs"])
