@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from paper_size_pieces import KINDS, TABLE2, Kind
+from paper_size_pieces import BY_MOMENTS, KINDS, TABLE2, Kind
 from readings import gains_by_right, name_machine, noted
 
 from fedwca.config.method_spec import parse_method
@@ -18,9 +18,9 @@ from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
-PACS = next(kind for kind in KINDS if kind.name == "pacs")
+DIGITS, PACS = (next(kind for kind in KINDS if kind.name == name) for name in ("digits", "pacs"))
 OWN = "fedwca"
-MOMENTS = "fedwca by moments"
+MOMENTS, ONE_HOT_BY_MOMENTS = (parse_method(method).name for method in BY_MOMENTS)
 RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
 """What FedWCA is compared with by target domain."""
 Run = tuple[str, int]
@@ -31,6 +31,20 @@ def finished(kind: Kind) -> list[dict[str, Any]]:
     """A kind's pieces that have all methods, so that means are over the same; where there are none yet, all by now."""
     found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
     return [piece for piece in found if piece["complete"]] or found
+
+
+def finished_by_moments(kind: Kind) -> list[dict[str, Any]]:
+    """The pieces in which FedWCA and One-hot have the clusters by moments, with those of kind ``digits`` that are the
+    same runs, where first layers lead to these clusters too.
+    """
+    own, repeats = finished(kind), []
+    for piece in finished(DIGITS) if own else []:
+        if (piece["source"], piece["seed"]) in kind.known:
+            both = {MOMENTS: piece["methods"][MOMENTS], ONE_HOT_BY_MOMENTS: piece["methods"]["one_hot"]}
+            if len({tuple(entry["labels"]) for entry in both.values()}) > 1:
+                raise ValueError(f"digits-{piece['source']}-{piece['seed']} has other clusters by moments than One-hot")
+            repeats.append(piece | {"methods": both})
+    return own + repeats
 
 
 def command(kind: Kind) -> str:
@@ -53,33 +67,34 @@ def clients_mean(values: Sequence[float | None]) -> float:
     return statistics.fmean(value for value in values if value is not None and value == value)
 
 
-def table(kind: Kind) -> str:
-    """A row a method, a column a source; FedWCA minus each, paired by source and source model."""
-    found = finished(kind)
+def table(kind: Kind, own: str = OWN, read: Callable[[Kind], list[dict[str, Any]]] = finished) -> str:
+    """A row a method, a column a source; one of them minus each, paired by source and source model."""
+    found = read(kind)
     runs = {method: by_run(found, method) for method in methods(found)}
     if not any(runs.values()):
         return f"Not measured yet: {command(kind)}."
-    sources = [source for source in kind.sources if any(source == run[0] for own in runs.values() for run in own)]
-    lines, own_means = [], means(runs.get(OWN, {}))
+    sources = [name for name in kind.sources if any(name == run[0] for entries in runs.values() for run in entries)]
+    lines, own_means = [], means(runs.get(own, {}))
     for method, entries in runs.items():
         if not entries:
             continue
         values, label = means(entries), next(iter(entries.values()))["label"]
         by_source = [[v for run, v in values.items() if run[0] == source] for source in sources]
-        cells = [sample_cell(sample_of(own)) for own in by_source]
-        apart = None if method == OWN else paired_difference(own_means, values)
+        cells = [sample_cell(sample_of(some)) for some in by_source]
+        apart = None if method == own else paired_difference(own_means, values)
         index = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
         lines.append(
             [
                 label,
                 *cells,
-                mean_cell(statistics.fmean(statistics.fmean(own) for own in by_source if own)),
+                mean_cell(statistics.fmean(statistics.fmean(some) for some in by_source if some)),
                 difference_cell(apart),
                 Cell(f"{statistics.fmean(index):.2f}") if index else Cell(""),
                 Cell(f"{len(values)}"),
             ]
         )
-    heads = ("method", *(f"source {source}" for source in sources), "mean", "FedWCA minus it", "ARI", "n")
+    minus = f"{'FedWCA' if own == OWN else next(iter(runs[own].values()))['label']} minus it"
+    heads = ("method", *(f"source {source}" for source in sources), "mean", minus, "ARI", "n")
     return Table("", heads, lines, notes(found)).markdown()
 
 
@@ -141,7 +156,7 @@ def targets(kind: Kind, shown: Sequence[str] = ("source_only", *RIVALS, OWN)) ->
 
 def methods(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Methods that some piece has, in the order of the list of methods."""
-    order = [parse_method(method).name for method in TABLE2]
+    order = [parse_method(method).name for method in (*TABLE2, *BY_MOMENTS)]
     return sorted({name for piece in found for name in piece["methods"]}, key=order.index)
 
 
@@ -195,8 +210,11 @@ def curves(kind: Kind) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     f"paper_size-{kind.name}": partial(curves if kind.name == "digits40" else table, kind) for kind in KINDS
 } | {
-    "paper_size-digits-right": partial(gains_by_source_model, KINDS[0]),
-    "paper_size-digits-targets": partial(targets, KINDS[0]),
+    "paper_size-moments": partial(
+        table, next(kind for kind in KINDS if kind.name == "moments"), MOMENTS, finished_by_moments
+    ),
+    "paper_size-digits-right": partial(gains_by_source_model, DIGITS),
+    "paper_size-digits-targets": partial(targets, DIGITS),
     "paper_size-pacs-right": partial(
         gains_by_source_model, PACS, MOMENTS, ("source_ada_bn", "local", "fedavg", "fedscal")
     ),

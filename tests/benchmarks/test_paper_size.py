@@ -41,10 +41,10 @@ def data(tmp_path: Path) -> Path:
 
 def test_pieces(data: Path) -> None:
     every = {piece.name: piece for piece in pieces.pieces(data)}
-    assert len(every) == 12 + 1 + 12 + 25 + 20 + 20
+    assert len(every) == 12 + 1 + 7 + 12 + 25 + 20 + 20
     assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(every)
     assert [piece.name for piece in pieces.pieces(data, small=True)] == [
-        *("digits-mnist-20", "digits40-synth-20", "pacs-art_painting-20"),
+        *("digits-mnist-20", "digits40-synth-20", "moments-mnist-20", "pacs-art_painting-20"),
         *("paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
     ]
     (data / "office_home").rmdir()
