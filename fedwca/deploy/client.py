@@ -179,6 +179,8 @@ class Client:
             row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()
             clamp_variances(row, self.engine.layout)
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
+        # As the server measures updates: from the cluster's model that it chose, else from the first it was sent.
+        start = rows[0 if blend.labels is None else int(blend.labels)]
         if first and composition.moments is not None:
             found = measure_moments(self.engine.network, self.engine.images[0], composition.moments).float().cpu()
             collected = {**collected, MOMENTS: found if self.moment_privacy is None else self.moment_privacy(found)}
@@ -187,7 +189,7 @@ class Client:
         return Parcel(
             "upload",
             parcel.round,
-            self._upload(row.cpu(), rows[0].cpu(), composition) if aggregator.travels else {},
+            self._upload(row.cpu(), start.cpu(), composition) if aggregator.travels else {},
             report,
             collected,
             {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **told},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -22,6 +23,8 @@ class ReceivedAnswer:
 
     model: Tensor
     """``[P]``; where none is uploaded, the one the client was sent."""
+    start: Tensor
+    """The model ``[P]`` that was sent and that its update is measured from."""
     upload: Upload
     samples: int
     """Training images it names."""
@@ -44,8 +47,9 @@ class ExpectedAnswer:
     """Of an update's entries that travel; None: the model travels whole."""
     travels: bool
     """Whether a model is uploaded at all."""
-    sent: Tensor
-    """The first model that was sent ``[P]``; in a first round the source model."""
+    starts: Sequence[Tensor]
+    """Models ``[P]`` that an update may be measured from: in a first round the source model, where clients choose a
+    cluster the models of all, else the first that was sent."""
     upload: ExpectedUpload
     """What comes beside the model."""
     samples: int = 0
@@ -73,9 +77,10 @@ def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
         _models_problem(parcel, expected)
         or _samples_problem(parcel, expected)
         or _trust_problem(parcel, expected)
+        # The cluster it chooses says what its update is measured from.
+        or upload_problem(_read_upload(parcel), expected.upload)
         or model_problem(_read_model(parcel, expected))
         or statistics_problem(_read_model(parcel, expected), expected)
-        or upload_problem(_read_upload(parcel), expected.upload)
     )
 
 
@@ -98,7 +103,8 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
     moments = collected.pop(MOMENTS, None)
     upload = replace(upload, report=report, collected=collected)
     trusted = float(parcel.notes["trusted"]) if expected.asks_trust else 1.0
-    return ReceivedAnswer(_read_model(parcel, expected), upload, int(parcel.notes["samples"]), trusted, moments)
+    model, start = _read_model(parcel, expected), _find_start(parcel, expected)
+    return ReceivedAnswer(model, start, upload, int(parcel.notes["samples"]), trusted, moments)
 
 
 def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
@@ -131,11 +137,17 @@ def _trust_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     return ""
 
 
+def _find_start(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
+    """The model that the update is measured from, of an upload that is in order."""
+    return expected.starts[int(parcel.report["label"]) if expected.upload.clusters else 0]
+
+
 def _read_model(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
+    start = _find_start(parcel, expected)
     if not expected.travels:
-        return expected.sent
+        return start
     if compressor := expected.compressor:
-        return compressor.decompress(parcel.models, expected.sent)
+        return compressor.decompress(parcel.models, start)
     return tensors_to_row(parcel.models["model"], expected.layout)
 
 

@@ -47,6 +47,8 @@ class RoundOffer:
     """The offer's shared models as they travel: the same tensors for all clients."""
     pooled: Mapping[str, Tensor]
     """What everybody is sent that is no model."""
+    choices: Sequence[Tensor]
+    """Models ``[P]`` as they arrive that clients choose from; none where they do not choose."""
 
 
 def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
@@ -61,7 +63,9 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
     # Places that nobody has taken have rows of zeros, which would count as somebody's.
     heard = torch.tensor([bool(number) for number in state.samples])
     collected = {name: value[heard] for name, value in server.state.items() if name.startswith(COLLECTED)}
-    return RoundOffer(models, shared, pool_collected(method.objectives, collected))
+    chosen = shared if method.aggregator.grouping.clients_choose else []
+    choices = [tensors_to_row(model, context.layout) for model in chosen]
+    return RoundOffer(models, shared, pool_collected(method.objectives, collected), choices)
 
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
@@ -89,14 +93,14 @@ def make_task(
     if not informed:
         models["source"] = context.source
         notes |= describe_session(context, client)
-    sent = server.source
+    starts: Sequence[Tensor] = [server.source]
     if not first and aggregator.travels:
         personal = offer.models.personal[client]
         own = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
         models |= {f"sent-{i}": tensors for i, tensors in enumerate((*own, *offer.shared))}
         notes["personal"] = len(personal)
         # An update is against what arrives, which half precision has rounded.
-        sent = tensors_to_row(models["sent-0"], context.layout)
+        starts = offer.choices or [tensors_to_row(models["sent-0"], context.layout)]
     collected = {**context.collected, **(context.moments if first else {})}
     upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, collected)
     selects = context.method.pseudo_labeler.selects_clients
@@ -109,7 +113,7 @@ def make_task(
         transport=transport,
         share=composition.top,
         travels=aggregator.travels,
-        sent=sent,
+        starts=starts,
         upload=upload,
         samples=state.samples[client],
         asks_trust=selects and not knows_trust,

@@ -206,10 +206,9 @@ class Session:
         layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
         if factor is None:
             return answers
-        pairs = {client: (own.model, current.expected[client].sent) for client, own in answers.items()}
-        moves = {k: float((model - sent)[: layout.trained].norm()) for k, (model, sent) in pairs.items()}
+        moves = {k: float((own.model - own.start)[: layout.trained].norm()) for k, own in answers.items()}
         # Statistics of other images than those before them move by about their own deviation, where others hardly do.
-        shifts = {k: measure_statistics_move(*pair, layout) for k, pair in pairs.items()}
+        shifts = {k: measure_statistics_move(own.model, own.start, layout) for k, own in answers.items()}
         too_far = {
             "its update is": norm_outliers(moves, factor),
             "its BatchNorm statistics moved": norm_outliers(shifts, factor, least=1.0),

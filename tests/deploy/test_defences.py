@@ -36,7 +36,7 @@ def flipped(session: Session, client: int) -> Callable[[int, Parcel], Parcel]:
     def wire(number: int, parcel: Parcel) -> Parcel:
         if number != client:
             return parcel
-        own = session.expected[client].sent
+        own = session.expected[client].starts[0]
         slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})

@@ -120,14 +120,14 @@ def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str
         for client, answer in answers.items():
             compressor = expected[client].compressor
             assert compressor is not None
-            row, trained = compressor.decompress(answer.models, expected[client].sent), clients[client].engine.bank[0]
+            row, trained = compressor.decompress(answer.models, expected[client].starts[0]), clients[client].engine.bank[0]
             exact = transport == "full"
             for slot in compressor.whole_slots:
                 whole = exact or slot in session.layout.layers()[0]
                 assert torch.allclose(slot.of(row), slot.of(trained), rtol=0, atol=0 if whole else 1e-2)
             here = compressor.sparse_positions[answer.models["largest"]["positions"].long()]
             assert torch.allclose(row[here], trained[here], atol=1e-6 if exact else 1e-3)
-            assert int((row - expected[client].sent)[compressor.sparse_positions].count_nonzero()) <= compressor.count
+            assert int((row - expected[client].starts[0])[compressor.sparse_positions].count_nonzero()) <= compressor.count
             assert session.receive(client, answer) == ""
             values, sparse = compressor.count * (4 + (4 if exact else 2)), len(compressor.sparse_positions)
             assert values < answer.bytes < values + 4 * (len(row) - sparse + 4 * bool(round)) + 1
@@ -170,3 +170,42 @@ def test_the_first_layer_is_whole(network: Network) -> None:
     first = {slot.name for slot in layout.layers()[0]}
     assert first == {"backbone.conv1.weight", "backbone.conv1.bias"}
     assert first < {slot.name for slot in compressor.whole_slots}
+
+
+def test_an_update_is_measured_from_the_model_that_was_chosen(federation: Build) -> None:
+    """IFCA: with a second model far from the first, a client of either one sends a small update."""
+    built = federation("ifca:clusters=2", top=0.1)
+    session, clients = built.session(alone="warn", norm_bound=3.0), built.clients()
+    run_in_process(session, clients, 1)
+    rows, trained, chosen = session.state.server.rows, session.layout.trained, []
+    rows[1, :trained] = 3 * rows[0, :trained]
+    for client, parcel in session.open(range(4)).items():
+        answer = clients[client].handle(parcel)
+        label = int(answer.report["label"])
+        start = rows[label]
+        compressor = session.expected[client].compressor
+        assert compressor is not None
+        update = (clients[client].engine.bank[0] - start)[compressor.sparse_positions]
+        exact = update[answer.models["largest"]["positions"].long()]
+        assert torch.allclose(answer.models["largest"]["values"], exact, atol=1e-6)
+        assert float(exact.abs().min()) >= float(update.abs().sort().values[-compressor.count]) - 1e-6
+        chosen.append(label)
+        if client == 3:  # as one that chose the other model would send it
+            whole = compressor.whole_slots
+            other = {slot.name: slot.of(rows[1 - label]) for slot in whole}
+            moved = {slot.name: answer.models["model"][slot.name] - slot.of(start) + other[slot.name] for slot in whole}
+            answer = replace(
+                answer, models={**answer.models, "model": moved}, report={"label": torch.tensor([1 - label])}
+            )
+        assert session.receive(client, answer) == ""
+    session.close()
+    assert session.state.server.state["labels"].tolist() == [*chosen[:3], 1 - chosen[3]], "nobody moved too far"
+
+
+def test_a_cluster_that_is_not_there_is_refused(federation: Build) -> None:
+    built = federation("ifca:clusters=2", top=0.1)
+    session, clients = built.session(alone="warn"), built.clients()
+    run_in_process(session, clients, 1)
+    parcel = session.open(range(4))[0]
+    answer = replace(clients[0].handle(parcel), report={"label": torch.tensor([2])})
+    assert "chooses no cluster from 0 to 1" in session.receive(0, answer)
