@@ -20,8 +20,8 @@ RESULT = Path(__file__).resolve().parent / "results" / "signatures.json"
 NAMES = {"digit_five": "Digit-Five", "pacs": "PACS"}
 NOTHING = "Not measured yet: `python benchmarks/signatures.py`."
 PAPER, UPDATE, LENGTH = "first layer", "first layer, update", "first layer, update, by length"
-USUAL = 5
-"""Epochs of a round."""
+USUAL = {"epochs": 5, "side": 64}
+"""Of a round, and pixels of PACS."""
 BINS = (-1.0, 0.4, 0.5, 0.6, 1.0)
 """Cosines of updates within a domain, between which rows of the table of agreement are."""
 
@@ -30,10 +30,11 @@ Cell = tuple[str, int, float]
 """Data set, images a client, learning rate."""
 
 
-def finished(long: bool = False) -> list[Piece]:
-    """Pieces that are done, of the usual length or of the ten times longer rounds."""
+def finished(usual: bool = True) -> list[Piece]:
+    """Pieces that are done: of the usual length and size, or of longer rounds and larger images."""
     every = json.loads(RESULT.read_text())["pieces"] if RESULT.exists() else []
-    return [piece for piece in every if (piece.get("epochs", USUAL) > USUAL) == long]
+    every = [USUAL | piece for piece in every]
+    return [piece for piece in every if (piece.items() >= USUAL.items()) == usual]
 
 
 def cell_of(piece: Piece) -> Cell:
@@ -139,11 +140,15 @@ def agreement() -> str:
     return noted(Table("", ("cosine within domains", "looks", "ARI of raw weights", "ARI of updates"), rows), notes)
 
 
-def long_rounds() -> str:
-    """A row a source and number of steps, in rounds ten times as long on PACS."""
+def beyond() -> str:
+    """A row a piece of PACS and number of steps, in rounds ten times as long, or with larger images."""
+    found = finished(usual=False)
     rows = [
         [
             piece["source"],
+            str(piece["side"]),
+            f"{piece['lr']:g}",
+            str(piece["epochs"]),
             str(steps),
             *(
                 mean_cell(value, digits=2)
@@ -154,20 +159,18 @@ def long_rounds() -> str:
                 )
             ),
         ]
-        for piece in finished(long=True)
+        for piece in found
         for place, steps in enumerate(piece["after_steps"])
     ]
     if not rows:
         return NOTHING
-    first = finished(long=True)[0]
     of = ("ARI, first layer", "its update", "all layers' update")
-    heads = ("source", "steps", "cosine within domains", "between", *of)
+    heads = ("source", "pixels", "rate", "epochs", "steps", "cosine within domains", "between", *of)
     notes = [
-        f"PACS, ResNet-18 at 64 pixels, {first['images']} images a client, {first['epochs']} epochs in round 0 at rate "
-        f"{first['lr']:g}, one source model; cosines of",
-        f"first layers' updates. {' and '.join(sorted({piece['cpu'] for piece in finished(long=True)}))}.",
+        f"PACS, ResNet-18, {found[0]['images']} images a client, round 0, one source model; cosines of first layers'",
+        f"updates. The files have 128 pixels. {' and '.join(sorted({piece['cpu'] for piece in found}))}.",
     ]
-    return noted(Table("", heads, rows, heads=2), notes)
+    return noted(Table("", heads, rows, heads=5), notes)
 
 
 def layers() -> str:
@@ -196,5 +199,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "signatures-paired": paired,
     "signatures-agreement": agreement,
     "signatures-layers": layers,
-    "signatures-long": long_rounds,
+    "signatures-beyond": beyond,
 }

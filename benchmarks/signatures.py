@@ -48,6 +48,8 @@ STEPS = (1, 4, 16, 64)
 """Steps of SGD after which clients are looked at, beside the end of the round."""
 EPOCHS, MANY = 5, 50
 """Of a round, and of a few that show where more steps lead."""
+SIDE, LARGE = 64, (128, 224)
+"""Pixels of PACS, and of a few rounds that show where more of them lead."""
 MOMENTS = {"moments": AdaBN(), "moments, all layers": AdaBN(layers="all")}
 """Of the untouched source model: no step changes them."""
 TRAINED: dict[str, Clusterer] = {
@@ -81,10 +83,12 @@ class Piece:
     images: int
     lr: float
     epochs: int = EPOCHS
+    side: int = SIDE
+    """Pixels that a ResNet reads."""
 
     def layer(self, data: Path, weights: Path) -> dict[str, Any]:
         """As a layer of a run's configuration; one_hot's clients do what FedWCA's do in round 0."""
-        model = {"model": f"resnet18:side=64,weights={weights}"} if self.dataset == "pacs" else {}
+        model = {"model": f"resnet18:side={self.side},weights={weights}"} if self.dataset == "pacs" else {}
         own = {"dataset": self.dataset, "data": str(data), "source": self.source, "seed": self.seed, "baselines": []}
         size = {"samples": SIZES[self.images], "training": {"epochs": self.epochs, "lr": self.lr}}
         return {**own, **SETTINGS[self.dataset], **size, **model, "aggregator": "one_hot"}
@@ -107,7 +111,11 @@ def pieces() -> list[Piece]:
     seeds = [digits(256, usual, SEEDS[1:], (source,)) for source in ("usps", "synth", "mnist", "mnistm")]
     then = [art[:1], digits(256, RATES[:1]), digits(720, usual, (0,)), art[1:3], photo[:1], digits(256)]
     long = [Piece("pacs", source, 0, 256, 1e-3, MANY) for source in ("art_painting", "photo")]
-    rest = [digits(64, usual), digits(720, usual), photo, art, few, long, digits(64), digits(720)]
+    large = [
+        Piece("pacs", source, 0, 256, lr, side=LARGE[0]) for lr in (1e-4, 1e-3) for source in ("art_painting", "photo")
+    ]
+    large += [Piece("pacs", "art_painting", 0, 256, 1e-4, side=LARGE[1])]
+    rest = [digits(64, usual), digits(720, usual), photo, art, few, long, large, digits(64), digits(720)]
     return list(dict.fromkeys(chain(*begin, *seeds, *then, *rest)))
 
 
@@ -142,7 +150,7 @@ def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | N
     """
     plan = resolve_plan(piece.layer(data, weights))
     config, (method, _) = plan.config, plan.methods[-1]
-    dataset, domain = images_of(piece.dataset, piece.source, data, weights)
+    dataset, domain = images_of(piece.dataset, piece.source, piece.side, data, weights)
     federation, source = split_trial(config, dataset, domain, 0, 0), source_model(config, dataset, domain, 0)
     metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients)
     server, began = init_server(engine), time.process_time()
@@ -169,9 +177,9 @@ def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | N
 
 
 @cache
-def images_of(dataset: str, source: str, data: Path, weights: Path) -> tuple[FederatedDataset, str | None]:
+def images_of(dataset: str, source: str, side: int, data: Path, weights: Path) -> tuple[FederatedDataset, str | None]:
     """A data set and its source, read once."""
-    return load(resolve_plan(Piece(dataset, source, 0, 64, 1e-3).layer(data, weights)).config)
+    return load(resolve_plan(Piece(dataset, source, 0, 64, 1e-3, side=side).layer(data, weights)).config)
 
 
 def judge(clusterer: Clusterer, signatures: BankSignatures, metrics: Metrics) -> list[float]:
@@ -210,7 +218,7 @@ def read_found(file: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 def key_of(own: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which piece a result is of."""
-    return tuple({"epochs": EPOCHS, **own}[name] for name in vars(Piece("", "", 0, 0, 0.0)))
+    return tuple({"epochs": EPOCHS, "side": SIDE, **own}[name] for name in vars(Piece("", "", 0, 0, 0.0)))
 
 
 def main() -> None:
@@ -218,19 +226,22 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five and pacs")
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
     parser.add_argument("--dataset", choices=SETTINGS, action="append", help="this one alone")
+    parser.add_argument("--side", type=int, choices=(SIDE, *LARGE), help="pieces of this size alone")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further piece after so many")
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
     warnings.simplefilter("ignore", DatasetWarning)
     began, done = time.monotonic(), read_found(given.out)
-    wanted = [piece for piece in pieces() if piece.dataset in (given.dataset or SETTINGS)]
+    wanted = [
+        piece for piece in pieces() if piece.dataset in (given.dataset or SETTINGS) and given.side in (None, piece.side)
+    ]
     for piece in wanted:
         key = tuple(vars(piece).values())
         if key in done:
             continue
         if time.monotonic() - began > 60 * given.minutes:
             break
-        same = (own["moments"] for known, own in done.items() if known[:4] == key[:4])
+        same = (own["moments"] for known, own in done.items() if (*known[:4], known[-1]) == (*key[:4], key[-1]))
         made_on = provenance("cpu")
         done[key] = measure(piece, given.data, given.weights, next(same, None)) | {"cpu": made_on["cpu"]}
         order = {tuple(vars(own).values()): place for place, own in enumerate(pieces())}

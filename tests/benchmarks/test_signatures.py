@@ -29,10 +29,14 @@ picture = script("signature_picture")
 
 def test_pieces() -> None:
     every = list(study.pieces())
-    assert len(set(every)) == len(every) == 4 * 3 * 3 * 3 + 12 + 2
+    assert len(set(every)) == len(every) == 4 * 3 * 3 * 3 + 12 + 2 + 5
     assert {(p.dataset, p.source) for p in every[:8]} == {("digit_five", source) for source in study.DIGITS}
     layer = next(p for p in every if p.dataset == "pacs").layer(Path("data"), Path("w.pth"))
     assert (layer["aggregator"], layer["model"], layer["samples"]) == ("one_hot", "resnet18:side=64,weights=w.pth", 400)
+    assert [p.layer(Path("data"), Path("w.pth"))["model"].split(",")[0] for p in every if p.side != study.SIDE] == [
+        *["resnet18:side=128"] * 4,
+        "resnet18:side=224",
+    ]
 
 
 def train(training: Training) -> tuple[SequentialEngine, dict[int, torch.Tensor]]:
