@@ -11,6 +11,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from readings import on_machines
+
 RESULTS = Path(__file__).resolve().parent / "results"
 LABELS = {"fedavg": "FedAvg", "wca": "FedWCA", "revised_wca:u=2": "Revised FedWCA, u = 2"}
 
@@ -72,7 +74,8 @@ def moment_noise() -> str:
             f"`--clip-moments {result['clip']:g}`;",
             f"norms are {min(norms):.0f} to {max(norms):.0f}. Digit-Five files, one source model each, at most "
             f"{result['images']} training images a client. ε at δ = 1e-5 for",
-            "replacing all images of a client. `python benchmarks/moment_noise.py`.",
+            f"replacing all images of a client. {on_machines([result['environment']])} "
+            "`python benchmarks/moment_noise.py`.",
         ]
     )
 
@@ -122,12 +125,13 @@ def signature() -> str:
     for name, found in result["clusterings"].items():
         lines.append(f"| {name} | {', '.join(map(str, found['sizes']))} | {found['ari']:.2f} |")
     note = "FINCH after round 0, sizes of clusters and index against the true domains; same setting as above."
-    return "\n".join([*lines, "", note])
+    return "\n".join([*lines, "", note, on_machines([result["environment"]])])
 
 
 def defences() -> str:
     """Accuracy of seven clients by what the eighth does and what is done against it."""
-    found = {(line["what"], line["aggregator"]): line for line in read("federation")["lines"]}
+    result = read("federation")
+    found = {(line["what"], line["aggregator"]): line for line in result["lines"]}
     shown = {
         "nobody lies": "nobody lies",
         "no defence": "one of eight lies",
@@ -141,7 +145,7 @@ def defences() -> str:
         cells = [_spread(found[what, aggregator]) for aggregator in ("fedavg:weighting=uniform", "wca")]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     lines.append(f"| nobody lies, `robust=median` | {medians} | – |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", on_machines([result["environment"]])])
 
 
 def _spread(line: dict[str, Any]) -> str:
@@ -151,19 +155,19 @@ def _spread(line: dict[str, Any]) -> str:
 
 def noise() -> str:
     """Accuracy and what is spent, by clipping and noise."""
-    result = read("federation")["lines"]
-    plain = next(line for line in result if (line["what"], line["aggregator"]) == ("full precision", "fedavg"))
+    result = read("federation")
+    plain = next(line for line in result["lines"] if (line["what"], line["aggregator"]) == ("full precision", "fedavg"))
     lines = [
         "| `--clip` | `--noise` | ε | accuracy |",
         "|--:|--:|--:|--:|",
         f"| none | 0 | ∞ | {_spread(plain)} |",
     ]
-    for line in (line for line in result if line["what"].startswith("clip")):
+    for line in (line for line in result["lines"] if line["what"].startswith("clip")):
         clip, added = (part.split()[1] for part in line["what"].split(", "))
         spent = float(f"{line['epsilon']:.2g}") if line["epsilon"] else math.inf
         told = "∞" if math.isinf(spent) else f"{spent:,.1f}" if spent < 10 else f"{spent:,.0f}"
         lines.append(f"| {clip} | {added if float(added) else 0} | {told} | {_spread(line)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", on_machines([result["environment"]])])
 
 
 def cost() -> str:

@@ -67,34 +67,35 @@ def clients_mean(values: Sequence[float | None]) -> float:
     return statistics.fmean(value for value in values if value is not None and value == value)
 
 
-def table(kind: Kind, own: str = OWN, read: Callable[[Kind], list[dict[str, Any]]] = finished) -> str:
-    """A row a method, a column a source; one of them minus each, paired by source and source model."""
+def table(kind: Kind, compared: Sequence[str] = (OWN,), read: Callable[[Kind], list[dict[str, Any]]] = finished) -> str:
+    """A row a method, a column a source; some of them minus each, paired by source and source model."""
     found = read(kind)
     runs = {method: by_run(found, method) for method in methods(found)}
     if not any(runs.values()):
         return f"Not measured yet: {command(kind)}."
     sources = [name for name in kind.sources if any(name == run[0] for entries in runs.values() for run in entries)]
-    lines, own_means = [], means(runs.get(own, {}))
+    lines, minuends = [], {method: means(runs.get(method, {})) for method in compared}
     for method, entries in runs.items():
         if not entries:
             continue
         values, label = means(entries), next(iter(entries.values()))["label"]
         by_source = [[v for run, v in values.items() if run[0] == source] for source in sources]
         cells = [sample_cell(sample_of(some)) for some in by_source]
-        apart = None if method == own else paired_difference(own_means, values)
+        apart = [None if method == own else paired_difference(theirs, values) for own, theirs in minuends.items()]
         index = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
         lines.append(
             [
                 label,
                 *cells,
                 mean_cell(statistics.fmean(statistics.fmean(some) for some in by_source if some)),
-                difference_cell(apart),
+                *map(difference_cell, apart),
                 Cell(f"{statistics.fmean(index):.2f}") if index else Cell(""),
                 Cell(f"{len(values)}"),
             ]
         )
-    minus = f"{'FedWCA' if own == OWN else next(iter(runs[own].values()))['label']} minus it"
-    heads = ("method", *(f"source {source}" for source in sources), "mean", minus, "ARI", "n")
+    names = [next(iter(runs[method].values()))["label"] if runs.get(method) else "FedWCA" for method in compared]
+    minus = [f"{name} minus it" for name in names]
+    heads = ("method", *(f"source {source}" for source in sources), "mean", *minus, "ARI", "n")
     return Table("", heads, lines, notes(found)).markdown()
 
 
@@ -211,8 +212,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     f"paper_size-{kind.name}": partial(curves if kind.name == "digits40" else table, kind) for kind in KINDS
 } | {
     "paper_size-moments": partial(
-        table, next(kind for kind in KINDS if kind.name == "moments"), MOMENTS, finished_by_moments
+        table, next(kind for kind in KINDS if kind.name == "moments"), (MOMENTS,), finished_by_moments
     ),
+    "paper_size-pacs": partial(table, PACS, (OWN, MOMENTS)),
     "paper_size-digits-right": partial(gains_by_source_model, DIGITS),
     "paper_size-digits-targets": partial(targets, DIGITS),
     "paper_size-pacs-right": partial(

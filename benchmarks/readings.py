@@ -64,6 +64,15 @@ def name_machines(environments: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(dict.fromkeys(map(name_machine, environments)))
 
 
+def on_machines(environments: Iterable[Mapping[str, Any]]) -> str:
+    """The same as a sentence, for the notes under a table.
+
+    >>> on_machines([{"cores": 1, "cpu": "a CPU"}])
+    'On 1 core of a CPU.'
+    """
+    return f"On {name_machines(environments)}."
+
+
 def size(config: dict[str, Any]) -> str:
     """How large a federation is and how long it trains."""
     training = config["training"]

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from readings import on_machines
+
 from fedwca.config.method_spec import parse_method
 from fedwca.reproduce.definitions import Definition, definition, published_table
 from fedwca.reproduce.phases_table import phases_apart
@@ -51,6 +53,13 @@ def complete(found: Definition) -> dict[str, list[Row]]:
     }
 
 
+def hardware(found: Definition) -> str:
+    """On what the folders were run that have a row of a table."""
+    names = {parse_method(word).name for word in found.rows.values()}
+    paths = [p for p in sorted(RUNS.glob("*/summary.json")) if names & set(json.loads(p.read_text())["methods"])]
+    return on_machines(json.loads(path.with_name("environment.json").read_text()) for path in paths)
+
+
 def read_row(name: str, entry: dict[str, Any]) -> Row:
     """A method's results from a summary."""
     runs = {(run["source_model"], run["trial"]): run for run in entry["runs"]}
@@ -66,16 +75,17 @@ def parts() -> str:
     if not tables:
         return NOTHING
     grid, _ = phases_apart("", tables, {row: parse_method(word).name for row, word in found.rows.items()})
-    return grid.markdown()
+    return replace(grid, notes=[*grid.notes, hardware(found)]).markdown()
 
 
 def weighting() -> str:
     """What each weighting adds to the uniform mean: the mean over targets of one initial network, paired by network."""
-    tables = complete(definition("sfda-parts"))
+    found = definition("sfda-parts")
+    tables = complete(found)
     if len(tables) < 2:
         return NOTHING
     lines = []
-    for number, row in enumerate(definition("sfda-parts").rows):
+    for number, row in enumerate(found.rows):
         if row == "uniform":
             continue
         cells = []
@@ -86,7 +96,7 @@ def weighting() -> str:
     count = len(_over_targets(tables, UNIFORM, "runs"))
     notes = [
         f"Points, mean over the targets {', '.join(tables)} of an initial network; Student's t interval at 95 % over",
-        f"{count} initial networks, each with splits of its own.",
+        f"{count} initial networks, each with splits of its own. {hardware(found)}",
     ]
     return Table("", ("difference", "before the last phase", "after it"), lines, notes).markdown()
 
@@ -130,7 +140,7 @@ def accuracies(table: str) -> str:
         "Percent of the target's test images after the last phase, where there is one; mean ± std (ddof 1) over",
         f"n = {len(shared)} runs with initial networks and splits of their own. − {reference}: difference of means",
         "over these targets, paired by run, with Student's t interval at 95 %. Printed: the mean of these targets",
-        "in the paper, on other data.",
+        f"in the paper, on other data. {hardware(found)}",
     ]
     return Table("", ("row", *tables, "mean", f"− {reference}", "printed mean"), lines, notes).markdown()
 

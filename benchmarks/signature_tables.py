@@ -67,6 +67,11 @@ def head(cell: Cell) -> str:
     return f"{NAMES[dataset]}, {images} images, rate {lr:g}"
 
 
+def machines(found: Sequence[Piece]) -> str:
+    """On what pieces were measured."""
+    return " and ".join(sorted({piece["cpu"] for piece in found}))
+
+
 def ends() -> str:
     """Mean ARI after round 0: a row a signature, a column for each data set, number of images and learning rate."""
     found = finished()
@@ -80,12 +85,10 @@ def ends() -> str:
     counts = ", ".join(str(len(by_run(found, PAPER, cell))) for cell in columns)
     sources = {name: {p["source"]: None for p in found if p["dataset"] == name} for name in NAMES}
     said = "; ".join(f"{NAMES[name]}: sources {', '.join(own)}" for name, own in sources.items() if own)
-    machines = sorted({piece["cpu"] for piece in found})
     notes = [
         "Adjusted Rand index of FINCH's finest clusters against the true domains after the 5 epochs of round 0, mean",
         f"over sources and source models (in the order of the columns {counts}). {said}.",
-        f"`benchmarks/signatures.py` on {' and '.join(machines)}; settings and seeds: "
-        "`benchmarks/results/signatures.json`.",
+        f"`benchmarks/signatures.py` on {machines(found)}; settings and seeds: `benchmarks/results/signatures.json`.",
     ]
     return noted(Table("", ("signature", *map(head, columns)), rows), notes)
 
@@ -107,6 +110,7 @@ def paired() -> str:
     notes = [
         "Differences of the adjusted Rand index, paired by source and source model, with their 95 % interval",
         "(Student's t) and n; **bold** where the interval excludes 0. After the 5 epochs of round 0.",
+        f"On {machines([piece for piece in found if cell_of(piece) in compared])}.",
     ]
     table = noted(Table("", ("", "minus", *columns), rows, heads=2), notes)
     return table.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
@@ -135,7 +139,7 @@ def agreement() -> str:
     notes = [
         "Mean cosine between first layers' updates of two clients of a domain; looks after 1, 4 and 16 steps and at",
         "the end of round 0, over all pieces. Raw weights by cosine and updates by distance: the same index in",
-        f"{sum(same)} of {len(same)} looks.",
+        f"{sum(same)} of {len(same)} looks. On {machines(found)}.",
     ]
     return noted(Table("", ("cosine within domains", "looks", "ARI of raw weights", "ARI of updates"), rows), notes)
 
@@ -168,7 +172,7 @@ def beyond() -> str:
     heads = ("source", "pixels", "rate", "epochs", "steps", "cosine within domains", "between", *of)
     notes = [
         f"PACS, ResNet-18, {found[0]['images']} images a client, round 0, one source model; cosines of first layers'",
-        f"updates. The files have 128 pixels. {' and '.join(sorted({piece['cpu'] for piece in found}))}.",
+        f"updates. The files have 128 pixels. {machines(found)}.",
     ]
     return noted(Table("", heads, rows, heads=5), notes)
 
@@ -190,6 +194,7 @@ def layers() -> str:
     notes = [
         "Adjusted Rand index and, in brackets, the number of clusters of nine clients; ResNet-18 at 64 pixels, 256",
         f"images a client, after the 5 epochs of round 0, one source model. {printed_in}",
+        f"On {machines(found)}.",
     ]
     return noted(Table("", ("layer", "printed", *heads), rows), notes)
 

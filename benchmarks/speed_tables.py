@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from readings import noted
+from readings import name_machine, noted
 
 from fedwca.results.tables import Table
 
@@ -35,7 +35,7 @@ def read(name: str) -> dict[str, Any]:
 def made(result: dict[str, Any]) -> str:
     """On what and of what a result was made."""
     environment = result["environment"]
-    return f"{environment['cores']} cores of {environment['cpu']}, torch {environment['versions']['torch']}"
+    return f"{name_machine(environment)}, torch {environment['versions']['torch']}"
 
 
 def loads(cases: list[dict[str, Any]]) -> str:
@@ -162,6 +162,20 @@ def many_clients() -> str:
     return noted(Table("", (*columns, "bank MB", "peak MB"), lines, heads=0), notes)
 
 
+def finch_scale() -> str:
+    """A row a kind of signatures, of as many clients as the target is for; earlier runs beside the last."""
+    result = read("finch_scale")
+    cases = [case for case in result["cases"] if case["clients"] == result["target"]["clients"]]
+    clocks = ("seconds", "cpu_seconds", "recall", "mb_peak", "load_average")
+    lines = []
+    for case in cases:
+        earlier = [f"{old['seconds']} ({old['load_average']})" for old in case.get("earlier", ())]
+        lines.append([case["signatures"], *(str(case[name]) for name in clocks), ", ".join(earlier)])
+    heads = ("seconds", "CPU seconds", "recall", "peak MB", "load average", "earlier runs, seconds (load average)")
+    sizes = f"{cases[0]['clients']:,} clients of {cases[0]['values']} values, {cases[0]['threads']} threads"
+    return noted(Table("", ("signatures", *heads), lines), [f"{sizes}. {made(result)}."])
+
+
 def kernels() -> str:
     """A row a model and precision: CPU seconds of a step by candidate, over eager's."""
     result = read("kernels")
@@ -200,8 +214,11 @@ def mixed() -> str:
     columns = ("mixed, share of a step's images", "places", "rows of a step with a place for all, over counted")
     shares = ("mixed", "places", "all_places_over_counted")
     lines = [[str(own["round"]), *(f"{own[share]:.2f}" for share in shares)] for own in result["rounds"]]
-    told = "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels."
-    return noted(Table("", ("round", *columns), lines, heads=0), [told])
+    notes = [
+        "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels.",
+        f"{made(result)}.",
+    ]
+    return noted(Table("", ("round", *columns), lines, heads=0), notes)
 
 
 def by_hand() -> str:

@@ -200,6 +200,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-cost": federation_tables.cost,
     "peers": speed_tables.peers,
     "many_clients": speed_tables.many_clients,
+    "finch_scale": speed_tables.finch_scale,
     "cpu_targets": speed_tables.cpu_targets,
     "cpu_targets_xeon": lambda: speed_tables.cpu_targets("cpu_targets_xeon"),
     "gate": speed_tables.gate,

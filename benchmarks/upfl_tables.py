@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from readings import noted
+from readings import noted, on_machines
 
 from fedwca.data.labelled_clients import NEW, TRAINING
 from fedwca.results.statistics import Difference, Sample, paired_difference
@@ -16,6 +16,15 @@ from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_ce
 
 RUNS = Path(__file__).resolve().parent / "results" / "upfl"
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "femnist": "FEMNIST", "cifar10": "CIFAR-10"}
+RUN_OF = {
+    "upfl-table1-mnist": "mnist-shards",
+    "upfl-table1-fashion_mnist": "fashion_mnist-shards",
+    "upfl-table1-femnist": "femnist-writers",
+    "upfl-table1-cifar10": "cifar10-shards",
+    "upfl-table2": "cifar10-dirichlet-2",
+    "upfl-figure4": "mnist-rotations",
+}
+"""The run folder that a table is of."""
 PAIRED = "Student's t interval at 95 %"
 
 
@@ -31,6 +40,11 @@ def read_entries(name: str) -> list[dict[str, Any]]:
 
 def missing(name: str) -> str:
     return f"Not measured yet: `PIECES={name} sh benchmarks/upfl.sh`."
+
+
+def hardware(*folders: str) -> str:
+    """On what runs were made."""
+    return on_machines(json.loads((RUNS / folder / "environment.json").read_text()) for folder in folders)
 
 
 def sample(entry: dict[str, Any]) -> Cell:
@@ -59,7 +73,10 @@ def by_group(name: str) -> str:
     first = entries[0]["row"]
     runs = max(e["n"] for e in entries)
     lines = [[f"{e['group']}: {name_row(e, runs)}", sample(e), ahead(e), printed(e)] for e in entries]
-    notes = [f"Percent, mean ± std (ddof 1) over n = {runs} seeds. − {first}: paired by seed, {PAIRED}."]
+    notes = [
+        f"Percent, mean ± std (ddof 1) over n = {runs} seeds. − {first}: paired by seed, {PAIRED}.",
+        hardware(RUN_OF[name]),
+    ]
     return Table("", ("clients: row", "ours", f"− {first}", "printed"), lines, notes).markdown()
 
 
@@ -80,6 +97,7 @@ def by_set() -> str:
     notes = [
         f"Percent of new clients' images, mean ± std (ddof 1) over n = {n} seeds, in the round that was best on",
         "training clients' validation images. Printed: the paper's Table 1, with more images and rounds.",
+        hardware(*(RUN_OF[f"upfl-table1-{name}"] for name in own)),
     ]
     return Table("", ("row", *heads), lines, notes).markdown()
 
@@ -98,7 +116,10 @@ def by_alpha() -> str:
         lines.append(["printed", *(printed(at[row, group]) for group in groups)])
     for row in rows[1:]:
         lines.append([f"{row} − {rows[0]}", *(ahead(at[row, group]) for group in groups)])
-    notes = [f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds; differences paired by seed, {PAIRED}."]
+    notes = [
+        f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds; differences paired by seed, {PAIRED}.",
+        hardware(RUN_OF["upfl-table2"]),
+    ]
     return Table("", ("row", *groups), lines, notes).markdown()
 
 
@@ -117,6 +138,7 @@ def worth() -> str:
     notes = [
         f"Percent of new clients' images, mean over {found['seeds']} seeds; FedTTA trains {found['rounds']} rounds.",
         f"Differences are paired by seed, {PAIRED}. Configuration: `benchmarks/results/upfl/learned_adaptation.json`.",
+        on_machines([found["environment"]]),
     ]
     heads = ("alpha", "images", *names, *(f"FedTTA − {name}" for name in names[1:3]))
     return noted(Table("", heads, lines), notes)
@@ -137,7 +159,7 @@ def by_run(folder: str) -> str:
         lines.append([entry["label"], trained, sample_cell(Sample(entry["mean"], entry["std"], entry["n"])), beside])
     notes = [
         f"Percent, mean ± std (ddof 1) over n = {first['n']} seeds; differences paired by seed, {PAIRED}.",
-        f"Configuration: `benchmarks/results/upfl/{folder}/config.json`.",
+        f"{hardware(folder)} Configuration: `benchmarks/results/upfl/{folder}/config.json`.",
     ]
     return noted(Table("", ("row", TRAINING, NEW, f"to {first['label']}"), lines), notes)
 

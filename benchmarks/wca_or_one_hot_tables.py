@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from readings import apart, gains_by_right, noted
+from readings import apart, gains_by_right, noted, on_machines
 from wca_or_one_hot_pieces import METHODS, pieces
 
 from fedwca.results.statistics import paired_difference
@@ -42,6 +42,11 @@ def cases_of(found: Sequence[Piece], dataset: str) -> list[str]:
 def select(found: Sequence[Piece], dataset: str, case: str) -> list[Piece]:
     """Pieces of one case, by seed."""
     return [piece for piece in found if (piece["dataset"], piece["case"]) == (dataset, case)]
+
+
+def hardware(found: Sequence[Piece]) -> str:
+    """On what pieces were run."""
+    return on_machines(piece["environment"] for piece in found)
 
 
 def mean_accuracy(piece: Piece, method: str) -> float:
@@ -99,9 +104,10 @@ def cases(dataset: str) -> str:
 
 def beside_first_layers() -> str:
     """What FedWCA and One-hot gain when clusters are others than FINCH's on first layers, paired by seed."""
-    found = finished()
+    others = ("FINCH on moments", "true clusters")
+    found = [piece for piece in finished() if piece["case"] in ("FINCH", *others)]
     lines = []
-    for case in ("FINCH on moments", "true clusters"):
+    for case in others:
         row: list[Any] = [case]
         for dataset in NAMES:
             ours, theirs = (select(found, dataset, name) for name in (case, "FINCH"))
@@ -113,8 +119,16 @@ def beside_first_layers() -> str:
                 row.append(apart(paired_difference(own, other)) if both else MISSING)
         lines.append(row)
     heads = ("clusters", *(f"{name}, {method}" for name in NAMES.values() for method in (WCA, ONE_HOT)))
-    notes = ["Minus the same method in FINCH's clusters of first layers; as above."]
+    notes = [
+        "Minus the same method in FINCH's clusters of first layers; as above.",
+        *([hardware(found)] if found else []),
+    ]
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
+
+
+def with_true_clusters(found: Sequence[Piece]) -> list[Piece]:
+    """Pieces whose clusters are the true ones."""
+    return [piece for piece in found if piece["case"] == "true clusters" or piece["case"].startswith("source ")]
 
 
 def points(found: Sequence[Piece], by_source: bool = False) -> list[tuple[str, float, float]]:
@@ -125,11 +139,10 @@ def points(found: Sequence[Piece], by_source: bool = False) -> list[tuple[str, f
         by_source: accuracy of the untouched source model in place of right labels.
     """
     given = []
-    for piece in found:
-        if piece["case"] == "true clusters" or piece["case"].startswith("source "):
-            right = mean_by_domain(piece["domains"], piece["source_accuracy"] if by_source else piece[WCA]["right"][0])
-            ours, theirs = (mean_by_domain(piece["domains"], piece[method]["accuracy"]) for method in (WCA, ONE_HOT))
-            given += [(domain, right[domain], ours[domain] - theirs[domain]) for domain in ours]
+    for piece in with_true_clusters(found):
+        right = mean_by_domain(piece["domains"], piece["source_accuracy"] if by_source else piece[WCA]["right"][0])
+        ours, theirs = (mean_by_domain(piece["domains"], piece[method]["accuracy"]) for method in (WCA, ONE_HOT))
+        given += [(domain, right[domain], ours[domain] - theirs[domain]) for domain in ours]
     return given
 
 
@@ -142,7 +155,7 @@ def labels(by_source: bool = False) -> str:
         return NOTHING
     notes = [
         "FedWCA minus One-hot with true clusters, a value for each domain, source and seed, with its 95 % interval",
-        "(Student's t; values of one run share its source model) and n.",
+        f"(Student's t; values of one run share its source model) and n. {hardware(with_true_clusters(found))}",
     ]
     heads = ("the source model is right" if by_source else "right labels in round 1", *NAMES.values())
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
@@ -173,7 +186,10 @@ def domains() -> str:
         others = {seed: statistics.fmean(gain[name] for name in names if name != LOSES) for seed, gain in gains.items()}
         lines.append([*row, apart(paired_difference(others, dict.fromkeys(others, 0.0)))])
     source = found[0]["settings"]["source"]
-    notes = [f"FedWCA minus One-hot from {source}, in points; the last column is paired by seed, as above."]
+    notes = [
+        f"FedWCA minus One-hot from {source}, in points; the last column is paired by seed, as above.",
+        hardware(found),
+    ]
     return noted(Table("", ("case", *names, f"all but {LOSES}"), lines), notes).replace(r"\*\*", "**")
 
 

@@ -14,7 +14,7 @@ from fedwca.data.federation import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.deployable_checks import require_covered
-from fedwca.deploy.half_precision import model_slots, wire_types
+from fedwca.deploy.half_precision import wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
 from fedwca.engine.client_task import Task, client_draws
@@ -133,7 +133,7 @@ class Client:
         layout = self.engine.layout
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := tensors_problem(model, model_slots(layout), wire_types(layout, self.composition.transport)):
+            if why := tensors_problem(model, layout.slots, wire_types(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
             travels = self.composition.components()[0].travels

@@ -99,8 +99,9 @@ class Composition(UserValues):
         """Whether both say the same, where one may not name a field that a later version has, with its default."""
         named = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
         mine, theirs = (each.model_dump(exclude=named) for each in (self, other))
-        models = (each.architecture().without_folders() for each in (self, other))
-        return mine == theirs and next(models) == next(models) and self.components() == other.components()
+        if mine != theirs or self.components() != other.components():
+            return False
+        return self.architecture().without_folders() == other.architecture().without_folders()
 
     def components(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
         """The components; those of a plugin must be installed at the client too."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 
-from fedwca.core.interfaces import Aggregator, Objective
+from fedwca.core.interfaces import Aggregator
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.server_context import ModelSignatures
 from fedwca.deploy.server_rules import Rules
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.client_program import collecting_objectives
 from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import draw_changes
@@ -105,11 +105,6 @@ def require_compressible(composition: Composition, network: Network) -> None:
         "--top leaves out nothing here: the first layer and BatchNorm's statistics, which travel whole, are most of "
         f"the {layout.width:,} numbers of this model"
     )
-
-
-def collecting_objectives(objectives: Sequence[Objective]) -> list[Objective]:
-    """Those that upload what is no model."""
-    return [objective for objective in objectives if objective.collects]
 
 
 def require_consent(rules: Rules, method: Method) -> None:

@@ -7,17 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.engine.parameter_layout import Layout, Slot
+from fedwca.engine.parameter_layout import Layout
 
 Transport = Literal["full", "half"]
 
 
 DTYPES: dict[Transport, torch.dtype] = {"full": torch.float32, "half": torch.float16}
-
-
-def model_slots(layout: Layout) -> tuple[Slot, ...]:
-    """All tensors of a model, in the order of its row."""
-    return (*layout.parameters, *layout.statistics)
 
 
 def wire_types(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
@@ -27,7 +22,7 @@ def wire_types(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
     were found (docs/internals/measured-federations.md).
     """
     first = {slot.name for slot in layout.layers()[0]}
-    return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in model_slots(layout)}
+    return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in layout.slots}
 
 
 def cast_in_range(values: Tensor, kind: torch.dtype) -> Tensor:

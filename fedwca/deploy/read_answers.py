@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from fedwca.deploy.compression import TopKCompressor
-from fedwca.deploy.half_precision import Transport, model_slots, wire_types
+from fedwca.deploy.half_precision import Transport, wire_types
 from fedwca.deploy.wire_messages import MOMENTS, Parcel, tensors_problem, tensors_to_row
 from fedwca.engine.parameter_layout import Layout
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem, upload_problem
@@ -116,7 +116,7 @@ def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     if set(parcel.models) != {"model"}:
         return f"holds {len(parcel.models)} models by other names than 'model'; right is that one"
     types = wire_types(expected.layout, expected.transport)
-    return tensors_problem(parcel.models["model"], model_slots(expected.layout), types)
+    return tensors_problem(parcel.models["model"], expected.layout.slots, types)
 
 
 def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:

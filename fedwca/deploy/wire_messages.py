@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.deploy.half_precision import Transport, cast_in_range, model_slots, wire_types
+from fedwca.deploy.half_precision import Transport, cast_in_range, wire_types
 from fedwca.engine.parameter_layout import Layout, Slot
 
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
@@ -48,12 +48,12 @@ class Parcel:
 def row_to_tensors(row: Tensor, layout: Layout, transport: Transport = "full") -> dict[str, Tensor]:
     """A model ``[P]`` as named tensors; ``half`` keeps values beyond its range at the range's end."""
     wanted = wire_types(layout, transport)
-    return {slot.name: cast_in_range(slot.of(row), wanted[slot.name]) for slot in model_slots(layout)}
+    return {slot.name: cast_in_range(slot.of(row), wanted[slot.name]) for slot in layout.slots}
 
 
 def tensors_to_row(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
     """Named tensors as a model ``[P]``, float32; see `tensors_problem` for what must hold."""
-    return torch.cat([tensors[slot.name].reshape(-1).float() for slot in model_slots(layout)])
+    return torch.cat([tensors[slot.name].reshape(-1).float() for slot in layout.slots])
 
 
 def tensors_problem(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:

@@ -36,7 +36,7 @@ def observes(objectives: Sequence[Objective]) -> bool:
     return any(objective.observes for objective in objectives)
 
 
-def collecting(objectives: Sequence[Objective]) -> list[Objective]:
+def collecting_objectives(objectives: Sequence[Objective]) -> list[Objective]:
     """Objectives that upload something beside the trained model."""
     return [objective for objective in objectives if objective.collects]
 
@@ -238,7 +238,7 @@ def penalizing(objectives: Sequence[Objective]) -> list[Objective]:
 def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targets) -> dict[str, Tensor]:
     """What a client uploads beside its trained model, by ``<objective>.<name>``."""
     found: dict[str, Tensor] = {}
-    for objective in collecting(objectives):
+    for objective in collecting_objectives(objectives):
         own = check_tensors(objective.collect(trained, targets), f"objective {objective.name!r}: collect")
         found |= {f"{objective.name}.{name}": value for name, value in own.items()}
     return found

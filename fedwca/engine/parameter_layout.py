@@ -146,6 +146,11 @@ class Layout:
         return 2 if self.statistics else 1
 
     @property
+    def slots(self) -> tuple[Slot, ...]:
+        """All tensors of a model, in the order of its row."""
+        return (*self.parameters, *self.statistics)
+
+    @property
     def width(self) -> int:
         """P, all positions of a row."""
         return (self.statistics or self.parameters)[-1].stop
@@ -153,7 +158,7 @@ class Layout:
     def read(self, network: Network) -> Tensor:
         """A network's row ``[P]``, a copy."""
         state = network.state_dict()
-        return torch.cat([state[slot.name].detach().reshape(-1) for slot in (*self.parameters, *self.statistics)])
+        return torch.cat([state[slot.name].detach().reshape(-1) for slot in self.slots])
 
     def write(self, network: Network, row: Tensor) -> None:
         """Copy a row ``[P]`` into a network.
@@ -165,7 +170,7 @@ class Layout:
             raise CheckpointError(f"a model row has {tuple(row.shape)} values; this network needs ({self.width},)")
         state = network.state_dict()
         with torch.no_grad():
-            for slot in (*self.parameters, *self.statistics):
+            for slot in self.slots:
                 state[slot.name].copy_(slot.of(row))
 
     def layers(self) -> list[list[Slot]]:

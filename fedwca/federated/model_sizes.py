@@ -63,6 +63,5 @@ def pad_row(row: Tensor, own: Layout, wide: Layout) -> Tensor:
     Raises:
         UsageError: a layer is wider than the other network's.
     """
-    slots = {slot.name: slot for slot in (*own.parameters, *own.statistics)}
-    every = (*wide.parameters, *wide.statistics)
-    return torch.cat([padded(slots[slot.name].of(row), slot.shape).reshape(-1) for slot in every])
+    slots = {slot.name: slot for slot in own.slots}
+    return torch.cat([padded(slots[slot.name].of(row), slot.shape).reshape(-1) for slot in wide.slots])

@@ -24,7 +24,7 @@ class SimulatedUpload(Upload):
     seconds: Mapping[str, float]
     """By phase."""
     passes: int
-    """Evaluation passes over the client's images."""
+    """Evaluation passes over the client's images, and over public ones."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
     """``trust``, in round 0, of a client without labels: see `measure_trust`."""
 

@@ -8,12 +8,17 @@ import math
 def cosine_learning_rate(lr: float, round: int, rounds: int) -> float:
     """The learning rate of a round that falls from ``lr`` to 0 along half a cosine, and stays there.
 
-    Loshchilov and Hutter 2017, eq. 5, without restarts: ``lr · (1 + cos(π · round / rounds)) / 2``.
+    ``lr · (1 + cos(π · round / rounds)) / 2``.
+
+    Source: Loshchilov and Hutter 2017, eq. 5, without restarts.
 
     Args:
         lr: learning rate of round 0.
         round: counted from 0.
-        rounds: over which it falls.
+        rounds: over which it falls, at least 1.
+
+    Returns:
+        From ``lr`` to 0.
 
     >>> [cosine_learning_rate(2.0, number, 2) for number in range(4)]
     [2.0, 1.0, 0.0, 0.0]

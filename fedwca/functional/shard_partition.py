@@ -98,9 +98,6 @@ def positions_by_value(values: NDArray[Any]) -> dict[Any, Positions]:
     return dict(zip(found.tolist(), parts, strict=False))
 
 
-_NONE: Positions = np.zeros(0, np.int64)
-
-
 def check_counts(**counts: int) -> None:
     """See that numbers of clients or images are at least 1.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedwca.errors import UsageError
+
 
 def largest_entries(update: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The ``count`` entries of an update that are largest by absolute value, in the order of their positions.
@@ -19,13 +21,13 @@ def largest_entries(update: Tensor, count: int) -> tuple[Tensor, Tensor]:
         Positions ``[k]`` int64, ascending, and values ``[k]``.
 
     Raises:
-        ValueError: ``count`` is not from 0 to P.
+        UsageError: ``count`` is not from 0 to P.
 
     >>> largest_entries(torch.tensor([0.5, -3.0, 0.0, 2.0]), 2)
     (tensor([1, 3]), tensor([-3.,  2.]))
     """
     if not 0 <= count <= len(update):
-        raise ValueError(f"{count} entries of an update of {len(update)}")
+        raise UsageError(f"count must be from 0 to {len(update)}, the entries of the update, not {count}")
     positions = update.abs().sort(descending=True, stable=True).indices[:count].sort().values
     return positions, update[positions]
 

@@ -1,4 +1,4 @@
-"""A run on disk: found by name or path, read whatever version wrote it, its rounds when they are asked for."""
+"""A run on disk: read whatever version wrote it, its rounds when they are asked for."""
 
 from __future__ import annotations
 

@@ -106,6 +106,8 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
     return table
 
 
+CLOSE = 1.02
+"""Of ``margins`` in a record: a second neighbour at most 2 % farther than the first is close to a tie."""
 NUMBERS = ("f1", "worst", "client_std", "calibration_error")
 """What `count_numbers` may find."""
 

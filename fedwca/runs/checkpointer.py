@@ -130,7 +130,7 @@ def is_finished(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds
 def state_to_tensors(point: RoundState, engine: Engine) -> tuple[dict[str, Tensor], dict[str, str]]:
     """A point as tensors by name, and the kind of device of each; the bank is left out before round 0."""
     server, network = point.server, engine.network.state_dict()
-    row = {slot.name for slot in (*engine.layout.parameters, *engine.layout.statistics)}
+    row = {slot.name for slot in engine.layout.slots}
     tensors = {
         "rows": server.rows,
         "source": server.source,

@@ -67,8 +67,11 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "b": piece("pacs", "photo", [0.1, 0.1, 0.6, 0.7], [80.0, 70.0, 20.0, 30.0]),
         "c": piece("skewed", "usps", [0.1] * 4, [90.0] * 4),
     }
+    made["b"]["environment"] = {"cores": 1, "cpu": "a processor"}
     (tmp_path / "gate.json").write_text(json.dumps({"pieces": made}))
     page = tables.gate()
+    machine = "Hardware: 1 core of a processor (1 piece). Hardware of 2 pieces is not recorded with them."
+    assert page.count(machine) == 2, "under both tables"
     assert "| Digit-Five | I | 2 | 1 | 0 | 0 | 2 of 4 |" in page
     assert "| Digit-Five | I, pooled over clusters | 2 | 2 | 0 | 1 | 1 of 4 |" in page
     assert "| PACS | I | 2 | 1 | 1 | 1 | 4 of 4 |" in page

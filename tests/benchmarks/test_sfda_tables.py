@@ -28,6 +28,7 @@ def write_summaries(folder: Path, table: str, target: str, **accuracy: float) ->
     (folder / f"{table}-{target}").mkdir(parents=True)
     summary = {"config": {"target": target}, "methods": methods}
     (folder / f"{table}-{target}" / "summary.json").write_text(json.dumps(summary))
+    (folder / f"{table}-{target}" / "environment.json").write_text('{"cores": 2, "cpu": "a processor"}')
 
 
 @pytest.fixture
@@ -44,7 +45,9 @@ def test_nothing_is_said_to_be_measured_before_it_is(folder: Path) -> None:
 
 def test_parts_are_paired_by_run(folder: Path) -> None:
     write_summaries(folder, "sfda-parts", "usps", MDMGB=60.0)
-    (line,) = [line for line in tables.parts().splitlines() if line.startswith("| usps: MDMGB |")]
+    *lines, machine = tables.parts().splitlines()
+    assert machine == "On 2 cores of a processor."
+    (line,) = [line for line in lines if line.startswith("| usps: MDMGB |")]
     cells = [cell.strip() for cell in line.replace("\\", "").strip("|").split("|")]
     assert cells[1:3] == ["51.5 ± 2.1", "60.5 ± 0.7"]
     assert cells[3].startswith("+9.0 [")

@@ -64,6 +64,7 @@ def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     page = tables.beside_first_layers()
     assert "| true clusters | " in page
     assert page.count("n = 5") == 8
+    assert page.endswith("\nOn 2 cores of a processor.")
     page = tables.labels()
     assert "| 0 to 40 % | **+0.20 (" in page
     assert "| 40 to 60 % |" not in page, "nothing is in it"

@@ -120,14 +120,15 @@ def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str
         for client, answer in answers.items():
             compressor = expected[client].compressor
             assert compressor is not None
-            row, trained = compressor.decompress(answer.models, expected[client].starts[0]), clients[client].engine.bank[0]
+            start, trained = expected[client].starts[0], clients[client].engine.bank[0]
+            row = compressor.decompress(answer.models, start)
             exact = transport == "full"
             for slot in compressor.whole_slots:
                 whole = exact or slot in session.layout.layers()[0]
                 assert torch.allclose(slot.of(row), slot.of(trained), rtol=0, atol=0 if whole else 1e-2)
             here = compressor.sparse_positions[answer.models["largest"]["positions"].long()]
             assert torch.allclose(row[here], trained[here], atol=1e-6 if exact else 1e-3)
-            assert int((row - expected[client].starts[0])[compressor.sparse_positions].count_nonzero()) <= compressor.count
+            assert int((row - start)[compressor.sparse_positions].count_nonzero()) <= compressor.count
             assert session.receive(client, answer) == ""
             values, sparse = compressor.count * (4 + (4 if exact else 2)), len(compressor.sparse_positions)
             assert values < answer.bytes < values + 4 * (len(row) - sparse + 4 * bool(round)) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedwca.errors import UsageError
 from fedwca.functional import largest_entries, scatter_entries
 
 
@@ -29,7 +30,7 @@ def test_none_and_all(count: int) -> None:
 
 @pytest.mark.parametrize("count", [-1, 3])
 def test_more_than_there_are(count: int) -> None:
-    with pytest.raises(ValueError, match="entries of an update of 2"):
+    with pytest.raises(UsageError, match="count must be from 0 to 2"):
         largest_entries(torch.ones(2), count)
 
 

@@ -201,7 +201,7 @@ class ClientWorker(Clock):
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
         """What is uploaded beside the trained model, by ``<objective>.<name>``; costs a pass where any is asked for."""
-        if not program.collecting(self.task.objectives):
+        if not program.collecting_objectives(self.task.objectives):
             return [{}]
         with self.clock("collect"), torch.no_grad():
             found = program.collect(self.task.objectives, self._pass(self.slot), targets[0])

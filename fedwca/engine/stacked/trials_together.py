@@ -121,7 +121,7 @@ def can_share_step(networks: Sequence[Network]) -> bool:
     layouts = [Layout.of(network) for network in networks]
     if any(layout != layouts[0] for layout in layouts):
         return False
-    rows = {slot.name for slot in (*layouts[0].parameters, *layouts[0].statistics)}
+    rows = {slot.name for slot in layouts[0].slots}
 
     def rest(network: Network) -> dict[str, Tensor]:
         # How many batches BatchNorm has seen decides nothing.

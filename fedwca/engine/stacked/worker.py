@@ -310,7 +310,7 @@ class StackedWorker(Clock):
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
         """What is uploaded beside the trained models, one entry a client; costs a pass where any is asked for."""
         objectives = self.task.objectives
-        if not program.collecting(objectives):
+        if not program.collecting_objectives(objectives):
             return [{} for _ in targets]
         with self.clock("collect"), torch.no_grad():
             trained = self._of_each(self._pass(self.bank[self.batch.numbers]))

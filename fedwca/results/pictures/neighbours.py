@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedwca.results.pictures import style
+from fedwca.results.table_rows import CLOSE
 
-CLOSE = 1.02
-"""A second neighbour that is at most 2 % farther than the first is close to a tie."""
 FAT = ("o", "s", "D", "p", "h", "8")
 """Marks that a number fits into."""
 Point = tuple[float, float]

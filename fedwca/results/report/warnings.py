@@ -11,11 +11,8 @@ from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import low_trust_note, name_clients
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import Record, shown_records
+from fedwca.results.table_rows import CLOSE, Record, shown_records
 from fedwca.results.trial_key import TrialKey
-
-CLOSE = 1.02
-"""A second neighbour at most 2 % farther than the first is close to a tie."""
 
 
 def run_warnings(run: Run) -> list[str]:
