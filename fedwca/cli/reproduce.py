@@ -77,6 +77,8 @@ def command(
     need_one_process("fedwca reproduce")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
+    from fedwca.core.dotted_keys import flatten_keys
+    from fedwca.errors import UsageError
     from fedwca.reproduce.communications_table import message_table
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.plan_jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs
@@ -85,6 +87,11 @@ def command(
 
     found, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
     if found.messages is not None:
+        options = {"dataset": dataset, "source": source, "target": target, "preset": preset, "quick": quick}
+        given = [f"--{name}" for name, value in options.items() if value]
+        given += ["--config"] if asked.file else [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
+        if given:
+            raise UsageError(f"{table}: nothing is run for this table, so {given[0]} has no effect; leave it out")
         grid, entries = message_table(table, found)
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
@@ -104,7 +111,8 @@ def command(
     rows = []
     for job in planned:
         result = run_job(job, out, reporter)
-        rows += result.rows
+        trained = {method.name for plan in job.plans.values() for method, rounds in plan.methods if rounds}
+        rows += [row for row in result.rows if row.name in trained]
         with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
             for path in result.figures:
                 say(f"{job.title}: {path}", err=form is not Format.table)

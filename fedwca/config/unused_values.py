@@ -18,6 +18,8 @@ from fedwca.registry import Component, canonical_name
 
 Methods = Sequence[tuple[Method, int]]
 """Composed, with their rounds."""
+Key = tuple[str, str, str]
+"""Kind, name and field of a component; a name may have dots, as timm's models do."""
 
 
 def without_unused(
@@ -36,8 +38,8 @@ def without_unused(
     """
     kept = dict(origins)
     idle = _unused_fields(config, methods)
-    for key in idle:
-        kind, name, _ = key.split(".")
+    for kind, name, field in idle:
+        key = f"{kind}.{name}.{field}"
         if kept.pop(f"components.{key}") != preset:
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
     _refuse_overruled_fields(config, kept, methods)
@@ -59,22 +61,22 @@ def _refuse_overruled_fields(config: RunConfig, origins: Mapping[str, str], meth
     Raises:
         UsageError: names the field.
     """
-    for key in _overruled_fields(config, methods):
+    for kind, name, field in _overruled_fields(config, methods):
+        key = f"{kind}.{name}.{field}"
         if origins.get(f"components.{key}") == "CLI":
-            kind, name, field = key.split(".")
             raise UsageError(
                 f"{key} is given, but each method of this run that has the {kind} {name!r} states {field} itself; a "
                 f"method named with its part, as METHOD/{kind}={name}, leaves the part's fields open"
             )
 
 
-def _unused_fields(config: RunConfig, methods: Methods) -> list[str]:
-    """Keys ``kind.name.field`` given for components that no method of the run uses."""
+def _unused_fields(config: RunConfig, methods: Methods) -> list[Key]:
+    """Fields given for components that no method of the run uses."""
     used = {("dataset", config.dataset), ("model", config.model), ("partition", config.partition)}
     for method, _ in methods:
         used |= {(kind, part.name) for kind, part in method_parts(method)}
     return [
-        f"{kind}.{name}.{field}"
+        (kind, name, field)
         for kind, names in config.components.items()
         for name, fields in names.items()
         for field in fields
@@ -82,14 +84,14 @@ def _unused_fields(config: RunConfig, methods: Methods) -> list[str]:
     ]
 
 
-def _overruled_fields(config: RunConfig, methods: Methods) -> list[str]:
-    """Keys ``kind.name.field`` given for components of which every method that has one states another value itself."""
+def _overruled_fields(config: RunConfig, methods: Methods) -> list[Key]:
+    """Fields given for components of which every method that has one states another value itself."""
     parts: dict[tuple[str, str], list[Component]] = {}
     for method, _ in methods:
         for kind, part in method_parts(method):
             parts.setdefault((kind, part.name), []).append(part)
     return [
-        f"{kind}.{name}.{field}"
+        (kind, name, field)
         for kind, names in config.components.items()
         for name, fields in names.items()
         for field, value in fields.items()
@@ -120,11 +122,11 @@ def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
     ]
 
 
-def _without_fields(config: RunConfig, keys: Sequence[str]) -> RunConfig:
+def _without_fields(config: RunConfig, keys: Sequence[Key]) -> RunConfig:
     """The configuration less some component fields: what a preset says of components that the run does not use."""
     components = {
         kind: {
-            name: {field: value for field, value in fields.items() if f"{kind}.{name}.{field}" not in keys}
+            name: {field: value for field, value in fields.items() if (kind, name, field) not in keys}
             for name, fields in names.items()
         }
         for kind, names in config.components.items()

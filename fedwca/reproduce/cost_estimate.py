@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedwca.config.compose_methods import partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.training_settings import Training
+from fedwca.data.labelled_clients import VALIDATION
 from fedwca.datasets import datasets
+from fedwca.federated.method import Method
 from fedwca.reproduce.definitions import read_toml
 from fedwca.results.describe_run import count_of
 from fedwca.runs.load_data import architecture
@@ -38,46 +42,78 @@ class Cost:
 
 ADAPTED = 3
 """How much dearer a step through a step is, roughly (`benchmarks/adapted_step.py`)."""
-
-
-def estimate_cost(config: RunConfig, source: str, methods: Sequence[int], adapted: Sequence[bool] = ()) -> Cost:
-    """The cost of some methods for one source; source models come on top, once.
-
-    Args:
-        config: the run's.
-        source: source domain.
-        methods: rounds of each method.
-        adapted: whether each trains through a step; none: none does.
-    """
-    runs = config.source_models * config.trials
-    catalogued = datasets.get(config.dataset).counts if config.dataset in datasets.names() else {}
-    targets = {name: count for name, count in catalogued.items() if name != source}
-    most = float(config.samples or float("inf"))
-    each = sum(config.clients * 0.64 * min(most, count / config.clients) for count in targets.values())
-    training = config.training
-    by_round = each * training.epochs / training.cuts if targets else float("nan")
-    if training.steps is not None:
-        by_round = float(config.clients * training.steps * training.batch_size)
-    images = by_round * runs * sum(methods)
-    dearer = sum(number for number, through in zip(methods, adapted, strict=False) if through)
-    work = images + (ADAPTED - 1) * by_round * runs * dearer
-    known = read_toml("reproduce")["speed"].get(config.model)
-    pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
-    hours = work * pixels / known["images"] / 3600 if known else float("nan")
-    return Cost(runs * len(methods), runs * sum(methods), images, hours)
+TRAINING = 0.64
+"""Share of the images of a client in a domain that it trains on."""
 
 
 def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
-    """The cost of a run.
+    """The cost of a run; source models come on top, once.
 
     Args:
         plan: methods, rounds and trials.
-        domain: source, or what the data set is dealt by.
+        domain: source or target; empty where no domain is unlike the others.
         names: only these methods; None: all.
     """
-    rounds = {m.name: r for m, r in plan.methods if names is None or m.name in names}
-    adapted = [any(part.adapts for part in m.objectives) for m, _ in plan.methods if m.name in rounds]
-    return estimate_cost(plan.config, domain, list(rounds.values()), adapted)
+    config, methods = plan.config, [(m, r) for m, r in plan.methods if names is None or m.name in names]
+    runs, catalogued = config.source_models * config.trials, {}
+    if config.dataset in datasets.names():
+        catalogued = datasets.get(config.dataset).counts
+    images, work = (0.0, 0.0) if catalogued else (float("nan"), float("nan"))
+    for method, rounds in methods if catalogued else ():
+        trained = runs * count_images(config, method, rounds, domain, catalogued)
+        images += trained
+        work += trained * (ADAPTED if any(part.adapts for part in method.objectives) else 1)
+    known = read_toml("reproduce")["speed"].get(config.model)
+    pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
+    hours = work * pixels / known["images"] / 3600 if known else float("nan")
+    return Cost(runs * len(methods), runs * sum(rounds for _, rounds in methods), images, hours)
+
+
+def count_images(config: RunConfig, method: Method, rounds: int, domain: str, catalogued: Mapping[str, int]) -> float:
+    """Images that one run of a method trains on, each time counted, and those that its own start is trained on.
+
+    Args:
+        config: the run's.
+        method: which one.
+        rounds: of it, of which the last is the last phase where it has one.
+        domain: source or target; empty where no domain is unlike the others.
+        catalogued: images by domain.
+    """
+    others = {name: count for name, count in catalogued.items() if name != domain}
+    plain = rounds - bool(method.finish)
+    # Who takes part is drawn after the first round.
+    played = min(1, plain) + max(0, plain - 1) * config.participation
+    images = played * images_of_round(config, others, method.training_in(config.training))
+    if method.finish_training is not None:
+        without_labels = {domain: catalogued[domain]} if domain in catalogued else others
+        images += images_of_round(config, without_labels, method.finish_training)
+    if method.start is not None:
+        epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0
+        # A step has as many images of each source and of the target, an epoch those of the largest source.
+        sizes = [min(count, config.clients * (config.samples or count)) for count in others.values()]
+        each = sum(sizes) if method.start.pooled else max(sizes) * (len(sizes) + 1)
+        images += epochs * TRAINING * each
+    return images
+
+
+def images_of_round(config: RunConfig, counts: Mapping[str, int], training: Training) -> float:
+    """Images that all clients train on in a round, each time counted.
+
+    Args:
+        config: says how many clients there are, and how many images each has at most.
+        counts: images by domain, of those that have clients.
+        training: how they train.
+    """
+    partition, most = partition_of(config), config.samples or float("inf")
+    clients, dealt, share = config.clients * len(counts), config.clients, TRAINING
+    if partition.newcomers:  # images of all domains are dealt together, to clients that come later too
+        clients, counts = config.clients, {"": sum(counts.values())}
+        dealt += config.new_clients or config.clients
+        share = 1 - (VALIDATION if config.validation is None else config.validation)
+    if training.steps is not None:
+        return float(clients * training.steps * training.batch_size)
+    each = sum(config.clients * share * min(most, count / dealt) for count in counts.values())
+    return each * training.epochs / training.cuts
 
 
 def describe_cost(found: Cost, what: str = "") -> str:

@@ -108,9 +108,10 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]
-        if strange := [name for name in names if canonical_domain(name) not in (*listed, "all")]:
+        asked = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
+        if strange := [name for name in asked if name not in listed]:
             raise UsageError(f"--{named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
-        wanted = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
+        wanted = asked
     else:
         dataset, found = load(first.config)
         default = str(found)

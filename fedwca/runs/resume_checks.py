@@ -44,21 +44,27 @@ def refuse_other_source_model(what: object, facts: Mapping[str, Any], model: Tra
 def refuse_other_request(path: Path, plan: RunPlan) -> None:
     """Refuse to continue a run of another configuration.
 
+    Raises:
+        UsageError: they differ; says in what. For arguments see `differing_request`.
+    """
+    if different := differing_request(path, plan):
+        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
+        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+
+
+def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
+    """In what a run that was begun differs from what is asked for: dotted keys, with both values.
+
     Args:
         path: folder of the run that is there.
         plan: what is asked for now; where it names no source and no target, the data set's own is meant.
-
-    Raises:
-        UsageError: they differ; says in what.
     """
     about = read_configuration(path)
     plan = with_canonical_domain(plan)
     if plan.domain is None and is_set_up(about):
         plan = plan.at(load(plan.config)[1])
     stored = {**about, "config": without_idle_tables(restore_config(about["config"])).model_dump(mode="json")}
-    if different := differing_settings(stored, plan.described()):
-        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
-        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+    return differing_settings(stored, plan.described())
 
 
 def with_canonical_domain(plan: RunPlan) -> RunPlan:

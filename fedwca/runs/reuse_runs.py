@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import is_empty_folder
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
+from fedwca.runs.resume_checks import differing_request
 from fedwca.runs.run_images import refuse_other_digest, refuse_unlike_data
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
-    *(*PARTS, "components", "baselines", "composed", "name", "rounds", *SAME_NUMBERS),
+    *(*PARTS, "components", "methods", "baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
-"""Fields of a configuration that a method's parts and rounds say again, or that change no number."""
+"""Fields of a configuration that a method's parts, values and rounds say again, or that change no number."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +89,13 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         labels = [plan_label(plan, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
     if missing:
-        words = {parse_method(text).name: text for text in plan.config.baselines}
-        layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
-        rest = replace(request, layer=layer)
-        path = run_place(rest.plan(), out, f"{name}-{plan.domain or plan.config.partition}")
-        done = start_or_resume(replace(rest, out=path), reporter)
-        there |= dict.fromkeys(missing, done)
+        rest = place_run(request, missing, out, f"{name}-{plan.domain or plan.config.partition}")
+        there |= dict.fromkeys(missing, start_or_resume(rest, reporter))
     warn_of_other_source_models(there.values(), reporter)
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
-    names = [method.name for method, _ in plan.methods]
-    return CollectedRuns(plan.config, [tables[there[name].path][name] for name in names], there)
+    # A run that had other methods beside one may call it otherwise.
+    rows = [replace(tables[there[m.name].path][m.name], label=m.label) for m, _ in plan.methods]
+    return CollectedRuns(plan.config, rows, there)
 
 
 def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
@@ -166,8 +164,18 @@ def sort_methods(plan: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
     for run in filter(None, map(read_if_run, run_folders(out))):
         if is_reusable(run, plan.config):
             own = {name: fill_in_defaults(run.methods[name]) for name in wanted if name in run.methods}
-            there |= {name: run for name in own if name not in there and own[name] == wanted[name]}
+            same = {name for name, said in own.items() if said | {"label": wanted[name]["label"]} == wanted[name]}
+            there |= {name: run for name in same - set(other_starts(plan, run)) if name not in there}
     return there, [name for name in wanted if name not in there]
+
+
+def other_starts(plan: RunPlan, run: Run) -> list[str]:
+    """Methods whose own start was trained for another time: without a number of epochs for it, as long as clients train
+    in all rounds.
+    """
+    own = [method.name for method, _ in plan.methods if method.start is not None]
+    as_long = plan.config.central_training.epochs is not None or run.config.get("rounds") == plan.config.rounds
+    return [] if as_long else own
 
 
 def fill_in_defaults(method: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,10 +215,21 @@ def comparable_settings(config: Any) -> dict[str, Any] | None:
     return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}
 
 
-def run_place(plan: RunPlan, out: Path, name: str) -> Path:
-    """The folder for a run: one that holds this very run unfinished, or else the first free one."""
-    wanted = to_plain(plan.described()["methods"])
-    same = comparable_settings(plan.config.model_dump(mode="json"))
+def place_run(request: RunRequest, methods: Sequence[str], out: Path, name: str) -> RunRequest:
+    """A request for some of its methods, with a folder: one that holds this very run unfinished, in whatever order its
+    methods are, or else the first free one.
+
+    Args:
+        request: of all methods.
+        methods: names of those that are to be run.
+        out: folder of run folders.
+        name: of the run folder, but for a number behind it.
+    """
+    words = {parse_method(text).name: text for text in request.plan().config.baselines}
+
+    def ordered(names: Iterable[str]) -> RunRequest:
+        return replace(request, layer={**request.layer, "baselines": [words[n] for n in names], "composed": False})
+
     number = 1
     while True:
         path = out / (name if number == 1 else f"{name}-{number}")
@@ -218,9 +237,11 @@ def run_place(plan: RunPlan, out: Path, name: str) -> Path:
         run = read_if_run(path)
         if run is None:
             if is_empty_folder(path):
-                return path
-        elif not run.complete and run.methods == wanted and comparable_settings(run.config) == same:
-            return path
+                return replace(ordered(methods), out=path)
+        elif not run.complete and run.methods.keys() == set(methods):
+            begun = ordered(run.methods)
+            if not differing_request(path, begun.plan()):
+                return replace(begun, out=path)
 
 
 def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:

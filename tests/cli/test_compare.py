@@ -17,7 +17,7 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.models.lenet import LeNet
 from fedwca.results.compare_runs import differing_settings
-from fedwca.results.read_run import run_identity
+from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.reuse_runs import comparable_settings, fill_in_defaults
 
@@ -248,3 +248,66 @@ def test_what_changes_no_number_is_no_other_setting() -> None:
         RunConfig(seed=1).model_dump(mode="json")
     )
     assert comparable_settings({"colour": "red"}) is None
+
+
+def test_what_a_preset_says_of_other_methods_runs_nothing_again(tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    small = ["--rounds", "1", "--clients", "5", "--samples", "20", "--set", "training.steps=1", "--device", "cpu"]
+
+    def tables(*methods: str) -> str:
+        run = call("compare", *methods, "--preset", "upfl", *small, "--format", "csv", "--out", str(out))
+        assert run.code == 0, run.err
+        return run.out
+
+    tables("tent", "fedtta")
+    first = tables("tent", "fedtta", "fedavg")
+    assert tables("tent", "fedtta", "fedavg") == first
+    assert sorted(path.name for path in out.iterdir()) == ["digits_plain-shards", "digits_plain-shards-2"]
+
+
+def test_methods_have_the_names_of_the_table_that_has_them(first: tuple[Path, Run], shades: Path) -> None:
+    out, _ = first
+    source = ["--source", "brass", "--trials", "2", "--format", "csv"]
+    assert compare(shades, out, "fedwca", *source).code == 0
+    both = compare(shades, out, "fedwca", "wca", *source)
+    assert "not run again" in both.err
+    labels = [entry["label"] for entry in csv.DictReader(io.StringIO(both.out))]
+    assert len(set(labels)) == 2, labels
+
+
+def test_a_stopped_run_goes_on_in_whatever_order_methods_are_named(shades: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    source = ["--source", "amber", "--format", "csv"]
+    whole = compare(shades, out, "local", "fedavg", *source)
+    folder = out / "shades-amber"
+    (folder / "summary.json").unlink()
+    assert not read_run(folder).complete
+    run = compare(shades, out, "fedavg", "local", *source)
+    assert run.code == 0, run.err
+    assert "holds the same run, unfinished; it goes on" in run.err
+    assert run.out.splitlines()[1:] == whole.out.splitlines()[:0:-1]
+    assert [path.name for path in out.iterdir()] == ["shades-amber"]
+
+
+def test_a_start_that_trains_as_long_as_all_rounds_is_made_anew_for_other_rounds(shades: Path, tmp_path: Path) -> None:
+    out, given = tmp_path / "runs", ["--target", "amber", "--format", "csv", "--clients", "1", "--samples", "20"]
+    small = ["--epochs", "1", "--batch-size", "8", "--device", "cpu", "--data", str(shades), "--out", str(out)]
+
+    def rounds(number: int, *more: str) -> Run:
+        found = call("compare", "pooled", *given, *small, "--rounds", str(number), *more)
+        assert found.code == 0, found.err
+        return found
+
+    rounds(1)
+    assert "not run again" not in rounds(3).err
+    assert "not run again" in rounds(3).err
+    own = ["--set", "central_training.epochs=2"]
+    rounds(1, *own)
+    assert "not run again" in rounds(3, *own).err
+
+
+def test_only_methods_that_train_say_whether_all_diverged(shades: Path, tmp_path: Path) -> None:
+    given = ["source-only", "fedavg", "--source", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
+    run = call("compare", *given, *SMALL, "--rounds", "3", "--lr", "1e30")
+    assert (run.code, "diverged" in run.out) == (1, True)
+    assert "every run of every method diverged" in run.err

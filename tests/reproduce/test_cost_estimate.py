@@ -1,0 +1,64 @@
+"""What a run will cost, beside the images that it is then dealt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedwca.config.resolve_config import RunPlan, resolve_plan
+from fedwca.reproduce.cost_estimate import estimate_plan
+from fedwca.runs.load_data import load
+from fedwca.runs.split_trials import split_trial
+
+SMALL = {"dataset": "digits_mini", "composed": False, "rounds": 4}
+
+
+def plan_of(**settings: Any) -> RunPlan:
+    return resolve_plan({**SMALL, "baselines": ["fedavg"], **settings})
+
+
+def count_training(plan: RunPlan) -> int:
+    """Images that clients with labels, or those of a run without any such, really have for training."""
+    dataset, domain = load(plan.config)
+    clients = split_trial(plan.config, dataset, domain, 0, 0).clients
+    labelled = [client for client in clients if client.labels is not None]
+    return sum(len(client.train) for client in labelled or clients)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"source": "neon"},
+        {"source": "neon", "samples": 40, "clients": 2},
+        {"partition": "shards", "clients": 10, "baselines": ["fedavg"]},
+        {"partition": "shards", "clients": 10, "samples": 50, "new_clients": 5, "baselines": ["fedavg"]},
+        {"partition": "all_labelled", "baselines": ["fedavg_labelled"]},
+    ],
+)
+def test_images_of_epochs(settings: dict[str, Any]) -> None:
+    plan = plan_of(**settings, training={"epochs": 3})
+    found = estimate_plan(plan, settings.get("source", ""))
+    assert found.images == pytest.approx(4 * 3 * count_training(plan), rel=0.03)
+    assert (found.runs, found.rounds) == (1, 4)
+
+
+def test_images_of_steps_by_hand() -> None:
+    plan = plan_of(source="neon", training={"steps": 20, "batch_size": 32}, clients=2)
+    assert estimate_plan(plan, "neon").images == 4 * (4 * 2) * 20 * 32
+
+
+def test_who_does_not_take_part_trains_nothing() -> None:
+    whole, some = (estimate_plan(plan_of(source="neon", participation=p), "neon").images for p in (1.0, 0.25))
+    assert some / whole == pytest.approx((1 + 3 * 0.25) / 4)
+
+
+def test_a_start_of_its_own_and_a_last_phase_are_counted() -> None:
+    sizes = {"target": "neon", "partition": "leave_one_out", "training": {"epochs": 2}}
+    central = estimate_plan(plan_of(**sizes, baselines=["dann"]), "neon").images
+    each = 0.64 * 1500  # as the preset says: as many of each of four sources and of the target
+    assert central == pytest.approx(5 * each * 4 * 2)
+    plan = plan_of(**sizes, baselines=["sfda"], finish_training={"epochs": 7})
+    rounds = plan.methods[0][1]
+    assert rounds == 5, "the last phase comes behind the rounds"
+    assert estimate_plan(plan, "neon").images == pytest.approx(4 * 4 * each * 2 + 7 * each)
