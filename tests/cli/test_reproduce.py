@@ -167,6 +167,8 @@ def test_messages_need_no_run(tmp_path: Path) -> None:
         (["table1"], "no table or figure to run 'table1'"),
         (["table2", "--row", "FedAvgg"], "did you mean 'FedAvg'"),
         (["table3", "--source", "mnis", "--dry-run"], "did you mean 'mnist'"),
+        (["table3", "--source", "all", "--source", "mnist", "--dry-run"], "--source all: "),
+        (["sfda-table4"], "sfda-table4: nothing is run for this table, so --dataset has no effect; leave it out"),
         (["table3", "--dry-run", "--keep", "some"], "--keep some: takes last"),
         (["table3", "--dry-run", "--logger", "tensorbord"], "did you mean 'tensorboard'"),
         (["table3", "--dry-run", "--json", "--format", "latex"], "--json and --format latex: leave out one of both"),
@@ -200,6 +202,13 @@ def test_tables_of_new_clients(tmp_path: Path) -> None:
     assert turned.code == 0, turned.err
     heads = [line.split("|")[1].strip() for line in turned.out.splitlines() if line.startswith("|")][2:]
     assert heads == [f"{group}: TENT" for group in ("training clients", "15 degrees", "45 degrees", "new clients")]
+
+
+def test_a_table_keeps_its_partition_under_another_preset(tmp_path: Path) -> None:
+    given = ["--preset", "default", "--row", "FedAvg", "--dataset", "digits-mini", "--clients", "10", "--dry-run"]
+    run = call("reproduce", "upfl-table1", *given, "--out", str(tmp_path))
+    assert run.code == 0, run.err
+    assert "partition shards: 1 run" in run.err
 
 
 def test_tables_of_new_clients_have_no_source(tmp_path: Path) -> None:
