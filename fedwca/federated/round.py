@@ -138,8 +138,9 @@ class OpenRound:
         with work.clock("evidence"):
             if (self.round or self.method.aggregator.from_start) and not self.last_phase:
                 return blend_mixtures(self.method.aggregator, self.round, work)
-            if self.last_phase or any(own is not None for own in work.labels):
+            if any(own is not None for own in work.labels):
                 return Blend(work.own)
+            # Of the untouched source model, or in the last phase of what clients with labels made.
             with torch.no_grad():  # the pass that labels are made by, which is not made twice
                 return Blend(work.own, notes={"trust": measure_trust(work.outputs(work.own))})
 

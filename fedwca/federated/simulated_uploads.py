@@ -26,7 +26,7 @@ class SimulatedUpload(Upload):
     passes: int
     """Evaluation passes over the client's images, and over public ones."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
-    """``trust``, in round 0, of a client without labels: see `measure_trust`."""
+    """``trust``, in round 0 or in the last phase, of a client without labels: see `measure_trust`."""
 
 
 def make_uploads(

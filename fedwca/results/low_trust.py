@@ -1,4 +1,4 @@
-"""Which clients the source model knows little about."""
+"""Which clients the model that their labels come from says little about."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ LOW_TRUST = 0.5
 half of the pairs of domains on digits-mini (docs/fedtab.md)."""
 
 
-def low_trust_note(trust: Sequence[float]) -> str:
-    """A sentence on the clients whose ``trust`` in the record of round 0 is low; empty where none is.
+SOURCE_MODEL, LABELLED_MODEL = "the source model", "what clients with labels trained"
+"""What is asked: before the first round, or where others have labels before the last phase."""
+
+
+def low_trust_note(trust: Sequence[float], model: str = SOURCE_MODEL) -> str:
+    """A sentence on the clients whose ``trust`` in a record is low; empty where none is.
 
     >>> low_trust_note([0.7, 0.2, float("nan")])
     'the source model says little about client 1: its labels may be mostly wrong; self-training may harm it'
     """
     low = [k for k, value in enumerate(trust) if value < LOW_TRUST]
-    return _say(name_clients(low), len(low) > 1) if low else ""
+    return _say(name_clients(low), len(low) > 1, model) if low else ""
 
 
 def own_low_trust_note(trust: float) -> str:
@@ -28,9 +32,9 @@ def own_low_trust_note(trust: float) -> str:
     return _say("this client", False) if trust < LOW_TRUST else ""
 
 
-def _say(who: str, several: bool) -> str:
+def _say(who: str, several: bool, model: str = SOURCE_MODEL) -> str:
     its, it = ("their", "them") if several else ("its", "it")
-    return f"the source model says little about {who}: {its} labels may be mostly wrong; self-training may harm {it}"
+    return f"{model} says little about {who}: {its} labels may be mostly wrong; self-training may harm {it}"
 
 
 def name_clients(clients: Sequence[int], most: int = 6) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
-from fedwca.results.low_trust import low_trust_note
+from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note
 
 
 class WarnOnce:
@@ -22,6 +22,12 @@ class WarnOnce:
         if kind not in self.told:
             self.told.add(kind)
             self.tell(message)
+
+    def _look_at_trust(self, trust: Sequence[float], method: Method) -> None:
+        if not method.finish and (note := low_trust_note(trust)):
+            self._once("trust", note)  # whatever is played, it is the same source model that is asked
+        elif note := low_trust_note(trust, LABELLED_MODEL):
+            self._once(f"trust of {method.name}", f"{method.label}: {note}")
 
     def __call__(self, record: Mapping[str, Any], outcome: Outcome, method: Method) -> None:
         """Look at one round's record."""
@@ -45,10 +51,7 @@ class WarnOnce:
                 f"{method.label}: in round {record['round']} client {client}'s answer is refused ({why}); the "
                 "mean is made without it",
             )
-        note = low_trust_note(record.get("trust", ()))
-        # Whatever is played, it is the same source model that is asked.
-        if note and not any(kind.startswith("trust ") for kind in self.told):
-            self._once(f"trust {method.name}", note)
+        self._look_at_trust(record.get("trust", ()), method)
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:

@@ -193,7 +193,10 @@ def test_wrong_sets(pairs: list[tuple[str, str]], sentence: str) -> None:
         ({"components": {"aggregator": 3}}, "components.aggregator: Input should be a valid dictionary (given 3)"),
         ({"training": 3}, "training: Input should be a valid dictionary"),
         ({"components": {"agregator": {"wca": {"ta": 1}}}}, "no method of this run uses the agregator 'wca'"),
-        ({"components": {"model": {"timm:a.b": {"head": "direct"}}}}, "no method of this run uses the model 'timm:a.b'"),
+        (
+            {"components": {"model": {"timm:a.b": {"head": "direct"}}}},
+            "no method of this run uses the model 'timm:a.b'",
+        ),
     ],
     ids=str,
 )

@@ -18,7 +18,8 @@ from fedwca.runs.round_warnings import WarnOnce
 )
 def test_more_training_is_advised_where_clusters_are_made_of_trained_models(name: str, advised: bool) -> None:
     told: list[str] = []
-    method: Any = SimpleNamespace(name="wca", label="FedWCA", aggregator=WCA(), clusterer=clusterers.build(name))
+    parts = {"aggregator": WCA(), "clusterer": clusterers.build(name), "finish": ()}
+    method: Any = SimpleNamespace(name="wca", label="FedWCA", **parts)
     outcome: Any = SimpleNamespace(uploads={}, notes={}, labels=torch.zeros(4, dtype=torch.int64))
     WarnOnce(told.append)({"round": 0, "label_entropy": []}, outcome, method)
     (sentence,) = told

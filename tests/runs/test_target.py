@@ -21,6 +21,8 @@ from fedwca.deploy.deployable_checks import require_deployable
 from fedwca.errors import DataError, UsageError
 from fedwca.federated import round as rounds
 from fedwca.federated.source_model import initial_model
+from fedwca.results.read_run import read_run
+from fedwca.results.report.warnings import run_warnings
 from fedwca.runs import run_rounds
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.load_data import architecture
@@ -52,6 +54,20 @@ def records(path: Path) -> list[dict[str, Any]]:
 
 def without_times(path: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
+
+
+def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
+    found = read_run(run)
+    asked = {(r["method"], r["round"]): r["trust"] for r in found.records if "trust" in r}
+    assert list(asked) == [("sfda", 2)], "of what labels trained, in the last phase alone"
+    (trust,) = asked.values()
+    assert [math.isnan(value) for value in trust] == [domain != "neon" for domain in found.domains]
+    assert 0 <= trust[found.domains.index("neon")] < 0.5, "after two epochs"
+    (said,) = [text for text in run_warnings(found) if "says little" in text]
+    client = found.domains.index("neon")
+    assert said.startswith(f"SFDA: what clients with labels trained says little about client {client}: its labels")
+    (last,) = (r for r in found.records if (r["method"], r["round"]) == ("sfda", 2))
+    assert last["passes"] == 2, "those that labels of two epochs are made by"
 
 
 def test_no_other_word_is_needed() -> None:

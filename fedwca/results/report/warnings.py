@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from fedwca.core.mean import mean
 from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
-from fedwca.results.low_trust import low_trust_note, name_clients
+from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note, name_clients
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import CLOSE, Record, shown_records
 from fedwca.results.trial_key import TrialKey
@@ -32,17 +32,25 @@ def run_warnings(run: Run) -> list[str]:
     told = {str(about["label"]): run.diverged.get(name, {}) for name, about in run.methods.items()}
     found += [f"{sentence}. No number of the table is of it." for sentence in divergence_notes(told)]
     found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
-    # Every method asks the same source models about the same images.
-    asked = {TrialKey.of(record): record["trust"] for record in run.records if "trust" in record}
-    if note := low_trust_note([mean(values) for values in zip(*asked.values(), strict=True)]):
+    own = {name for name, about in run.methods.items() if "finish" in about}
+    # Every other method asks the same source models about the same images.
+    if note := low_trust_note(_mean_trust([record for record in run.records if record["method"] not in own])):
         found.append(f"{note[0].upper()}{note[1:]}.")
     for name, label in run.labels.items():
         records = run.rounds(name)
+        if name in own and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
+            found.append(f"{label}: {note}.")
         found += [f"{label}: {text}" for text in _of(records, run.first_model, run.diverged.get(name, {}))]
     if run.records and len(run.runs) == 1:
         one = f"one {run.first_model}, one trial"
         found.append(f"There is one run only ({one}), so nothing says how much differs by chance.")
     return found
+
+
+def _mean_trust(records: Sequence[Record]) -> list[float]:
+    """Of each client, over source models and trials; empty where nobody was asked."""
+    asked = {TrialKey.of(record): record["trust"] for record in records if "trust" in record}
+    return [mean(values) for values in zip(*asked.values(), strict=True)]
 
 
 def _of(records: Sequence[Record], first_model: str, diverged: Container[TrialKey]) -> Iterator[str]:
