@@ -113,7 +113,7 @@ def main() -> None:
         if piece.kind in (given.kind or kinds) and name not in found["pieces"]:
             own = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "environment": provenance("cpu")}
             found["pieces"][name] = own | measure(piece, given.data, given.weights)
-            found.setdefault("environment", own["environment"])  # of pieces that do not say their own
+            found.setdefault("environment", own["environment"])  # of the first
             keep(given.out, found)
             print(name, flush=True)
 

@@ -14,7 +14,6 @@ from fedtab_pieces import FIRST, SECOND, Plan, pieces, plan_of
 from fedtab_tables import name_hardware
 from sklearn.metrics import adjusted_rand_score
 
-from fedwca.results.describe_run import count_of
 from fedwca.results.tables import Table
 
 RESULT = Path(__file__).resolve().parent / "results" / "fedtab_gate.json"
@@ -99,16 +98,8 @@ def gate(plan: Plan = FIRST) -> str:
         "trusted, mostly wrong",
         "clients wrong",
     )
-    table = Table("", heads, lines, [hardware(every)])
+    table = Table("", heads, lines, [name_hardware(every)])
     return "\n\n".join([table.markdown(), *sentences(every, plan), claims(every, plan)])
-
-
-def hardware(found: Sequence[Found]) -> str:
-    """On what pieces were measured; the first ones do not say it."""
-    own = [piece for piece in found if "environment" in piece]
-    left = len(found) - len(own)
-    said = [name_hardware(own)] if own else []
-    return " ".join([*said, *([f"Hardware of {count_of(left, 'piece')} is not recorded with them."] if left else [])])
 
 
 def claims(every: Sequence[Found], plan: Plan) -> str:
@@ -129,7 +120,7 @@ def claims(every: Sequence[Found], plan: Plan) -> str:
         "not trusted, prototypes worse than the predicted class",
         "trusted, prototypes at least as good",
     )
-    return Table("", heads, lines, [hardware(every)]).markdown()
+    return Table("", heads, lines, [name_hardware(every)]).markdown()
 
 
 def prototype_gains(found: Sequence[Found], plan: Plan = FIRST) -> dict[bool, list[float]]:

@@ -55,6 +55,7 @@ def piece(kind: str, source: str, trust: list[float], right: list[float]) -> dic
         "confidence": [0.0] * 4,
         "clusters": [0, 0, 1, 1],
         "predicted": [60.0, 70.0, 20.0, 70.0],
+        "environment": {"cores": 2, "cpu": "another"},
     }
     return own | more
 
@@ -70,7 +71,7 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made["b"]["environment"] = {"cores": 1, "cpu": "a processor"}
     (tmp_path / "gate.json").write_text(json.dumps({"pieces": made}))
     page = tables.gate()
-    machine = "Hardware: 1 core of a processor (1 piece). Hardware of 2 pieces is not recorded with them."
+    machine = "Hardware: 2 cores of another (2 pieces); 1 core of a processor (1 piece)."
     assert page.count(machine) == 2, "under both tables"
     assert "| Digit-Five | I | 2 | 1 | 0 | 0 | 2 of 4 |" in page
     assert "| Digit-Five | I, pooled over clusters | 2 | 2 | 0 | 1 | 1 of 4 |" in page
