@@ -28,7 +28,7 @@ MEANT_FILES: dict[str, tuple[set[str], str]] = {
 """File names that stand in several folders: in which, and why. Every package has an ``__init__.py`` besides."""
 
 METAPHOR = re.compile(
-    r"(?:^|_)(?:attendance|company|contest|crowd|desk|handover|keeper|lesson|lonely|pile|room|seat|span|standing|teams?|(?<!in_)turn)"
+    r"(?:^|_)(?:attendance|company|contest|crowd|desk|guest|handover|keeper|lesson|lonely|pile|room|seat|span|standing|teams?|(?<!in_)turn|welcome)"
     r"s?($|_)"
 )
 MEANT = {"variable seat in cli/client.py"}

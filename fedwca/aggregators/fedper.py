@@ -59,7 +59,7 @@ class FedPer(Aggregator):
         """Each client's own model."""
         return torch.eye(rows, dtype=torch.float64)
 
-    def welcome(self, rows: int, draws: Tensor) -> Tensor:
+    def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
         """The model of the client that is drawn, or the mean of all: of what is shared, these have all the same."""
         if self.new == "mean":
             return torch.full((len(draws), rows), 1 / rows, dtype=torch.float64)

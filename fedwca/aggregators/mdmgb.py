@@ -47,12 +47,12 @@ class MDMGB(Aggregator):
         """Centroids of features with a 1 appended; features have no bound."""
         return {"centroids": Bounded((classes, features + 1), math.inf)}
 
-    def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, guests: Tensor) -> Tensor:
-        """Weights of eqs. 10-13; of several guests the mean likeness."""
+    def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, unlabeled: Tensor) -> Tensor:
+        """Weights of eqs. 10-13; of several clients without labels the mean likeness."""
         found = answers["centroids"]
-        # The classes of several guests side by side: likeness is a mean over all of them.
-        target = found[guests].flatten(0, 1)
-        alpha = centroid_weights(found[present].repeat(1, int(guests.sum()), 1), target, self.temperature)
+        # The classes of several such clients side by side: likeness is a mean over all of them.
+        target = found[unlabeled].flatten(0, 1)
+        alpha = centroid_weights(found[present].repeat(1, int(unlabeled.sum()), 1), target, self.temperature)
         weights = torch.zeros_like(gather)
         weights[:, gather.shape[1] - len(present) :][:, present] = alpha.to(weights)
         return weights

@@ -14,7 +14,9 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     """Tables of a configuration that say how to train what nobody trains in a partition's setting."""
     if not partition.whole:
         return ("finish_training", "central_training")
-    return ("source_training",) if partition.guests else ("source_training", "finish_training", "central_training")
+    return (
+        ("source_training",) if partition.some_unlabeled else ("source_training", "finish_training", "central_training")
+    )
 
 
 def without_idle_tables(config: RunConfig) -> RunConfig:

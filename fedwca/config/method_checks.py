@@ -250,12 +250,12 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
     Raises:
         UsageError: says what would be right.
     """
-    if method.aggregator.keeps and (partition.guests or not partition.whole):
+    if method.aggregator.keeps and (partition.some_unlabeled or not partition.whole):
         raise UsageError(
             f"method {method.name!r}: aggregator {method.aggregator.name!r} leaves the last layer with the client that "
             "trains it, which clients without labels do not; they all need labels, as with --partition shards"
         )
-    averages = method.aggregator.keeps and len(method.aggregator.welcome(2, torch.zeros(1)).nonzero()) > 1
+    averages = method.aggregator.keeps and len(method.aggregator.deliver_new(2, torch.zeros(1)).nonzero()) > 1
     if averages and (method.aggregator.keeps > 1 or model.classifier == "wn"):
         what = f"{method.aggregator.keeps} layers" if method.aggregator.keeps > 1 else "a weight-normalised classifier"
         raise UsageError(

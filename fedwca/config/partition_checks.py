@@ -22,7 +22,7 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
         UsageError: names the part and what it needs.
     """
     what = f"method {method.name!r}: "
-    if partition.guests:
+    if partition.some_unlabeled:
         _check_guests_fit(method, batch_norm)
     else:
         if partition.newcomers:

@@ -167,14 +167,14 @@ class Aggregator(Component):
         """
         return {}
 
-    def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, guests: Tensor) -> Tensor:
+    def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, unlabeled: Tensor) -> Tensor:
         """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients), by what clients said of fresh ones.
 
         Args:
-            answers: by name ``[K, …]``; NaN of those that are neither present nor guests.
+            answers: by name ``[K, …]``; NaN of those that are neither present nor unlabeled.
             gather: mixtures that the fresh rows are ``[C, R+K]``.
             present: clients whose models and answers count ``[K]`` bool; at least one.
-            guests: clients without a model whose answers count ``[K]`` bool; at least one.
+            unlabeled: clients without a model whose answers count ``[K]`` bool; at least one.
         """
         return gather
 
@@ -204,7 +204,7 @@ class Aggregator(Component):
         """The model each client ends with ``[K, R]``: its cluster's."""
         return one_hot(state["labels"], rows).double()
 
-    def welcome(self, rows: int, draws: Tensor) -> Tensor:
+    def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
         """The model that each newcomer is sent ``[K', R]``, of the server's rows: the first.
 
         Args:

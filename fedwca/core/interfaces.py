@@ -21,7 +21,7 @@ method               called by                           when                   
 ``regather``         the server                          each round, after all answers             ``gather``'s weights
 ``learn``            the server                          each round, after all means               the labels
 ``deliver``          evaluation, export, final models    after each round                          the own cluster's row
-``welcome``          evaluation of newcomers             after each round, and before the first    the first row
+``deliver_new``      evaluation of newcomers             after each round, and before the first    the first row
 `Clusterer`
 ``__call__``         the server, where the grouping      round 0, after all uploads; before a run  must be there
                      needs one; a run's ``probes``       on made-up models, to fail early

@@ -51,14 +51,14 @@ def gather_mixtures(
 
 
 def regather_mixtures(
-    aggregator: Aggregator, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, guests: Tensor
+    aggregator: Aggregator, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, unlabeled: Tensor
 ) -> Tensor:
     """The same after clients judged the fresh rows; see `Aggregator.regather`.
 
     Raises:
         FedwcaError: they are no mixtures of these.
     """
-    found = aggregator.regather(answers, gather, present, guests)
+    found = aggregator.regather(answers, gather, present, unlabeled)
     return _check_gathered(aggregator, "regather", found, gather.shape[1])
 
 
@@ -99,13 +99,13 @@ def deliver_mixtures(aggregator: Aggregator, state: State, rows: int, clients: i
     return _check_server(aggregator, "deliver", aggregator.deliver(state, rows), (clients, rows))
 
 
-def welcome_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tensor:
-    """The model that each newcomer is sent ``[K', R]``, a mixture of the server's rows; see `Aggregator.welcome`.
+def newcomer_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tensor:
+    """The model that each newcomer is sent ``[K', R]``, a mixture of the server's rows; see `Aggregator.deliver_new`.
 
     Raises:
         FedwcaError: it is none.
     """
-    return _check_server(aggregator, "welcome", aggregator.welcome(rows, draws), (len(draws), rows))
+    return _check_server(aggregator, "deliver_new", aggregator.deliver_new(rows, draws), (len(draws), rows))
 
 
 def _check_gathered(aggregator: Aggregator, where: str, weights: Tensor, columns: int) -> Tensor:

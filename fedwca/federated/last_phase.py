@@ -15,7 +15,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome, expect_simulated
-from fedwca.federated.server import Server, find_guests, offer_own
+from fedwca.federated.server import Server, find_unlabeled, offer_own
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.trusted_clients import find_trusted
 from fedwca.federated.upload_checks import validate_uploads
@@ -30,7 +30,7 @@ def open_last_phase(
     domains: Tensor,
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
-    """Send the guests what they end the rounds with; they train it towards their labeler's labels.
+    """Send clients without labels what they end the rounds with; they train it towards their labeler's labels.
 
     Args:
         round: its number, that of one more round.
@@ -50,9 +50,9 @@ def open_last_phase(
         own = 1.0 if trusted is None else float(trusted[client])
         return Task(method.pseudo_labeler, method.finish, training, draws, trusted=own)
 
-    clients = find_guests(engine.labels).nonzero()[:, 0].tolist()
+    clients = find_unlabeled(engine.labels).nonzero()[:, 0].tolist()
     offer = offer_delivered(method, server)
-    # What labels trained is to the guests what the source model is where nobody has any.
+    # What labels trained is to them what the source model is where nobody has any.
     trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, clients)
     return OpenRound(round, server, method, engine, keys, domains, offer, {}, task, clients, done, last_phase=True)
 
@@ -92,8 +92,8 @@ def final_models(method: Method, server: Server, engine: Engine, finished: bool)
         deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images)), server.rows
     )
     if finished:
-        guests = find_guests(engine.labels).to(models.device)
-        models[guests] = engine.bank[guests]
+        unlabeled = find_unlabeled(engine.labels).to(models.device)
+        models[unlabeled] = engine.bank[unlabeled]
     return models
 
 
@@ -110,7 +110,7 @@ class Shift:
 
 
 def measure_shift(opened: OpenRound) -> dict[int, Shift]:
-    """How predictions of the guests' training images moved, by client.
+    """How predictions of the training images of clients without labels moved, by client.
 
     Args:
         opened: the last phase, after it; adapted models are in the engine's bank.

@@ -26,7 +26,7 @@ from fedwca.federated.server import (
     assign_clusters,
     declare_collected,
     expect_uploads,
-    find_guests,
+    find_unlabeled,
     keep_layers,
     next_state,
     offer_models,
@@ -124,9 +124,9 @@ class OpenRound:
     """That all of them learned from these, by the clock."""
 
     @property
-    def guests(self) -> Tensor:
+    def unlabeled(self) -> Tensor:
         """Clients ``[K]`` bool without labels where others have some."""
-        return find_guests(self.engine.labels)
+        return find_unlabeled(self.engine.labels)
 
     @property
     def rows(self) -> Tensor:
@@ -182,7 +182,7 @@ def open_round(
         server = replace(server, state=method.aggregator.initial_state(clients))
     trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
-    members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
+    members = [k for k, without in enumerate(find_unlabeled(engine.labels).tolist()) if not without]
     chosen = [members[place] for place in sample_clients(round, len(members), participation, keys)]
     if not round:
         unlabeled = [k for k in chosen if engine.labels[k] is None]
@@ -216,11 +216,11 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     known = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
     gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
     rows, mean_answers = engine.gather(gather, server.rows), None
-    if aggregator.asks and bool(opened.guests.any()):  # the fresh mean is judged before it is final
-        mean_answers = ask_about_mean(opened.task, aggregator, engine, labels, rows, present | opened.guests)
-        heard, guests = mean_answers.counts(present), mean_answers.counts(opened.guests)
-        if bool(heard.any()) and bool(guests.any()):
-            gather = regather_mixtures(aggregator, mean_answers.answers, gather, heard, guests)
+    if aggregator.asks and bool(opened.unlabeled.any()):  # the fresh mean is judged before it is final
+        mean_answers = ask_about_mean(opened.task, aggregator, engine, labels, rows, present | opened.unlabeled)
+        heard, unlabeled = mean_answers.counts(present), mean_answers.counts(opened.unlabeled)
+        if bool(heard.any()) and bool(unlabeled.any()):
+            gather = regather_mixtures(aggregator, mean_answers.answers, gather, heard, unlabeled)
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)

@@ -42,10 +42,10 @@ class Server:
     """``[P]``, the model everybody started from."""
 
 
-def find_guests(labels: Sequence[Tensor | None]) -> Tensor:
+def find_unlabeled(labels: Sequence[Tensor | None]) -> Tensor:
     """Clients ``[K]`` bool that have no labels where others do: they train in no round and are in no mean.
 
-    >>> find_guests([None, torch.tensor([3])]).tolist(), find_guests([None, None]).tolist()
+    >>> find_unlabeled([None, torch.tensor([3])]).tolist(), find_unlabeled([None, None]).tolist()
     ([True, False], [False, False])
     """
     some = any(own is not None for own in labels)

@@ -52,7 +52,7 @@ class TrainedFederation:
 
 
 def load_federation(reopened: OpenedRun) -> TrainedFederation:
-    """The federation of a run that was opened again; where its clients have labels, newcomers do as guests did.
+    """The federation of a run that was opened again; where its clients have labels, newcomers do as those without did.
 
     Raises:
         DatasetMissing: its images are not there.

@@ -54,8 +54,8 @@ class Partition(Component):
     whole: ClassVar[bool] = False
     """Whether clients train the whole network, from weights that nobody has trained before; else its features alone,
     from a model that was trained at the server."""
-    guests: ClassVar[bool] = False
-    """Whether some clients have labels, which train, and others have none: guests, who are asked, adapted, measured."""
+    some_unlabeled: ClassVar[bool] = False
+    """Whether some clients have labels, which train, and others have none, which are asked, adapted and measured."""
     newcomers: ClassVar[bool] = False
     """Whether all clients that train have labels, and tables count others: new clients, which training never meets."""
     uneven: ClassVar[bool] = False

@@ -23,7 +23,7 @@ class LeaveOneOut(Partition):
     usual = "sfda"
     named = "target"
     whole = True
-    guests = True
+    some_unlabeled = True
 
     def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """See `fedwca.data.partition.leave_one_out`."""

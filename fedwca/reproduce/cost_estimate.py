@@ -60,7 +60,7 @@ def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None
         catalogued = datasets.get(config.dataset).counts
     images, work = (0.0, 0.0) if catalogued else (float("nan"), float("nan"))
     for method, rounds in methods if catalogued else ():
-        trained = runs * count_images(config, method, rounds, domain, catalogued)
+        trained = runs * count_trained_images(config, method, rounds, domain, catalogued)
         images += trained
         work += trained * (ADAPTED if any(part.adapts for part in method.objectives) else 1)
     known = read_toml("reproduce")["speed"].get(config.model)
@@ -69,7 +69,9 @@ def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None
     return Cost(runs * len(methods), runs * sum(rounds for _, rounds in methods), images, hours)
 
 
-def count_images(config: RunConfig, method: Method, rounds: int, domain: str, catalogued: Mapping[str, int]) -> float:
+def count_trained_images(
+    config: RunConfig, method: Method, rounds: int, domain: str, catalogued: Mapping[str, int]
+) -> float:
     """Images that one run of a method trains on, each time counted, and those that its own start is trained on.
 
     Args:
@@ -83,10 +85,10 @@ def count_images(config: RunConfig, method: Method, rounds: int, domain: str, ca
     plain = rounds - bool(method.finish)
     # Who takes part is drawn after the first round.
     played = min(1, plain) + max(0, plain - 1) * config.participation
-    images = played * images_of_round(config, others, method.training_in(config.training))
+    images = played * count_round_images(config, others, method.training_in(config.training))
     if method.finish_training is not None:
         without_labels = {domain: catalogued[domain]} if domain in catalogued else others
-        images += images_of_round(config, without_labels, method.finish_training)
+        images += count_round_images(config, without_labels, method.finish_training)
     if method.start is not None:
         epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0
         # A step has as many images of each source and of the target, an epoch those of the largest source.
@@ -96,7 +98,7 @@ def count_images(config: RunConfig, method: Method, rounds: int, domain: str, ca
     return images
 
 
-def images_of_round(config: RunConfig, counts: Mapping[str, int], training: Training) -> float:
+def count_round_images(config: RunConfig, counts: Mapping[str, int], training: Training) -> float:
     """Images that all clients train on in a round, each time counted.
 
     Args:

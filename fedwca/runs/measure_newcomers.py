@@ -16,7 +16,7 @@ from fedwca.data.federation import Federation
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, uniform
-from fedwca.federated.aggregator_weights import welcome_mixtures
+from fedwca.federated.aggregator_weights import newcomer_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import begin_rows, draw_sizes
 from fedwca.federated.public_images import FreshModels, holders_of
@@ -77,7 +77,7 @@ class Newcomers:
             models = self.fresh.learn(method, server.state, now, now.lr / own.lr)
             return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)
         draws = uniform(keys(0, -1, "welcome"), torch.tensor(self.numbers))
-        sent = welcome_mixtures(method.aggregator, len(server.rows), draws)
+        sent = newcomer_mixtures(method.aggregator, len(server.rows), draws)
         return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)
 
 

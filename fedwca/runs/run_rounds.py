@@ -159,7 +159,9 @@ def run_rounds(
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
             delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows))
-            points[i] = RoundState(number, server, outcome.labels, delivery, opened[i].guests if last_phase else None)
+            points[i] = RoundState(
+                number, server, outcome.labels, delivery, opened[i].unlabeled if last_phase else None
+            )
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
         if accuracies_here:

@@ -20,7 +20,7 @@ from fedwca.core.messages import Batch, Blend, Offer, Predictions, State, Target
 from fedwca.engine.client_program import check_targets
 from fedwca.engine.randomness import Keys
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.federated.aggregator_weights import deliver_mixtures, welcome_mixtures
+from fedwca.federated.aggregator_weights import deliver_mixtures, newcomer_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.objectives.cross_entropy import CrossEntropy
@@ -53,9 +53,9 @@ class Changed(FedAvg):
         found: Tensor = self._change("deliver", super().deliver(state, rows))
         return found
 
-    def welcome(self, rows: int, draws: Tensor) -> Tensor:
+    def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
         """Mixtures."""
-        found: Tensor = self._change("welcome", super().welcome(rows, draws))
+        found: Tensor = self._change("deliver_new", super().deliver_new(rows, draws))
         return found
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
@@ -153,16 +153,16 @@ def test_clients_end_with_mixtures(part: str, said: str) -> None:
 @pytest.mark.parametrize(("part", "said"), [("twice", "weights that sum to 2"), ("shorter", "of shape (3, 2)")])
 def test_newcomers_are_sent_mixtures(part: str, said: str) -> None:
     draws = torch.zeros(3)
-    assert welcome_mixtures(Changed(), 2, draws).tolist() == 3 * [[1.0, 0.0]]
+    assert newcomer_mixtures(Changed(), 2, draws).tolist() == 3 * [[1.0, 0.0]]
     with pytest.raises(FedwcaError) as error:
-        welcome_mixtures(Changed(at="welcome", part=part), 2, draws)
-    assert str(error.value).startswith("aggregator 'changed': welcome gave ")
+        newcomer_mixtures(Changed(at="deliver_new", part=part), 2, draws)
+    assert str(error.value).startswith("aggregator 'changed': deliver_new gave ")
     assert said in str(error.value)
 
 
 @pytest.mark.parametrize("part", ["infinite", "no number"])
 def test_what_is_not_finite_is_left_to_the_model_that_diverged(part: str) -> None:
-    welcome_mixtures(Changed(at="welcome", part=part), 2, torch.zeros(3))
+    newcomer_mixtures(Changed(at="deliver_new", part=part), 2, torch.zeros(3))
 
 
 def test_nothing_is_said_of_what_is_right() -> None:

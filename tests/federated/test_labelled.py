@@ -212,11 +212,11 @@ def test_a_step_of_the_last_phase_by_hand() -> None:
         torch.testing.assert_close(slots[name].of(engine.bank[GUEST]), own.detach() - 0.05 * slope)
 
 
-def test_several_guests_count_by_their_mean_likeness() -> None:
+def test_several_clients_without_labels_count_by_their_mean_likeness() -> None:
     draws = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    present, guests = torch.tensor([True, True, False, False]), torch.tensor([False, False, True, True])
+    present, unlabeled = torch.tensor([True, True, False, False]), torch.tensor([False, False, True, True])
     answers, gather = {"centroids": draws}, torch.zeros(1, 5, dtype=torch.float64)
-    weights = MDMGB().regather(answers, gather, present, guests)
+    weights = MDMGB().regather(answers, gather, present, unlabeled)
     cosine = torch.cosine_similarity(draws[:2, None], draws[None, 2:], dim=-1).sum(-1).mean(1) + 3
     torch.testing.assert_close(weights[0, 1:3], cosine / cosine.sum())
     assert weights[0, [0, 3, 4]].tolist() == [0, 0, 0]

@@ -345,7 +345,7 @@ def test_last_layers_are_those_of_a_network_that_predicts() -> None:
 def test_the_mean_of_all_last_layers_says_the_mean_of_all_outputs() -> None:
     engine = make("loop")
     server, _ = play(engine, method(FedPer()), 1)
-    (weights,) = FedPer(new="mean").welcome(4, torch.zeros(1))
+    (weights,) = FedPer(new="mean").deliver_new(4, torch.zeros(1))
     made, images = network(None).eval(), engine.images[0]
 
     def outputs(row: Tensor) -> Tensor:
@@ -355,9 +355,9 @@ def test_the_mean_of_all_last_layers_says_the_mean_of_all_outputs() -> None:
 
     together = torch.stack([outputs(row) for row in server.rows]).mean(0)
     torch.testing.assert_close(outputs(weights @ server.rows), together)
-    drawn = FedPer().welcome(4, torch.tensor([0.0, 0.26, 0.99]))
+    drawn = FedPer().deliver_new(4, torch.tensor([0.0, 0.26, 0.99]))
     assert drawn.argmax(1).tolist() == [0, 1, 3]
-    assert FedAvg().welcome(1, torch.tensor([0.5, 0.9])).tolist() == [[1.0], [1.0]]
+    assert FedAvg().deliver_new(1, torch.tensor([0.5, 0.9])).tolist() == [[1.0], [1.0]]
 
 
 @pytest.mark.parametrize("layer", [{"source": "photo"}, {"target": "photo"}], ids=str)
