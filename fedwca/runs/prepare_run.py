@@ -77,7 +77,8 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     device = resolve_device(plan.config.device)
     splits = TrialSplits(plan.config, dataset, opened.domain)
     first = splits.first()
-    if unmeasured := describe_unmeasured([len(client.test) for client in first.everybody], first.least_measured):
+    tests = [len(client.test) for client in first.everybody]
+    if unmeasured := describe_unmeasured(tests, first.least_measured, len(tests) - len(first)):
         reporter.warn(unmeasured)
     if opened.earlier is None:
         refuse_full_disk(folder.path, plan, opened.about["keep"], first, len(dataset.classes))
@@ -168,20 +169,27 @@ def note_environment(folder: RunFolder, here: Mapping[str, Any], done: int) -> s
     return describe_move(began, changed)
 
 
-def describe_unmeasured(tests: Sequence[int], least: int = 3) -> str | None:
+def describe_unmeasured(tests: Sequence[int], least: int = 3, new: int = 0) -> str | None:
     """What to know of clients without test images; None where all have some.
 
     Args:
         tests: test images of each client.
-        least: images that a client needs for one of them to be for test.
+        least: images that a client that trains needs for one of them to be for test.
+        new: how many of them, the last ones, are new clients, which are tested on all their images.
 
     >>> describe_unmeasured([2, 0, 3])
     '1 of 3 clients without test images (client 1): no mean counts it; clients need 3 images for a test image'
+    >>> describe_unmeasured([2, 3, 0], new=1)
+    '1 of 3 clients without test images (client 2): no mean counts it; new clients need an image'
     """
     without = [client for client, count in enumerate(tests) if count == 0]
     if not without:
         return None
-    need = f"clients need {least} images for a test image"
+    said = {
+        f"clients need {least} images for a test image": without[0] < len(tests) - new,
+        "new clients need an image": without[-1] >= len(tests) - new,
+    }
+    need = ", ".join(sentence for sentence, holds in said.items() if holds)
     if len(without) == len(tests):
         return f"no client has test images, so no accuracy can be measured; {need}"
     who, whom = name_clients(without, most=5), "it" if len(without) == 1 else "them"
