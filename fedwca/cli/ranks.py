@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedwca.core.number_variables import number_in_environment
+from fedwca.core.environment_variables import number_in_environment
 from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:

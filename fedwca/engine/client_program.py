@@ -195,16 +195,16 @@ def loss_of_all(
     """
     targets, observed = make_targets(task, dict.fromkeys((*task.labeler.models, "start"), found), draws, labels)
     batch = Batch(
-        found.logits,
-        found.features,
-        found.logits,
-        targets.labels,
-        targets.weights.to(found.logits.dtype),
-        dict.fromkeys(teacher_names(task.objectives), found.logits) | dict(source),
-        dict.fromkeys(get_args(ImageView), found.logits),
-        observed,
-        shared,
-        found.logits if adapts(task.objectives) else None,
+        logits=found.logits,
+        features=found.features,
+        target_logits=found.logits,
+        labels=targets.labels,
+        weights=targets.weights.to(found.logits.dtype),
+        reference_logits=dict.fromkeys(teacher_names(task.objectives), found.logits) | dict(source),
+        view_logits=dict.fromkeys(get_args(ImageView), found.logits),
+        observed=observed,
+        shared=shared,
+        adapted_logits=found.logits if adapts(task.objectives) else None,
     )
     return torch.stack([measure_loss(objective, batch) for objective in task.objectives]).sum()
 

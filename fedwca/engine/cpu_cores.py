@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from fedwca.core.number_variables import number_in_environment
+from fedwca.core.environment_variables import number_in_environment
 
 
 @contextmanager

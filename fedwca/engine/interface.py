@@ -13,7 +13,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer, Predictions, Targets, View
 from fedwca.core.network import Network
-from fedwca.engine.classified import Classified
+from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.client_task import Task
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -143,7 +143,7 @@ class Engine(Protocol):
 
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Classified]:
+    ) -> list[ClassPredictions]:
         """What models say of test images, those of all clients or some; their own models, or mixtures."""
 
     def classify(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
-from fedwca.engine.classified import Classified, classify_logits
+from fedwca.engine.class_predictions import ClassPredictions, classify_logits
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.sgd import clip_factor
 from fedwca.functional import prediction_entropy
@@ -33,7 +33,7 @@ class AdaptedModel:
     taken: int
     """Steps behind the model that was taken; 0: it is as it was sent."""
 
-    def classify(self) -> Classified:
+    def classify(self) -> ClassPredictions:
         """The classes that it predicts ``[N]`` with confidences, on the CPU."""
         return classify_logits(self.logits)
 

@@ -54,7 +54,20 @@ def open_last_phase(
     offer = offer_delivered(method, server)
     # What labels trained is to them what the source model is where nobody has any.
     trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, clients)
-    return OpenRound(round, server, method, engine, keys, domains, offer, {}, task, clients, done, last_phase=True)
+    return OpenRound(
+        round=round,
+        server=server,
+        method=method,
+        engine=engine,
+        keys=keys,
+        domains=domains,
+        offer=offer,
+        shared={},
+        task=task,
+        clients=clients,
+        done=done,
+        last_phase=True,
+    )
 
 
 def offer_delivered(method: Method, server: Server) -> Offer:

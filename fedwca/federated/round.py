@@ -173,10 +173,18 @@ def open_round(
     clients, shared = len(engine.images), pool_collected(method.own_objectives, server.state)
 
     def task(client: int) -> Task:
-        now, draws = training.at(round), client_draws(keys, round, client, training)
-        own = 1.0 if trusted is None else float(trusted[client])
-        given = (method.pseudo_labeler, method.own_objectives, now, draws, shared, training.part(round), own)
-        return Task(*given, method.adaptation, factor=now.lr / training.lr)
+        now = training.at(round)
+        return Task(
+            labeler=method.pseudo_labeler,
+            objectives=method.own_objectives,
+            training=now,
+            keys=client_draws(keys, round, client, training),
+            shared=shared,
+            part=training.part(round),
+            trusted=1.0 if trusted is None else float(trusted[client]),
+            adaptation=method.adaptation,
+            factor=now.lr / training.lr,
+        )
 
     if not round and method.aggregator.from_start:
         server = replace(server, state=method.aggregator.initial_state(clients))
@@ -187,8 +195,20 @@ def open_round(
     if not round:
         unlabeled = [k for k in chosen if engine.labels[k] is None]
         trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, unlabeled)
-    opened = OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
-    return replace(opened, trusted=trusted)
+    return OpenRound(
+        round=round,
+        server=server,
+        method=method,
+        engine=engine,
+        keys=keys,
+        domains=domains,
+        offer=offer,
+        shared=shared,
+        task=task,
+        clients=chosen,
+        done=done,
+        trusted=trusted,
+    )
 
 
 def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:

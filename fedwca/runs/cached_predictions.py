@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Predictions
-from fedwca.engine.classified import classify_logits
+from fedwca.engine.class_predictions import classify_logits
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import FedwcaError
 from fedwca.results.describe_run import special_domain
-from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.measure_delivered import step_size
 from fedwca.runs.open_run import OpenedRun, open_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedwca.core.number_variables import number_in_environment
+from fedwca.core.environment_variables import number_in_environment
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 

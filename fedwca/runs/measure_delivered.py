@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics
-from fedwca.engine.classified import Classified
+from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import Engine
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -25,7 +25,7 @@ AT_ONCE = {False: 32, True: 4}
 class DeliveredModels:
     """How good they are at some clients, each by the model that it is delivered."""
 
-    said: list[Classified]
+    said: list[ClassPredictions]
     """What it says of the client's test images."""
     before: list[float] = field(default_factory=list)
     """Percent of its test images before an adaptation's steps, NaN without any; empty where none were made."""
@@ -80,7 +80,7 @@ def measure_delivered(
     return found
 
 
-def list_accuracies(metrics: Metrics, said: Sequence[Classified]) -> list[float]:
+def list_accuracies(metrics: Metrics, said: Sequence[ClassPredictions]) -> list[float]:
     """Percent of each client's test images that are predicted right; NaN without any."""
     return [metrics.accuracy(client, own.classes) for client, own in enumerate(said)]
 

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
-from fedwca.engine.classified import Classified
+from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
 from fedwca.federated.last_phase import Shift
@@ -36,7 +36,7 @@ def split_accuracies(metrics: Metrics, accuracies: Sequence[float]) -> dict[str,
     return {"accuracy": shown, **({} if all(counted) else {"accuracy_sources": others})}
 
 
-def describe_predictions(metrics: Metrics, said: Mapping[int, Classified]) -> dict[str, Any]:
+def describe_predictions(metrics: Metrics, said: Mapping[int, ClassPredictions]) -> dict[str, Any]:
     """What test images were predicted as, and whether models were as right as sure, as a record has it.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from fedwca.core.files import expand_home, name_unwritable, write_text_atomically
 from fedwca.results.find_runs import find_run
-from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document

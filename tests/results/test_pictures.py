@@ -18,7 +18,7 @@ from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pic
 from fedwca.results.pictures.clusters import take_in_turn
 from fedwca.results.pictures.confusion import matrix
 from fedwca.results.pictures.cost import cumulative_cost
-from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
 from fedwca.results.read_run import Run, read_run

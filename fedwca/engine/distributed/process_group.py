@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fedwca.core.number_variables import number_in_environment
+from fedwca.core.environment_variables import number_in_environment
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.errors import RankFailed, first_line
 

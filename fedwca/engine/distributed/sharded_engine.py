@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.data.federation import ClientImages
-from fedwca.engine.classified import Classified, PredictsTests
+from fedwca.engine.class_predictions import ClassPredictions, PredictsTests
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork
@@ -101,7 +101,7 @@ class ShardedEngine(PredictsTests):
 
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Classified]:
+    ) -> list[ClassPredictions]:
         """As `PredictsTests.predict_tests` says, each client at its own rank."""
         asked = range(len(self.images)) if clients is None else clients
         mine = self.within.predict_tests(weights, rows, self._of(self.ranks.index, asked))

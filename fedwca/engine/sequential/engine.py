@@ -15,7 +15,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.classified import Classified, PredictsTests, classify_logits, classify_nothing
+from fedwca.engine.class_predictions import ClassPredictions, PredictsTests, classify_logits, classify_nothing
 from fedwca.engine.client_task import SentModels
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
@@ -137,10 +137,10 @@ class SequentialEngine(PredictsTests):
 
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Classified]:
+    ) -> list[ClassPredictions]:
         """As `PredictsTests.predict_tests` says, client after client."""
 
-        def work(client: int) -> Classified:
+        def work(client: int) -> ClassPredictions:
             if len(self._test[client]) == 0:
                 return classify_nothing()
             with self._replica() as replica:

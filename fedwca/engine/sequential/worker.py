@@ -250,20 +250,20 @@ class ClientWorker(Clock):
         shown, latent = self.replica.network.split_latent(features if alone else features[: len(here)])
         noise = draws.noise(everyone, program.noise_numbers(objectives))
         batch = Batch(
-            plain,
-            shown,
-            plain if not len(places) else plain.index_copy(0, places, blended),
-            targets.labels.index_select(0, here),
-            targets.weights.index_select(0, here).to(plain.dtype),
-            {name: value.index_select(0, here) for name, value in context.taught.items()},
-            {"plain": plain, "weak": plain, **({"strong": other} if strong else {})},
-            context.observed,
-            context.shared,
-            adapted,
-            latent and Latent(*latent),
-            self.replica.extras,
-            self.replica.frozen,
-            None if noise is None else noise.to(plain.dtype),
+            logits=plain,
+            features=shown,
+            target_logits=plain if not len(places) else plain.index_copy(0, places, blended),
+            labels=targets.labels.index_select(0, here),
+            weights=targets.weights.index_select(0, here).to(plain.dtype),
+            reference_logits={name: value.index_select(0, here) for name, value in context.taught.items()},
+            view_logits={"plain": plain, "weak": plain, **({"strong": other} if strong else {})},
+            observed=context.observed,
+            shared=context.shared,
+            adapted_logits=adapted,
+            latent=latent and Latent(*latent),
+            networks=self.replica.extras,
+            frozen=self.replica.frozen,
+            noise=None if noise is None else noise.to(plain.dtype),
         )
         loss = program.batch_loss(objectives, batch)
         program.check_is_trained(loss, objectives)

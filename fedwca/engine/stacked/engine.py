@@ -12,7 +12,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.classified import Classified, PredictsTests, classify_logits, classify_nothing
+from fedwca.engine.class_predictions import ClassPredictions, PredictsTests, classify_logits, classify_nothing
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
@@ -132,7 +132,7 @@ class StackedEngine(PredictsTests):
 
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Classified]:
+    ) -> list[ClassPredictions]:
         """As `PredictsTests.predict_tests` says, a slice of clients at a time."""
         chosen = range(len(self.images)) if clients is None else clients
         found = dict.fromkeys(chosen, classify_nothing())
@@ -140,7 +140,7 @@ class StackedEngine(PredictsTests):
             models = self._models(tests.clients, weights, rows)
             said = classify_logits(tests.outputs(models).logits)
             found |= {
-                client: Classified(classes[:size], confidences[:size])
+                client: ClassPredictions(classes[:size], confidences[:size])
                 for client, classes, confidences, size in zip(tests.clients, *said, tests.sizes, strict=True)
             }
         return list(found.values())

@@ -6,8 +6,8 @@ from fedwca.results.pictures.clusters import clusters
 from fedwca.results.pictures.confusion import confusion
 from fedwca.results.pictures.cost import cost
 from fedwca.results.pictures.embedding import embedding
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.mistakes import mistakes
-from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.neighbours import neighbours
 from fedwca.results.pictures.overview import overview
 from fedwca.results.pictures.pseudo_labels import pseudo_labels

@@ -12,7 +12,7 @@ from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 from fedwca.results import pictures
 from fedwca.results.diverged_runs import counted_rounds
-from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.style import NotDrawn
 from fedwca.results.read_run import Run
 from fedwca.results.trial_key import TrialKey

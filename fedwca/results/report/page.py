@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.read_run import Run, began_with
 from fedwca.results.report.class_tables import class_tables
 from fedwca.results.report.embedded_pictures import embedded_pictures

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-class Classified(NamedTuple):
+class ClassPredictions(NamedTuple):
     """A client's test images as its model sees them, on the CPU."""
 
     classes: Tensor
@@ -25,7 +25,7 @@ class PredictsTests(ABC):
     @abstractmethod
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Classified]:
+    ) -> list[ClassPredictions]:
         """What models say of each client's test images.
 
         Args:
@@ -41,7 +41,7 @@ class PredictsTests(ABC):
         return [own.classes for own in self.predict_tests(weights, rows, clients)]
 
 
-def classify_logits(logits: Tensor) -> Classified:
+def classify_logits(logits: Tensor) -> ClassPredictions:
     """The class of the largest logit, and its output; copied from a device in one piece.
 
     Args:
@@ -53,9 +53,9 @@ def classify_logits(logits: Tensor) -> Classified:
     # At least float32, which holds every number of a class.
     outputs = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     told = torch.stack([logits.argmax(-1).to(outputs.dtype), outputs.amax(-1)]).cpu()
-    return Classified(told[0].long(), told[1])
+    return ClassPredictions(told[0].long(), told[1])
 
 
-def classify_nothing() -> Classified:
+def classify_nothing() -> ClassPredictions:
     """Of a client without test images."""
-    return Classified(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
+    return ClassPredictions(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
