@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fedwca.centrals import register
 from fedwca.core.central import Central, DomainBatch
-from fedwca.functional import gradient_reversal, reversal_scale
+from fedwca.functional import domain_loss, gradient_reversal, reversal_scale
 
 
 @register("dann")
@@ -35,6 +35,4 @@ class Dann(Central):
         """The loss of one step."""
         sources, target = torch.cat(step.features), step.target_features
         reversed_ = gradient_reversal(torch.cat([sources, target]), self.scale * reversal_scale(step.progress))
-        chances = step.parts(reversed_).log_softmax(-1)
-        domain: Tensor = -(chances[: len(sources), 0].mean() + chances[len(sources) :, 1].mean()) / 2
-        return step.cross_entropy() + domain
+        return step.cross_entropy() + domain_loss(step.parts(reversed_), len(sources))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedwca.centrals import register
 from fedwca.core.central import Central, DomainBatch
-from fedwca.functional import gradient_reversal, reversal_scale
+from fedwca.functional import domain_loss, gradient_reversal, reversal_scale
 
 LLOYD_STEPS = 10
 """Of k-means on one batch of the target."""
@@ -67,9 +67,8 @@ class Fada(Central):
 
     def _align(self, nets: _SourceNets, source: Tensor, target: Tensor, fade: float) -> Tensor:
         """Loss of the domain classifier, the network's turned round (eqs. 4 and 5)."""
-        chances = nets.domain(gradient_reversal(torch.cat([source, target]), self.align * fade)).log_softmax(-1)
-        loss: Tensor = -(chances[: len(source), 0].mean() + chances[len(source) :, 1].mean()) / 2
-        return loss
+        reversed_ = gradient_reversal(torch.cat([source, target]), self.align * fade)
+        return domain_loss(nets.domain(reversed_), len(source))
 
     def _disentangle(self, nets: _SourceNets, features: Tensor, labels: Tensor, fade: float) -> Tensor:
         """Losses of the two halves that features are taken apart into (eqs. 6 and 7).

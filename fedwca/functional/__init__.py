@@ -38,7 +38,7 @@ from fedwca.functional.output_entropy import diversity_loss, mutual_information,
 from fedwca.functional.parameter_padding import padded
 from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prototype_similarity, prototypes
 from fedwca.functional.representations import gaussian_divergence, representation_norm
-from fedwca.functional.reversed_gradient import gradient_reversal, reversal_scale
+from fedwca.functional.reversed_gradient import domain_loss, gradient_reversal, reversal_scale
 from fedwca.functional.rotation import rotated
 from fedwca.functional.shard_partition import shard_partition, unit_partition
 from fedwca.functional.simplex import mixture_ascent, project_simplex
@@ -64,6 +64,7 @@ __all__ = [
     "dirichlet_partition",
     "distillation",
     "diversity_loss",
+    "domain_loss",
     "expected_calibration_error",
     "fill_prototypes",
     "finch",

@@ -45,3 +45,23 @@ def reversal_scale(progress: float, gamma: float = 10.0) -> float:
     [0.0, 0.4621, 0.9999]
     """
     return 2 / (1 + math.exp(-gamma * progress)) - 1
+
+
+def domain_loss(logits: Tensor, sources: int) -> Tensor:
+    """Average the cross-entropies of a domain classifier on both sides, each of which counts half; differentiable.
+
+    Source: Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016, loss of the domain classifier.
+
+    Args:
+        logits: ``[N, 2]``, those of sources first: class 0 is a source, class 1 the target.
+        sources: how many are of sources, at least 1 and fewer than N.
+
+    Returns:
+        ``[]`` in nats, at least 0; log 2 where the classifier cannot tell.
+
+    >>> import torch
+    >>> domain_loss(torch.zeros(5, 2), 2)  # log 2
+    tensor(0.6931)
+    """
+    chances = logits.log_softmax(-1)
+    return -(chances[:sources, 0].mean() + chances[sources:, 1].mean()) / 2

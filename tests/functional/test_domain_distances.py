@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional import gradient_reversal, moment_distance, multi_kernel_mmd, reversal_scale
+from fedwca.functional import domain_loss, gradient_reversal, moment_distance, multi_kernel_mmd, reversal_scale
 
 
 def kernel_loop(x: Tensor, y: Tensor, factors: tuple[float, ...]) -> float:
@@ -133,3 +133,11 @@ def test_reversal_is_faded_in() -> None:
     assert reversal_scale(0.3, gamma=2.0) == pytest.approx(2 / (1 + math.exp(-0.6)) - 1)
     values = [reversal_scale(step / 10) for step in range(11)]
     assert values == sorted(values)
+
+
+def test_the_loss_of_a_domain_classifier_by_hand() -> None:
+    # Sure of both sources by log 3 to 1, of the only target image by log 1 to 1: each side counts half.
+    logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0], [0.0, 0.0]])
+    assert float(domain_loss(logits, 2)) == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
+    turned = torch.tensor([[0.0, math.log(3)], [0.0, 0.0]])
+    assert float(domain_loss(turned, 1)) == pytest.approx((math.log(4) + math.log(2)) / 2)
