@@ -9,6 +9,7 @@ from typing import Any
 
 from readings import name_machine, noted
 
+from fedwca.results.phase_seconds import PHASES
 from fedwca.results.tables import Table
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -255,3 +256,24 @@ def small_maps() -> str:
     heads = ("pixels", "precision", "work", *(f"{way}, CPU ms" for way in ways), "ratio, median", "quarters")
     told = f"CPU milliseconds of an image of the backbone, {result['batch']} at once, one thread. {made(result)}."
     return noted(Table("", heads, lines, heads=3), [told])
+
+
+def profile_round() -> str:
+    """A row a method, a column a phase: seconds of one round with all images, and their share of the round."""
+    if not (RESULTS / "profile_round.json").exists():
+        return "Not measured yet: `python benchmarks/profile_round.py`."
+    result = read("profile_round")
+    rows = [
+        [
+            label,
+            f"{seconds['round']:.1f}",
+            *(f"{seconds[p]:.1f} ({100 * seconds[p] / seconds['round']:.0f} %)" for p in PHASES),
+        ]
+        for label, seconds in result["seconds"].items()
+    ]
+    config, training = result["config"], result["config"]["training"]
+    notes = [
+        f"Seconds of round {result['round'] + 1} of preset paper, source {config['source']}: {result['clients']} clients",
+        f"with all their images, {training['epochs']} epochs, one worker; {made(result)}.",
+    ]
+    return noted(Table("", ("method", "round", *PHASES), rows), notes)

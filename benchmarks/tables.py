@@ -208,6 +208,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "mixed": speed_tables.mixed,
     "by_hand": speed_tables.by_hand,
     "small_maps": speed_tables.small_maps,
+    "profile_round": speed_tables.profile_round,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
     "federation-moment-noise": federation_tables.moment_noise,
