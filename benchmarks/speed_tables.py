@@ -273,7 +273,7 @@ def profile_round() -> str:
     ]
     config, training = result["config"], result["config"]["training"]
     notes = [
-        f"Seconds of round {result['round'] + 1} of preset paper from {config['source']}: {result['clients']} clients with",
-        f"all their images, {training['epochs']} epochs, one worker; {made(result)}.",
+        f"Seconds of round {result['round'] + 1}, preset paper, source {config['source']}, {result['clients']} clients",
+        f"with all their images, {training['epochs']} epochs, one worker; {made(result)}.",
     ]
     return noted(Table("", ("method", "round", *PHASES), rows), notes)
