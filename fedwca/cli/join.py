@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -155,8 +156,10 @@ def print_joined(joined: JoinedClient) -> None:
                 f"{'less' if choice.by == 'alignment' else 'more'}"
             )
     if joined.size is None:
-        shares = ", ".join(f"cluster {row} {float(share):.3f}" for row, share in enumerate(joined.weights))
-        say(f"Start: {shares}")
+        # Behind the clusters' models a server may keep others, such as teachers.
+        kinds = ["cluster" if row < len(choice.scores) else "row" for row in range(len(joined.weights))]
+        shares = [(kind, row, float(w)) for row, (kind, w) in enumerate(zip(kinds, joined.weights, strict=True))]
+        say(f"Start: {', '.join(f'{kind} {row} {w:.3f}' for kind, row, w in shares if kind == 'cluster' or w)}")
     for name, value in joined.report.items():
         say(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
     if joined.epochs:
@@ -188,7 +191,7 @@ def parse_adapt(text: str | None) -> tuple[int, Adaptation | None]:
     """
     if text is None:
         return 0, None
-    if text.strip().lstrip("+-").isdecimal():
+    if re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         if not 0 <= (epochs := int(text)) <= 1_000_000:
             raise UsageError(f"--adapt {text}: epochs are 0 to 1000000")
         return epochs, None

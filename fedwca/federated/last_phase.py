@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from fedwca.core.messages import Offer
@@ -43,6 +44,8 @@ def open_last_phase(
     """
     training = method.finish_training
     trusted: Tensor | None = None
+    if not server.state:  # of a method without rounds, whose one model is everybody's
+        server = replace(server, state={"labels": torch.zeros(len(engine.images), dtype=torch.int64)})
     assert training is not None
 
     def task(client: int) -> Task:

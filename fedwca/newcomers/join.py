@@ -45,7 +45,7 @@ class JoinedClient:
     network: Network
     """Its model."""
     epochs: int
-    """Of its own adaptation."""
+    """Of its own training; 0 where its labels are not trusted: it re-estimates BatchNorm's statistics alone."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What it would upload beside a model: alpha and beta in FedWCA."""
     adaptation: Adaptation | None = None
@@ -117,7 +117,7 @@ def join(
     newcomer, alone = source_network(federation), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], federation.device, 1, federation.batch_norm, federation.precision)
     now, report = federation.training.at(federation.round), dict[str, Tensor]()
-    factor, steps = now.lr / federation.training.lr, None
+    factor, steps, trained = now.lr / federation.training.lr, None, epochs
     with matmul_precision(federation.precision, federation.device):
         trust = measure_newcomer_trust(federation, engine)
         if federation.fresh is not None:
@@ -125,19 +125,20 @@ def join(
             engine.bank[0] = federation.fresh.learn(method, server.state, now, factor, [size])[size]
             choice, weights = stand_alone(federation), torch.zeros(len(server.rows), dtype=torch.float64)
         else:
-            choice, weights, report = receive_model(federation, engine, by, epochs, done)
+            choice, weights, report, trained = receive_model(federation, engine, by, epochs, done)
         if adaptation is not None:
             (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
             engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])
     own = remove_extras(newcomer).eval()
-    return JoinedClient(choice, weights, own, epochs, report, adaptation, steps, size, trust)
+    return JoinedClient(choice, weights, own, trained, report, adaptation, steps, size, trust)
 
 
 def receive_model(
     federation: TrainedFederation, engine: SequentialEngine, by: By, epochs: int, done: Callable[[int], None]
-) -> tuple[ClusterAssignment, Tensor, dict[str, Tensor]]:
-    """A newcomer's cluster, its start as a mixture of the server's rows ``[R]``, and what it would upload.
+) -> tuple[ClusterAssignment, Tensor, dict[str, Tensor], int]:
+    """A newcomer's cluster, its start as a mixture of the server's rows ``[R]``, what it would upload, and epochs that
+    it trained: none where its labels are not trusted.
 
     Args:
         federation: trained.
@@ -149,6 +150,8 @@ def receive_model(
     method, server = federation.method, federation.server
     rows = server.rows.to(engine.device)
     offer = offer_mixtures(method.aggregator, server.state, 1, rows[:, : engine.layout.trained])
+    # Asked as the others were, before anything is trained; where a last phase adapts it, below of what is delivered.
+    trusted = None if method.finish else trust_newcomer(federation, engine)
     choice = choose_cluster(federation, engine, offer, rows, by, done)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
@@ -161,11 +164,12 @@ def receive_model(
         return [((blend.start.double() @ work.received.weights)[0], blend)]
 
     training = federation.training.model_copy(update={"epochs": max(1, epochs), "steps": None, "cuts": 1})
-    delivered = sent.personal[0, 0].to(rows) @ rows if method.finish else None
-    trusted = trust_newcomer(federation, engine, delivered)
+    if method.finish:
+        trusted = trust_newcomer(federation, engine, sent.personal[0, 0].to(rows) @ rows)
     task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trusted)
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
-    return choice, weights, {name: value[0] for name, value in blend.report.items()}
+    trained = 0 if trusted is not None and not bool(trusted.any()) else epochs
+    return choice, weights, {name: value[0] for name, value in blend.report.items()}, trained
 
 
 def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation | None) -> None:

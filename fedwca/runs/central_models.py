@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.federated.central_training import CentralImages, train_central
 from fedwca.federated.source_model import TrainedSource
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture
 
 
 def central_model(
@@ -52,6 +54,8 @@ def central_model(
         images(targets),
         torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
     )
+    if config.checkpoint is not None:  # whose digest is the file's, which says nothing of fields without weights
+        start = replace(start, digest=f"{start.digest} {architecture(config).identity()}")
     training = config.central_training.as_long_as(config.training, config.rounds)
     device = resolve_device(config.device)
     with matmul_precision("fp32", device):  # it is kept for runs of any precision, as source models are

@@ -191,9 +191,18 @@ def watch_draws(method: Method, told: set[str]) -> Iterator[None]:
         )
 
 
-def measure_start(trial: Trial, engine: Engine, method: Method, server: Server, training: Training) -> dict[str, Any]:
-    """What predictions are like before the first round, as a record has it."""
-    return trial.describe(DeliveredModels(engine.predict_tests()), method, server, None, training)
+def measure_start(
+    trial: Trial, engine: Engine, method: Method, server: Server, training: Training, rounds: int
+) -> dict[str, Any]:
+    """What predictions are like before the first round, as a record has it; where there is none, after the steps of the
+    method's adaptation.
+    """
+    lr = None if rounds else step_size(method, training, 0)
+    if lr is None:
+        return trial.describe(DeliveredModels(engine.predict_tests()), method, server, None, training)
+    everybody = torch.ones(len(engine.images), 1, dtype=torch.float64)
+    own = measure_delivered(method, engine, trial.metrics, everybody, server.rows, lr)
+    return trial.describe(own, method, server, lr, training)
 
 
 def begin_round(

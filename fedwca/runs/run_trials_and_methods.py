@@ -147,7 +147,7 @@ class _Bench:
                 if len(rows) > 1:
                     own = rows[draw_sizes(trials[i].keys, range(sizes[i]), len(rows))]
                 point = RoundState(-1, init_server(engine, start, own))
-                first = measure_start(trials[i], engine, method, point.server, self.config.training)
+                first = measure_start(trials[i], engine, method, point.server, self.config.training, rounds)
                 accuracy[i] = mean(first["accuracy"])
                 home = {
                     "source_accuracy": model.accuracy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
@@ -70,6 +70,26 @@ def refuse_unmeasured(criterion: str, rounds: int, federation: Federation) -> No
         raise UsageError(
             f"criterion {criterion}: it is measured after the last round, and the method has none; take --oracle"
         )
+
+
+def refuse_unseen(criterion: str, keys: Iterable[str]) -> None:
+    """See that values which are searched change what the criterion reads.
+
+    Args:
+        criterion: as of `judge`.
+        keys: fields that are searched.
+
+    Raises:
+        UsageError: one is of an adaptation, and the criterion is of models before its steps.
+    """
+    if criterion in (VALIDATION, ORACLE):
+        return
+    for key in keys:
+        if key.startswith("adaptation."):
+            raise UsageError(
+                f"--param {key}: criterion {criterion} is of models before an adaptation's steps, so all values are "
+                "alike; take --oracle"
+            )
 
 
 def worst(criterion: str) -> float:

@@ -18,7 +18,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.split_trials import split_trial
-from fedwca.search.criteria import CRITERIA, refuse_unmeasured
+from fedwca.search.criteria import CRITERIA, refuse_unmeasured, refuse_unseen
 from fedwca.search.open_study import JOURNAL
 from fedwca.search.space import Options, Range, resolve_grid
 
@@ -94,15 +94,19 @@ def plan_search(wanted: Search) -> PlannedSearch:
         raise UsageError(f"{twice[0]} is given twice; name all its values in one --param")
     listed = {param.key: param.values for param in params if isinstance(param, Options)}
     grid = _shuffled_grid(listed, plan.config.seed) if len(listed) == len(params) else None
+    others = {param.key: param.values[0] if isinstance(param, Options) else param.low for param in params}
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
-            with_values(request, {param.key: value}).plan()  # which refuses what would not reach the method
+            # Refuses what would not reach the method; some values go with those of other fields alone.
+            with_values(request, others | {param.key: value}).plan()
+    refuse_unseen(wanted.criterion, keys)
     first = with_values(request, {key: values[0] for key, values in listed.items()}).plan()
     dataset, domain = load(first.config)
     if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
         ((_, rounds),) = first.methods
         refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
-    tries = wanted.tries if wanted.tries is not None else 20 if grid is None else len(grid)
+    most = 20 if grid is None else len(grid)
+    tries = most if wanted.tries is None else wanted.tries if grid is None else min(wanted.tries, most)
     about = {
         "config": plan.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
         "criterion": wanted.criterion,

@@ -102,7 +102,7 @@ def resolve_grid(key: str, plan: RunPlan) -> str:
     if head in TABLES or len(rest) != 1:
         return ".".join([head, *rest])
     (method, _) = plan.methods[0]
-    own = {"dataset": plan.config.dataset, "model": plan.config.model}
+    own = {kind: getattr(plan.config, kind) for kind in ("dataset", "model", "partition")}
     having = [part.name for kind, part in method_parts(method) if kind == head and rest[0] in type(part).model_fields]
     having += [own[head]] if head in own else []
     if not having:

@@ -121,6 +121,7 @@ def test_the_source_model_can_be_exported(done: Path, tmp_path: Path) -> None:
         (["join", "RUN", "--data", "PHOTOS", "--adapt", "learned", "--out", "OUT"], 2, "has not trained"),
         (["join", "RUN", "--data", "PHOTOS", "--adapt", "entropi", "--out", "OUT"], 2, "did you mean 'entropy'"),
         (["join", "RUN", "--data", "PHOTOS", "--adapt", "-1", "--out", "OUT"], 2, "epochs are 0 to"),
+        (["join", "RUN", "--data", "PHOTOS", "--adapt=+-5", "--out", "OUT"], 2, "no adaptation '+_5'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

@@ -146,6 +146,12 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
         ),
         (
             "writers",
+            {"dataset": with_units(numbered(70, domains=1), 20), "clients": 1, "new_clients": 5},
+            UsageError,
+            "numbered makes 4 clients, too few for 1 that train and 5 new ones; take --new-clients 3 or fewer",
+        ),
+        (
+            "writers",
             {"dataset": with_units(numbered(14, domains=1), 1)},
             DataError,
             "fewer than 2 images to train on, in 100 deals",

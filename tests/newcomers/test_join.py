@@ -21,7 +21,7 @@ from fedwca.clusterers.kmeans import KMeans
 from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.clusterers.true import TrueDomains
 from fedwca.core.interfaces import Aggregator, Clusterer
-from fedwca.core.messages import Signatures
+from fedwca.core.messages import Predictions, Signatures
 from fedwca.core.network import Network
 from fedwca.data.dataset import Domain
 from fedwca.data.federation import ClientImages
@@ -40,6 +40,7 @@ from fedwca.models.lenet import LeNet
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.trusted import Trusted
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.round_record import nearest_clients
 
@@ -277,3 +278,21 @@ def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Cluste
     )
     found = nearest_clients(method, engine, server.source)
     assert set(found) == ({"nearest", "margins"} if recorded else set())
+
+
+def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By update a newcomer trains the source model, and its statistics may stay on the network."""
+    made = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)
+    asked: list[float] = []
+
+    def trusts(self: Trusted, source: Predictions) -> Tensor:
+        asked.append(float(mutual_information(source.logits.double())))
+        return torch.zeros((), dtype=torch.float64)
+
+    monkeypatch.setattr(Trusted, "trusts", trusts)
+    trusting = replace(made, method=replace(made.method, pseudo_labeler=Trusted(least=0.99)))
+    found = join(trusting, tinted(2, 5), epochs=3)
+    assert len({round(value, 9) for value in asked}) == 1
+    assert found.trust == pytest.approx(asked[0], abs=1e-5)
+    assert found.epochs == 0, "whoever is not trusted trains nothing"
+    assert join(made, tinted(2, 5), epochs=1).epochs == 1

@@ -56,6 +56,12 @@ def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: 
     assert found.config.device == "auto"
     assert torch.equal(found.delivered.cpu(), open_run(run).delivered.cpu())
     assert [has_device(name) for name in ("cpu", "auto", "cuda:99", "tpu")] == [True, True, False, False]
+    restored = opening.restore_config
+    given = {"device": "cuda:7", "precision": "tf32"}
+    monkeypatch.setattr(opening, "restore_config", lambda values: restored(values).model_copy(update=given))
+    monkeypatch.setattr(opening, "has_device", lambda name: not name.startswith("cuda"))
+    opened = open_run(run).config
+    assert (opened.device, opened.precision) == ("auto", "fp32")
 
 
 def test_the_bank_is_that_of_the_last_round(run: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.core.messages import Predictions
+from fedwca.core.tensor_files import write_tensors
 from fedwca.core.training_settings import CentralTraining, Training
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
@@ -439,3 +440,36 @@ def test_deployments_are_refused_in_a_sentence(name: str) -> None:
     network = initial_model(tuple("0123456789"), architecture(made.config), 0).network
     with pytest.raises(UsageError, match=f"'{name}' cannot be deployed: its clients have labels .* two messages more"):
         require_deployable(method, rounds, network)
+
+
+def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None:
+    small = {
+        **SMALL,
+        "composed": False,
+        "baselines": ["pooled", "pooled/finish=shot", "pooled/adaptation=entropy:lr=5"],
+    }
+    made = bench(**small, overrides={**OVERRIDES, "central_training.epochs": 1}, out=tmp_path / "run", keep="all")
+    plain, finished, stepped = (row.name for row in made.table)
+    by_method = {name: [r for r in records(made.path) if r["method"] == name] for name in (plain, finished, stepped)}
+    assert [r["round"] for r in by_method[finished]] == [-1, 0]
+    assert by_method[finished][0]["accuracy"] == by_method[plain][0]["accuracy"], "the same start"
+    assert by_method[finished][1]["phase"] == "finish"
+    (steps,) = by_method[stepped]
+    assert min(steps["adaptation"]["steps"]) > 0
+    target = open_run(made.path, method=plain).federation.metrics.domains.index("neon")
+    assert steps["adaptation"]["accuracy_before"][target] == by_method[plain][0]["accuracy"][target]
+    assert open_run(made.path, method=finished).finished
+
+
+def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "own.safetensors"
+    model = architecture(resolve_plan({"target": "neon", "model": "cnn3"}).config)
+    write_tensors(file, model.build(10, seed=1, whole=True).state_dict())
+    given = {**SMALL, "model": "cnn3", "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
+    for number, dropout in enumerate((0.0, 0.9, 0.9)):
+        more = {"central_training.epochs": 1, "model.cnn3.dropout": dropout}
+        bench(**given, overrides=more, out=tmp_path / f"run-{number}", keep="none")
+    assert len(list((tmp_path / "cache/centrals").iterdir())) == 2

@@ -16,9 +16,9 @@ from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
-from fedwca.search.criteria import CRITERIA, judge
+from fedwca.search.criteria import CRITERIA, ORACLE, judge
 from fedwca.search.open_study import JOURNAL, read_tried_values
-from fedwca.search.plan_search import Search, plan_search
+from fedwca.search.plan_search import PlannedSearch, Search, plan_search
 from fedwca.search.space import Options, Range, grid, grids, parse_space, resolve_grid
 from fedwca.search.study import search, tabulate_tries
 
@@ -298,3 +298,33 @@ def test_tries_of_a_search_that_drew_some_are_counted(trainings: Trainings, tmp_
     other = plan_search(trainings.wanted(tmp_path, LIST))
     with pytest.raises(UsageError, match="holds a search with other settings"):
         read_tried_values(optuna, tmp_path, other.about)
+
+
+def planned(
+    tmp_path: Path, method: str, *params: str, criterion: str = ORACLE, tries: int | None = None
+) -> PlannedSearch:
+    request = RunRequest({"baselines": [method], "composed": False})
+    return plan_search(Search(request, [parse_space(text) for text in params], criterion, tries, tmp_path))
+
+
+def test_values_that_go_with_those_of_another_field_are_no_mistake(tmp_path: Path) -> None:
+    found = planned(
+        tmp_path, "fedavg/adaptation=entropy", "adaptation.patience=2,5", "adaptation.candidates=all,adapted"
+    )
+    assert found.tries == 4
+
+
+def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
+    assert planned(tmp_path, "fedavg", "training.lr=0.1,0.2", tries=50).tries == 2
+    assert planned(tmp_path, "fedavg", "training.lr=0.1..0.2", tries=50).tries == 50
+
+
+def test_the_partition_is_named_as_other_parts_are() -> None:
+    plan = resolve_plan({"partition": "dirichlet", "baselines": ["fedtta"], "composed": False}, preset_name="upfl")
+    assert resolve_grid("partition.alpha", plan) == "partition.dirichlet.alpha"
+
+
+def test_what_the_criterion_does_not_see_is_not_searched(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--param adaptation.entropy.lr: criterion density is of models before"):
+        planned(tmp_path, "fedavg/adaptation=entropy", "adaptation.lr=0.1,0.2", criterion="density")
+    assert planned(tmp_path, "fedavg/adaptation=entropy", "adaptation.lr=0.1,0.2").tries == 2
