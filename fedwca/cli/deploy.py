@@ -84,7 +84,7 @@ def init(
     for name in host or []:
         _check_host(name)
     need_flower()
-    from fedwca.cli.progress_bars import count_steps
+    from fedwca.cli.progress_bars import show_progress
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
     from fedwca.runs.run_request import RunRequest
 
@@ -103,7 +103,7 @@ def init(
         host or [],
         insecure,
     )
-    with count_steps("epochs of the source model") as told:
+    with show_progress("epochs of the source model") as told:
         count = make_deployment(wanted, told)
     say(next_steps(folder, count, deal is not None, insecure))
 

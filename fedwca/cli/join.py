@@ -60,9 +60,9 @@ def command(
 
     For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
     """
-    from fedwca.cli.predict import write
+    from fedwca.cli.predict import write_answers
     from fedwca.cli.printing import saying_what_is_kept
-    from fedwca.cli.progress_bars import count_steps
+    from fedwca.cli.progress_bars import show_progress
     from fedwca.core.files import check_writable
     from fedwca.datasets import stretches_images
     from fedwca.export.load_model import serve_model
@@ -98,7 +98,7 @@ def command(
         say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
     federation, done = load_federation(reopened), count(1)
     check_writable(folder)
-    with count_steps("clients whose round 0 is repeated") as told:
+    with show_progress("clients whose round 0 is repeated") as told:
         joined = join(
             *(federation, stack_images(pixels), by, epochs),
             done=lambda client: told(next(done), len(federation.clients)),
@@ -111,7 +111,7 @@ def command(
     answers = list(predict(serve_model(joined.network, about), found))
     with all_or_none(folder):
         card = export(folder / FILES[0], "safetensors", joined.network, about)
-        write(folder / FILES[2], answers, 1)
+        write_answers(folder / FILES[2], answers, 1)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
     with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
         if as_json:
@@ -149,10 +149,10 @@ def print_joined(joined: JoinedClient) -> None:
         say("Cluster 0: there is no other")
     else:
         near = f"; nearest client {choice.member}" if choice.by == "update" else ""
-        say(f"Cluster {choice.cluster}, by {choice.by}: {unit} {score(choice.scores[choice.cluster])}{near}")
+        say(f"Cluster {choice.cluster}, by {choice.by}: {unit} {format_score(choice.scores[choice.cluster])}{near}")
         if (second := choice.runner_up) is not None and choice.margin is not None:
             say(
-                f"Runner-up cluster {second}: {unit} {score(choice.scores[second])}, {score(choice.margin)} "
+                f"Runner-up cluster {second}: {unit} {format_score(choice.scores[second])}, {format_score(choice.margin)} "
                 f"{'less' if choice.by == 'alignment' else 'more'}"
             )
     if joined.size is None:
@@ -230,7 +230,7 @@ def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> 
     )
 
 
-def score(value: Any) -> str:
+def format_score(value: Any) -> str:
     """Four digits, however small."""
     return f"{float(value):.4g}"
 

@@ -158,10 +158,10 @@ def parse_run_options(values: dict[str, Any]) -> RunOptions:
     """Values of the shared options as what they say of a run."""
     given = {key: value for key, value in values.items() if value not in (None, [])}
     pairs, preset, file = given.pop("set_", []), given.pop("preset", "default"), given.pop("config", None)
-    return RunOptions(layer_from_words(given), [pair(text) for text in pairs], preset, file)
+    return RunOptions(layer_from_words(given), [split_pair(text) for text in pairs], preset, file)
 
 
-def pair(text: str) -> tuple[str, str]:
+def split_pair(text: str) -> tuple[str, str]:
     """``kind.field=value`` taken apart."""
     key, equals, value = text.partition("=")
     if not equals or "." not in key:

@@ -56,11 +56,15 @@ def command(
     if model.is_file() and any(asked is not None for asked in (client, method, round_)):
         raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
     asked = model.is_dir() or client is not None
-    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place, trust_code=trust_code)
+    opened = (
+        open_run_model(model, client, method, round_, place)
+        if asked
+        else open_model(model, place, trust_code=trust_code)
+    )
     files = find_images(images)
     with counting(len(files)) as tell:
         answers = predict(opened, load_pictures(files, opened.about.side, opened.about.stretch), batch_size, top)
-        read, lost = write(out, count_progress(answers, tell), min(top, len(opened.about.classes)))
+        read, lost = write_answers(out, count_progress(answers, tell), min(top, len(opened.about.classes)))
     if out is not None:
         say(f"wrote {out}: {read} image{'s' * (read != 1)}")
     if lost:
@@ -69,7 +73,7 @@ def command(
         raise FedwcaError("no image could be read")
 
 
-def of_run(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
+def open_run_model(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
     """The model a client of a run was given."""
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import model_of
@@ -83,7 +87,7 @@ def of_run(run: Path, client: int | None, method: str | None, round: int | None,
     return serve_model(*model_of(reopened, client=client), device)
 
 
-def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:
+def write_answers(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:
     """Write the table, to a file whole or not at all; returns how many images were read and how many were not.
 
     Raises:

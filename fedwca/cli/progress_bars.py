@@ -53,7 +53,7 @@ def watching(plan: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Progres
 
 
 @contextmanager
-def count_steps(what: str) -> Iterator[Callable[[int, int], None]]:
+def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """On a terminal, a bar of something that is counted, while inside; yields what is told (done, of how many)."""
     console = make_console(stderr=True)
     if not console.is_terminal:
