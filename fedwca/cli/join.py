@@ -151,10 +151,8 @@ def print_joined(joined: JoinedClient) -> None:
         near = f"; nearest client {choice.member}" if choice.by == "update" else ""
         say(f"Cluster {choice.cluster}, by {choice.by}: {unit} {format_score(choice.scores[choice.cluster])}{near}")
         if (second := choice.runner_up) is not None and choice.margin is not None:
-            say(
-                f"Runner-up cluster {second}: {unit} {format_score(choice.scores[second])}, {format_score(choice.margin)} "
-                f"{'less' if choice.by == 'alignment' else 'more'}"
-            )
+            apart = f"{format_score(choice.margin)} {'less' if choice.by == 'alignment' else 'more'}"
+            say(f"Runner-up cluster {second}: {unit} {format_score(choice.scores[second])}, {apart}")
     if joined.size is None:
         # Behind the clusters' models a server may keep others, such as teachers.
         kinds = ["cluster" if row < len(choice.scores) else "row" for row in range(len(joined.weights))]
