@@ -90,6 +90,4 @@ def command(
     found = run_comparison(request, methods, domains, reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
         print_in(form, found.table(columns), found.plain(), found.flat())
-    planned = plan_comparison(request, methods, domains, reference).plans.values()
-    trained = {method.name for plan in planned for method, rounds in plan.methods if rounds}
-    refuse_all_diverged([found.runs[name] for name in trained], [found.diverged[name] for name in trained])
+    refuse_all_diverged([found.runs[name] for name in found.trained], [found.diverged[name] for name in found.trained])

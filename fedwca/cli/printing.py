@@ -52,7 +52,9 @@ def print_finished(done: FinishedRun, as_json: bool, columns: Sequence[str] = ()
     """
     with saying_what_is_kept(f"the run is whole, its results are in {done.path}"):
         _print_results(done, as_json, columns)
-    trained = {name for name, method in read_configuration(done.path)["methods"].items() if method["rounds"]}
+    methods = read_configuration(done.path)["methods"]
+    central = {name for name, own in methods.items() if any(part["kind"] == "central" for part in own["components"])}
+    trained = central | {name for name, own in methods.items() if own["rounds"]}
     rows = [row for row in done.table if row.name in trained]
     refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
 
@@ -87,7 +89,7 @@ def refuse_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Ma
         Diverged: there are only such.
     """
     if any(diverged) and not any(runs):
-        raise Diverged("every run of every method diverged; a lower --lr may help")
+        raise Diverged("every run of every method that trains diverged; a lower --lr may help")
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:

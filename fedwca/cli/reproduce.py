@@ -111,7 +111,7 @@ def command(
     rows = []
     for job in planned:
         result = run_job(job, out, reporter)
-        trained = {method.name for plan in job.plans.values() for method, rounds in plan.methods if rounds}
+        trained = frozenset[str]().union(*(plan.trained for plan in job.plans.values()))
         rows += [row for row in result.rows if row.name in trained]
         with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
             for path in result.figures:

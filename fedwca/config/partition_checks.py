@@ -23,7 +23,7 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
     """
     what = f"method {method.name!r}: "
     if partition.some_unlabeled:
-        _check_guests_fit(method, batch_norm)
+        _check_unlabeled_fit(method, batch_norm)
     else:
         if partition.newcomers:
             _check_new_clients_fit(method, batch_norm)
@@ -64,7 +64,7 @@ def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
         )
 
 
-def _check_guests_fit(method: Method, batch_norm: str) -> None:
+def _check_unlabeled_fit(method: Method, batch_norm: str) -> None:
     """Refuse what gives nothing to a client without labels that trains in no round.
 
     Raises:

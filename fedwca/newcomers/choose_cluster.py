@@ -72,6 +72,7 @@ def choose_cluster(
     rows: Tensor,
     by: By,
     done: Callable[[int], None],
+    trusted: Tensor | None = None,
 ) -> ClusterAssignment:
     """The newcomer's cluster, found as its method finds clusters.
 
@@ -82,6 +83,7 @@ def choose_cluster(
         rows: the server's ``[R, P]``.
         by: how, where a clusterer groups clients.
         done: see `join`.
+        trusted: how far its labels are trusted ``[1]``, 0 to 1; None: in full.
     """
     aggregator, labels = federation.method.aggregator, federation.labels.cpu()
     task = newcomer_task(federation, federation.training, 1, [newcomer_number(federation)])
@@ -101,21 +103,20 @@ def choose_cluster(
         (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.alignment(work.shared)[0]]))
         cluster = int(found.argmax())
         return ClusterAssignment(cluster, by, found, int((labels == cluster).nonzero()[0]))
-    distances, members = by_update(federation, engine, done)
+    distances, members = by_update(federation, engine, done, trusted)
     cluster = int(distances.argmin())
     return ClusterAssignment(cluster, "update", distances, int(members[cluster]))
 
 
 def by_update(
-    federation: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None]
+    federation: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None], trusted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
     source, clusterer = federation.server.source.to(engine.device), federation.method.clusterer
     if clusterer is not None and clusterer.norm_layers is not None:  # whatever was trained plays no part
         first = source.expand(len(federation.clients), -1)
     else:
-        numbers, trusted = [newcomer_number(federation)], trust_newcomer(federation, engine)
-        task = newcomer_task(federation, federation.training, 0, numbers, trusted)
+        task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)], trusted)
         engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
         first = first_round(federation, done) if federation.first is None else federation.first
     found = BankSignatures(

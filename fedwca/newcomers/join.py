@@ -152,7 +152,7 @@ def receive_model(
     offer = offer_mixtures(method.aggregator, server.state, 1, rows[:, : engine.layout.trained])
     # Asked as the others were, before anything is trained; where a last phase adapts it, below of what is delivered.
     trusted = None if method.finish else trust_newcomer(federation, engine)
-    choice = choose_cluster(federation, engine, offer, rows, by, done)
+    choice = choose_cluster(federation, engine, offer, rows, by, done, trusted)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
     def settle(work: ClientWorker) -> list[tuple[Tensor, Blend]]:

@@ -99,15 +99,9 @@ class LabelledPartition(Partition):
 
         dealt = self.share_out(pool, clients + new, random)
         if len(dealt) < clients + new:
-            # As many new ones as train are what there are unless somebody says a number.
-            fewer = (
-                f"--new-clients {len(dealt) - clients}"
-                if new != clients < len(dealt)
-                else f"--clients {len(dealt) // 2}"
-            )
             raise UsageError(
                 f"partition {self.name}: {pool.name} makes {len(dealt)} clients, too few for {clients} that train and "
-                f"{new} new ones; take {fewer} or fewer"
+                f"{new} new ones; lower --clients or --new-clients"
             )
         order = random.permutation(len(dealt))[: clients + new]
         drawn = [DealtImages(dealt[place]) for place in order]

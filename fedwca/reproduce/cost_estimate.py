@@ -91,8 +91,9 @@ def count_trained_images(
         images += count_round_images(config, without_labels, method.finish_training)
     if method.start is not None:
         epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0
-        # A step has as many images of each source and of the target, an epoch those of the largest source.
-        sizes = [min(count, config.clients * (config.samples or count)) for count in others.values()]
+        seen = {domain: catalogued[domain]} if method.start.oracle else others
+        sizes = [min(count, config.clients * (config.samples or count)) for count in seen.values()]
+        # Beside heaps a step has as many images of each source and of the target, an epoch those of the largest source.
         each = sum(sizes) if method.start.pooled else max(sizes) * (len(sizes) + 1)
         images += epochs * TRAINING * each
     return images

@@ -90,6 +90,15 @@ class Definition(BaseModel):
         usual = self.partition in said
         return {**self.settings, **({} if usual else {"partition": self.partition}), **methods}
 
+    def under(self, preset: str, dataset: str) -> Definition:
+        """The table for a data set under another preset than its own: with the partition that its own one says."""
+        if preset == self.preset:
+            return self
+        said = self.partition
+        if said == named_by_preset(self.preset, "partition"):
+            said = named_by_preset(self.preset, "partition", dataset) or said
+        return self.model_copy(update={"preset": preset, "partition": said})
+
     def chosen(self, rows: Sequence[str]) -> Definition:
         """Only some of the rows; none named: all.
 

@@ -99,9 +99,9 @@ def domains_named(named: str | None, given: Mapping[str, Sequence[str]]) -> Sequ
 def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
     """The jobs of a table, every source or target checked before anything is trained."""
     table, asked, quick = wanted.table, wanted.asked, wanted.quick
-    found = wanted.found.model_copy(update={"preset": asked.preset})
     made = []
-    for name in [canonical_name(name) for name in wanted.datasets] or found.datasets:
+    for name in [canonical_name(name) for name in wanted.datasets] or wanted.found.datasets:
+        found = wanted.found.under(asked.preset, name)
         first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)

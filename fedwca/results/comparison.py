@@ -38,6 +38,8 @@ class Comparison:
     """Method to its runs that diverged, which are not in `runs`."""
     numbers: Mapping[str, Mapping[str, Mapping[SourceTrial, float]]] = field(default_factory=dict)
     """Method to what else is known of its runs, by the names of `fedwca.results.table_rows.count_numbers`."""
+    trained: frozenset[str] = frozenset()
+    """Methods that train."""
 
     @staticmethod
     def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:

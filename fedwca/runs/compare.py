@@ -65,7 +65,8 @@ def run_comparison(
     gathered = [collect_runs(one, out, reporter) for one in planned.requests]
     tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
     config = gathered[-1].config
-    return Comparison.of(dataset_name(config), tables, planned.reference, partition_of(config).named or "partition")
+    found = Comparison.of(dataset_name(config), tables, planned.reference, partition_of(config).named or "partition")
+    return replace(found, trained=frozenset().union(*(one.plan().trained for one in planned.requests)))
 
 
 def plan_comparison(

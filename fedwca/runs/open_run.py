@@ -234,9 +234,9 @@ def open_run(
     about = read_configuration(path)
     config = locate_paths(restore_config(about["config"]), about, path)
     if not has_device(config.device):
-        # TensorFloat-32 is of GPUs; what is kept is in float32.
-        lower = {"precision": "fp32"} if config.precision == "tf32" and not has_device("cuda") else {}
-        config = config.model_copy(update={"device": "auto", **lower})
+        config = config.model_copy(update={"device": "auto"})
+    if config.precision == "tf32" and not resolve_device(config.device).startswith("cuda"):
+        config = config.model_copy(update={"precision": "fp32"})  # as models are kept
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     store = Checkpoints(path, run_identity(about))
     newest = _kept(store, path, unit, round)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -239,9 +240,9 @@ def place_run(request: RunRequest, methods: Sequence[str], out: Path, name: str)
             if is_empty_folder(path):
                 return replace(ordered(methods), out=path)
         elif not run.complete and run.methods.keys() == set(methods):
-            begun = ordered(run.methods)
-            if not differing_request(path, begun.plan()):
-                return replace(begun, out=path)
+            with suppress(UsageError):  # of another version, or of a plugin that is not there
+                if not differing_request(path, ordered(run.methods).plan()):
+                    return replace(ordered(run.methods), out=path)
 
 
 def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:

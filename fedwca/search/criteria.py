@@ -10,6 +10,7 @@ from fedwca.core.mean import mean
 from fedwca.data.federation import Federation
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
+from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
@@ -72,17 +73,19 @@ def refuse_unmeasured(criterion: str, rounds: int, federation: Federation) -> No
         )
 
 
-def refuse_unseen(criterion: str, keys: Iterable[str]) -> None:
+def refuse_unseen(criterion: str, keys: Iterable[str], method: Method) -> None:
     """See that values which are searched change what the criterion reads.
 
     Args:
         criterion: as of `judge`.
         keys: fields that are searched.
+        method: that has them.
 
     Raises:
-        UsageError: one is of an adaptation, and the criterion is of models before its steps.
+        UsageError: one is of an adaptation, the criterion is of models before its steps, and none is trained through
+            them.
     """
-    if criterion in (VALIDATION, ORACLE):
+    if criterion in (VALIDATION, ORACLE) or any(objective.adapts for objective in method.objectives):
         return
     for key in keys:
         if key.startswith("adaptation."):

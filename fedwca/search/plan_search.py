@@ -99,11 +99,11 @@ def plan_search(wanted: Search) -> PlannedSearch:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
             # Refuses what would not reach the method; some values go with those of other fields alone.
             with_values(request, others | {param.key: value}).plan()
-    refuse_unseen(wanted.criterion, keys)
     first = with_values(request, {key: values[0] for key, values in listed.items()}).plan()
+    ((method, rounds),) = first.methods
+    refuse_unseen(wanted.criterion, keys, method)
     dataset, domain = load(first.config)
     if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
-        ((_, rounds),) = first.methods
         refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
     most = 20 if grid is None else len(grid)
     tries = most if wanted.tries is None else wanted.tries if grid is None else min(wanted.tries, most)

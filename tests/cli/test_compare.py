@@ -310,4 +310,23 @@ def test_only_methods_that_train_say_whether_all_diverged(shades: Path, tmp_path
     given = ["source-only", "fedavg", "--source", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
     run = call("compare", *given, *SMALL, "--rounds", "3", "--lr", "1e30")
     assert (run.code, "diverged" in run.out) == (1, True)
-    assert "every run of every method diverged" in run.err
+    assert "every run of every method that trains diverged" in run.err
+
+
+def test_a_model_that_is_trained_at_one_place_counts_as_trained(shades: Path, tmp_path: Path) -> None:
+    given = ["pooled", "--target", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
+    small = ["--rounds", "2", "--epochs", "1", "--clients", "1", "--samples", "20", "--device", "cpu"]
+    assert call("compare", *given, *small, "--set", "central_training.lr=1e30").code == 1
+    assert call("compare", *given, *small).code == 0
+
+
+def test_an_unfinished_run_of_another_version_is_left_alone(shades: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    assert compare(shades, out, "local", "--source", "amber").code == 0
+    folder = out / "shades-amber"
+    (folder / "summary.json").unlink()
+    about = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**about, "config": {**about["config"], "later": 1}}))
+    run = compare(shades, out, "local", "--source", "amber")
+    assert run.code == 0, run.err
+    assert (out / "shades-amber-2/summary.json").is_file()

@@ -209,6 +209,10 @@ def test_a_table_keeps_its_partition_under_another_preset(tmp_path: Path) -> Non
     run = call("reproduce", "upfl-table1", *given, "--out", str(tmp_path))
     assert run.code == 0, run.err
     assert "partition shards: 1 run" in run.err
+    given[given.index("digits-mini")] = "femnist"
+    run = call("reproduce", "upfl-table1", *given, "--out", str(tmp_path))
+    assert run.code == 0, run.err
+    assert "partition writers: 1 run" in run.err
 
 
 def test_tables_of_new_clients_have_no_source(tmp_path: Path) -> None:

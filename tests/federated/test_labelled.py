@@ -34,7 +34,7 @@ from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from tests.engine.test_stacked import Thin, some
 
-GUEST = 1
+UNLABELED = 1
 SIZES = (12, 14, 9, 17)
 DOMAINS = torch.arange(len(SIZES))
 TRAINING = Training(epochs=2, lr=0.01, batch_size=8)
@@ -47,7 +47,8 @@ def labels(n: int) -> Tensor:
 
 def clients() -> list[ClientImages]:
     return [
-        ClientImages(some(n, k), some(0, k), some(4, k), None if k == GUEST else labels(n)) for k, n in enumerate(SIZES)
+        ClientImages(some(n, k), some(0, k), some(4, k), None if k == UNLABELED else labels(n))
+        for k, n in enumerate(SIZES)
     ]
 
 
@@ -89,11 +90,11 @@ def test_labelled_clients_train_towards_their_labels_and_ask_nobody(name: str) -
     assert trained == {0: True, 1: False, 2: True, 3: True}
 
 
-def test_a_guest_of_huge_norm_changes_no_mean() -> None:
+def test_an_unlabeled_client_of_huge_norm_changes_no_mean() -> None:
     one, other = make(), make()
     server, _ = play(one, method(MDMGB()), 1)
     held = init_server(other)
-    other.bank[GUEST] = 1e20
+    other.bank[UNLABELED] = 1e20
     again, _ = run_round(0, held, method(MDMGB()), other, TRAINING, Keys(1), DOMAINS)
     assert torch.equal(server.rows, again.rows)
 
@@ -140,7 +141,7 @@ def test_the_other_part_keeps_its_bits(name: str, trains: Trains) -> None:
     server, _ = play(engine, composed)
     opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
     engine.run(opened)
-    row, head = engine.bank[GUEST], engine.layout.head
+    row, head = engine.bank[UNLABELED], engine.layout.head
     still = torch.ones(len(row), dtype=torch.bool)
     still[head] = False
     if trains == "extractor":
@@ -157,7 +158,7 @@ def test_weights_are_those_of_centroids_under_the_uniform_mean() -> None:
     assert gathered is not None
     found = asked.answers["centroids"]
     assert found.shape == (4, 3, 9)
-    alpha = centroid_weights(found[[0, 2, 3]], found[GUEST])
+    alpha = centroid_weights(found[[0, 2, 3]], found[UNLABELED])
     assert gathered.tolist() == [[0.0, float(alpha[0]), 0.0, float(alpha[1]), float(alpha[2])]]
     torch.testing.assert_close(server.rows[0], gathered[0, 1:].to(engine.bank) @ engine.bank)
 
@@ -195,7 +196,7 @@ def test_a_step_of_the_last_phase_by_hand() -> None:
     engine.run(open_last_phase(1, server, composed, engine, Keys(1), DOMAINS))
     network = copy.deepcopy(engine.network).eval()
     engine.layout.write(network, server.rows[0])
-    logits, features = network(network.prepare(engine.images[GUEST]))
+    logits, features = network(network.prepare(engine.images[UNLABELED]))
     z, p, eps = features.detach(), logits.softmax(1), 1e-5
     ones = torch.cat([z, torch.ones_like(z[:, :1])], 1)
     centroids = centroids_by_hand(z, p.detach())
@@ -209,7 +210,7 @@ def test_a_step_of_the_last_phase_by_hand() -> None:
     for name in ("classifier.weight", "classifier.bias"):
         own = network.get_parameter(name)
         (slope,) = torch.autograd.grad(loss, own, retain_graph=True)
-        torch.testing.assert_close(slots[name].of(engine.bank[GUEST]), own.detach() - 0.05 * slope)
+        torch.testing.assert_close(slots[name].of(engine.bank[UNLABELED]), own.detach() - 0.05 * slope)
 
 
 def test_several_clients_without_labels_count_by_their_mean_likeness() -> None:
@@ -240,7 +241,7 @@ class Wrong(MDMGB):
     [
         ({"images": SIZES[2]}, 2, "not finite"),
         ({"images": SIZES[3], "shape": (2, 9), "value": 1.0}, 3, "right is"),
-        ({"images": SIZES[GUEST]}, GUEST, "not finite"),
+        ({"images": SIZES[UNLABELED]}, UNLABELED, "not finite"),
     ],
 )
 def test_an_answer_that_is_not_in_order_is_left_out_and_the_round_goes_on(
@@ -253,7 +254,7 @@ def test_an_answer_that_is_not_in_order_is_left_out_and_the_round_goes_on(
     assert why in outcome.mean_answers.refused[client]
     weights = outcome.gathered[0, 1:]
     assert float(weights.sum()) == pytest.approx(1)
-    if client == GUEST:  # nobody is left to compare with
+    if client == UNLABELED:  # nobody is left to compare with
         torch.testing.assert_close(weights, torch.tensor([1, 0, 1, 1]).double() / 3)
     else:
         assert float(weights[client]) == 0
@@ -266,8 +267,8 @@ def test_what_the_last_phase_did_is_read_from_images_alone() -> None:
     opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
     engine.run(opened)
     (shift,) = measure_shift(opened).values()
-    assert int(shift.before.sum()) == int(shift.after.sum()) == SIZES[GUEST]
+    assert int(shift.before.sum()) == int(shift.after.sum()) == SIZES[UNLABELED]
     assert 0 <= shift.agreement <= 1
     same = replace(opened, offer=opened.offer)
-    engine.bank[GUEST] = server.rows[0]
-    assert measure_shift(same)[GUEST].agreement == 1
+    engine.bank[UNLABELED] = server.rows[0]
+    assert measure_shift(same)[UNLABELED].agreement == 1

@@ -292,7 +292,7 @@ def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.Monk
     monkeypatch.setattr(Trusted, "trusts", trusts)
     trusting = replace(made, method=replace(made.method, pseudo_labeler=Trusted(least=0.99)))
     found = join(trusting, tinted(2, 5), epochs=3)
-    assert len({round(value, 9) for value in asked}) == 1
+    assert len(asked) == 1
     assert found.trust == pytest.approx(asked[0], abs=1e-5)
     assert found.epochs == 0, "whoever is not trusted trains nothing"
     assert join(made, tinted(2, 5), epochs=1).epochs == 1

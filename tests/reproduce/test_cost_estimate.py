@@ -58,6 +58,9 @@ def test_a_start_of_its_own_and_a_last_phase_are_counted() -> None:
     central = estimate_plan(plan_of(**sizes, baselines=["dann"]), "neon").images
     each = 0.64 * 1500  # as the preset says: as many of each of four sources and of the target
     assert central == pytest.approx(5 * each * 4 * 2)
+    for name, domains in (("pooled", 4), ("oracle", 1)):
+        images = estimate_plan(plan_of(**sizes, baselines=[name]), "neon").images
+        assert images == pytest.approx(domains * each * 4 * 2), name
     plan = plan_of(**sizes, baselines=["sfda"], finish_training={"epochs": 7})
     rounds = plan.methods[0][1]
     assert rounds == 5, "the last phase comes behind the rounds"

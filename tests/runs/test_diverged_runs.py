@@ -86,7 +86,7 @@ def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: P
     wild = ["--baseline", "none", "--objective", "adapted", "--adaptation", "learned:lr=1e30", "--engine", engine]
     found = call(*SMALL, *wild, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
     assert found.code == 1
-    assert found.err.endswith("every run of every method diverged; a lower --lr may help\n")
+    assert found.err.endswith("every run of every method that trains diverged; a lower --lr may help\n")
     assert found.summary["complete"]
     assert [record["round"] for record in found.rounds] == [-1, 0]
     assert call("resume", str(tmp_path / "run")).code == 1

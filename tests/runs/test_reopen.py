@@ -62,6 +62,8 @@ def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: 
     monkeypatch.setattr(opening, "has_device", lambda name: not name.startswith("cuda"))
     opened = open_run(run).config
     assert (opened.device, opened.precision) == ("auto", "fp32")
+    given["device"] = "cpu" if torch.cuda.is_available() else "auto"
+    assert open_run(run).config.precision == "fp32"
 
 
 def test_the_bank_is_that_of_the_last_round(run: Path) -> None:

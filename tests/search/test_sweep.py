@@ -328,3 +328,5 @@ def test_what_the_criterion_does_not_see_is_not_searched(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"--param adaptation.entropy.lr: criterion density is of models before"):
         planned(tmp_path, "fedavg/adaptation=entropy", "adaptation.lr=0.1,0.2", criterion="density")
     assert planned(tmp_path, "fedavg/adaptation=entropy", "adaptation.lr=0.1,0.2").tries == 2
+    through = "fedavg/objective=adapted/adaptation=entropy"  # trains through the steps
+    assert planned(tmp_path, through, "adaptation.lr=0.1,0.2", criterion="density").tries == 2
