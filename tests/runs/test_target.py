@@ -466,10 +466,10 @@ def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
 ) -> None:
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "own.safetensors"
-    model = architecture(resolve_plan({"target": "neon", "model": "cnn3"}).config)
+    model = architecture(resolve_plan({"target": "neon", "components": {"model": {"lenet": {"bottleneck": 8}}}}).config)
     write_tensors(file, model.build(10, seed=1, whole=True).state_dict())
-    given = {**SMALL, "model": "cnn3", "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
+    given = {**SMALL, "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
     for number, dropout in enumerate((0.0, 0.9, 0.9)):
-        more = {"central_training.epochs": 1, "model.cnn3.dropout": dropout}
+        more = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}
         bench(**given, overrides=more, out=tmp_path / f"run-{number}", keep="none")
     assert len(list((tmp_path / "cache/centrals").iterdir())) == 2
