@@ -155,9 +155,12 @@ def print_joined(joined: JoinedClient) -> None:
             say(f"Runner-up cluster {second}: {unit} {format_score(choice.scores[second])}, {apart}")
     if joined.size is None:
         # Behind the clusters' models a server may keep others, such as teachers.
-        kinds = ["cluster" if row < len(choice.scores) else "row" for row in range(len(joined.weights))]
-        shares = [(kind, row, float(w)) for row, (kind, w) in enumerate(zip(kinds, joined.weights, strict=True))]
-        say(f"Start: {', '.join(f'{kind} {row} {w:.3f}' for kind, row, w in shares if kind == 'cluster' or w)}")
+        shares = [
+            f"{'cluster' if row < len(choice.scores) else 'row'} {row} {share:.3f}"
+            for row, share in enumerate(joined.weights.tolist())
+            if row < len(choice.scores) or share
+        ]
+        say(f"Start: {', '.join(shares)}")
     for name, value in joined.report.items():
         say(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
     if joined.epochs:

@@ -16,6 +16,7 @@ from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import Diverged, FedwcaError
+from fedwca.results.describe_run import trained_methods
 from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
@@ -52,9 +53,7 @@ def print_finished(done: FinishedRun, as_json: bool, columns: Sequence[str] = ()
     """
     with saying_what_is_kept(f"the run is whole, its results are in {done.path}"):
         _print_results(done, as_json, columns)
-    methods = read_configuration(done.path)["methods"]
-    central = {name for name, own in methods.items() if any(part["kind"] == "central" for part in own["components"])}
-    trained = central | {name for name, own in methods.items() if own["rounds"]}
+    trained = trained_methods(read_configuration(done.path)["methods"])
     rows = [row for row in done.table if row.name in trained]
     refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
 

@@ -111,8 +111,7 @@ def command(
     rows = []
     for job in planned:
         result = run_job(job, out, reporter)
-        trained = frozenset[str]().union(*(plan.trained for plan in job.plans.values()))
-        rows += [row for row in result.rows if row.name in trained]
+        rows += result.rows
         with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
             for path in result.figures:
                 say(f"{job.title}: {path}", err=form is not Format.table)

@@ -59,11 +59,6 @@ class RunPlan:
         """That domain; None where only the images can say it, or where there is none."""
         return domain_of(self.config)
 
-    @property
-    def trained(self) -> frozenset[str]:
-        """Names of its methods that train: in rounds, or at one place."""
-        return frozenset(method.name for method, rounds in self.methods if rounds or method.start is not None)
-
     def at(self, domain: str | None) -> RunPlan:
         """The same run with that domain."""
         return replace(self, config=self.config.model_copy(update=name_domain(self.config, domain)))

@@ -35,7 +35,7 @@ class JobResult:
     figures: list[Path]
     """Pictures that were drawn, one a source."""
     rows: list[Row]
-    """Of all methods, by source."""
+    """Of methods that train, by source."""
 
 
 def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
@@ -59,7 +59,9 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
         grid, values = phase_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
-    return JobResult(grid, values, figures, [row for found in gathered.values() for row in found.table])
+    return JobResult(
+        grid, values, figures, [row for found in gathered.values() for row in found.table if row.name in found.trained]
+    )
 
 
 def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:

@@ -78,3 +78,9 @@ def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) 
 def data_name(dataset: str, data: str | Path | None) -> str:
     """What tables, titles and folders call the data: its name, or that of the folder of domains."""
     return printable((Path(data).name if dataset == "folder" and data else "") or dataset)
+
+
+def trained_methods(methods: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Names of methods that train, in rounds or at one place, of what ``config.json`` says of methods."""
+    central = {name for name, own in methods.items() if any(part["kind"] == "central" for part in own["components"])}
+    return central | {name for name, own in methods.items() if own["rounds"]}

@@ -66,7 +66,7 @@ def run_comparison(
     tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
     config = gathered[-1].config
     found = Comparison.of(dataset_name(config), tables, planned.reference, partition_of(config).named or "partition")
-    return replace(found, trained=frozenset().union(*(one.plan().trained for one in planned.requests)))
+    return replace(found, trained=frozenset[str]().union(*(one.trained for one in gathered)))
 
 
 def plan_comparison(

@@ -17,7 +17,7 @@ from fedwca.core.files import expand_home
 from fedwca.core.plain_values import to_plain
 from fedwca.core.tensor_files import file_digest
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
-from fedwca.results.describe_run import data_name, special_domain
+from fedwca.results.describe_run import data_name, special_domain, trained_methods
 from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
@@ -47,6 +47,11 @@ class CollectedRuns:
     """In the order that was asked for."""
     runs: dict[str, Run]
     """The run that holds each method."""
+
+    @property
+    def trained(self) -> set[str]:
+        """Methods that train."""
+        return trained_methods({name: run.methods[name] for name, run in self.runs.items()})
 
     def records(self, method: str) -> list[Record]:
         """A method's rounds that came to their end."""

@@ -73,8 +73,7 @@ class PlannedSearch:
 
     def plan(self, values: dict[str, Any]) -> RunPlan:
         """The run of a try; of values that are drawn, at the first or lowest ones."""
-        first = {p.key: p.values[0] if isinstance(p, Options) else p.low for p in self.params}
-        return with_values(self.request, values or first).plan()
+        return with_values(self.request, values or first_values(self.params)).plan()
 
 
 def plan_search(wanted: Search) -> PlannedSearch:
@@ -94,12 +93,12 @@ def plan_search(wanted: Search) -> PlannedSearch:
         raise UsageError(f"{twice[0]} is given twice; name all its values in one --param")
     listed = {param.key: param.values for param in params if isinstance(param, Options)}
     grid = _shuffled_grid(listed, plan.config.seed) if len(listed) == len(params) else None
-    others = {param.key: param.values[0] if isinstance(param, Options) else param.low for param in params}
+    others = first_values(params)
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
             # Refuses what would not reach the method; some values go with those of other fields alone.
             with_values(request, others | {param.key: value}).plan()
-    first = with_values(request, {key: values[0] for key, values in listed.items()}).plan()
+    first = with_values(request, others).plan()
     ((method, rounds),) = first.methods
     refuse_unseen(wanted.criterion, keys, method)
     dataset, domain = load(first.config)
@@ -114,6 +113,11 @@ def plan_search(wanted: Search) -> PlannedSearch:
         "images": describe_images(dataset),
     }
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
+
+
+def first_values(params: Sequence[Options | Range]) -> dict[str, Any]:
+    """The first value of each field, or the lowest one of a range."""
+    return {param.key: param.values[0] if isinstance(param, Options) else param.low for param in params}
 
 
 def with_values(request: RunRequest, values: dict[str, Any]) -> RunRequest:

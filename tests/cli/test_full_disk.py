@@ -78,7 +78,7 @@ def test_work_of_many_runs_is_not_lost(words: list[str], kept: str, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    done = Mock(figures=[], values={}, rows=[], title="one", plans={})
+    done = Mock(figures=[], values={}, rows=[], title="one")
     monkeypatch.setattr("fedwca.runs.compare.run_comparison", Mock(return_value=done))
     monkeypatch.setattr("fedwca.results.comparison.Comparison.table", Mock())
     monkeypatch.setattr("fedwca.search.study.search", Mock(return_value=[]))
