@@ -109,10 +109,9 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]
-        asked = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
-        if strange := [name for name in asked if name not in listed]:
+        wanted = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
+        if strange := [name for name in wanted if name not in listed]:
             raise UsageError(f"--{named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
-        wanted = asked
     else:
         dataset, found = load(first.config)
         default = str(found)
