@@ -21,7 +21,7 @@ from keep import keep
 from run_pieces import check_pieces, find_results, piece_options, run_pieces
 from time_limit import StopsAfter
 from torch import Tensor
-from wca_or_one_hot_pieces import METHODS, Damage, Piece, damage_clusters, pieces
+from wca_or_one_hot_pieces import METHODS, UNTRAINED, Damage, Piece, damage_clusters, pieces
 
 from fedwca import bench
 from fedwca.clusterers import register
@@ -58,6 +58,7 @@ def measure(run: Run, piece: Piece) -> dict[str, Any]:
         "domains": list(run.domains),
     }
     found["source_accuracy"] = run.rounds("source_only")[-1]["accuracy"]
+    found[UNTRAINED] = {"accuracy": run.rounds("source_ada_bn")[-1]["accuracy"]}
     for name, label in METHODS.items():
         records = run.rounds(name)
         first = next(record for record in records if record["round"] == 0)

@@ -13,6 +13,8 @@ SETTINGS: dict[str, Any] = {"clients": 4, "samples": 256, "rounds": 8, "epochs":
 DATASETS = {"digit_five": "synth", "digits_mini": "handwritten"}
 """The source domain where cases do not say another one."""
 METHODS = {"fedwca": "FedWCA", "one_hot": "One-hot"}
+UNTRAINED = "Source + AdaBN"
+"""Label of the source model with statistics of the clients' images, which nobody trains; it has clusters of its own."""
 Damage = Literal["merged", "split", "shuffled"]
 
 
@@ -85,7 +87,7 @@ class Piece:
             **own,
             "dataset": self.dataset,
             "seed": self.seed,
-            "baselines": ["source_only", *methods],
+            "baselines": ["source_only", "source_ada_bn", *methods],
             "composed": False,
         }
 
