@@ -10,7 +10,7 @@ from typing import Any
 
 from domain_means import mean_by_domain
 from readings import apart, gains_by_right, noted, on_machines
-from wca_or_one_hot_pieces import METHODS, pieces
+from wca_or_one_hot_pieces import METHODS, UNTRAINED, pieces
 
 from fedwca.results.statistics import paired_difference
 from fedwca.results.tables import MISSING, Table, mean_cell
@@ -70,7 +70,7 @@ def cases(dataset: str) -> str:
     lines = []
     for case in cases_of(found, dataset):
         own = select(found, dataset, case)
-        levels = [mean_cell(statistics.fmean(by_seed(own, method).values())) for method in (WCA, ONE_HOT)]
+        levels = [mean_cell(statistics.fmean(by_seed(own, method).values())) for method in (WCA, ONE_HOT, UNTRAINED)]
         beside = apart(paired_difference(by_seed(own, WCA), by_seed(own, ONE_HOT)))
         right = [mean_cell(statistics.fmean(right_labels(piece, WCA, place) for piece in own)) for place in (0, 1)]
         ari = mean_cell(statistics.fmean(piece[WCA]["ari"] for piece in own), digits=2)
@@ -83,6 +83,7 @@ def cases(dataset: str) -> str:
         "ARI",
         "FedWCA",
         "One-hot",
+        UNTRAINED,
         "FedWCA minus One-hot",
         "labels right, round 1",
         "last round",
