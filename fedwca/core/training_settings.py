@@ -113,6 +113,14 @@ class Training(UserValues):
         lr *= self.decay ** (round / self.decay_rounds)
         return self.model_copy(update={"lr": lr, "cosine": None, "decay": 1.0})
 
+    def factor(self, round: int) -> float:
+        """The learning rates of a round over those that were set.
+
+        >>> Training(lr=2, decay=0.25, decay_rounds=2).factor(1)
+        0.5
+        """
+        return self.at(round).lr / self.lr
+
     def of(self, network: str | None) -> Training:
         """The training of an extra network, by its name, or for None of the model's own.
 
@@ -148,6 +156,13 @@ class FinishTraining(Training):
         if value > 1:
             raise ValueError("the last phase is one round, so none of its epochs is cut; leave cuts out")
         return value
+
+    @model_validator(mode="after")
+    def _has_one_rate(self) -> FinishTraining:
+        given = [name for name, off in (("cosine", None), ("decay", 1.0)) if getattr(self, name) != off]
+        if given:
+            raise ValueError(f"the last phase is one round, so its learning rate has no schedule; leave {given[0]} out")
+        return self
 
 
 class SourceTraining(UserValues):

@@ -17,7 +17,6 @@ from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.half_precision import wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
-from fedwca.engine.client_task import Task, client_draws
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.precision import matmul_precision
@@ -25,6 +24,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.aggregator_weights import blend_mixtures
+from fedwca.federated.client_tasks import client_task
 from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
 from fedwca.federated.upload_checks import model_problem
 
@@ -136,7 +136,7 @@ class Client:
             if why := tensors_problem(model, layout.slots, wire_types(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
-            travels = self.composition.components()[0].travels
+            travels = self.composition.build().aggregator.travels
             return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
         return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
@@ -149,15 +149,13 @@ class Client:
         self.round_start = (round, self.engine.bank[0].clone(), self.residual)
 
     def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
-        aggregator, labeler, objectives = composition.components()
-        keys = Keys(composition.seed, composition.trial)
+        method, keys = composition.build(), Keys(composition.seed, composition.trial)
+        aggregator, labeler = method.aggregator, method.pseudo_labeler
         self._start_round(parcel.round)
         first, rows = bool(parcel.notes["first"]), self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
-        training, round = composition.training, parcel.round
-        draws = client_draws(keys, round, self.index, training)
-        task = Task(labeler, objectives, training.at(round), draws, parcel.beside, training.part(round))
+        task = client_task(method, composition.training, parcel.round, keys, self.index, parcel.beside)
         asked = None
         if "trusted" not in parcel.notes:
             asked = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
@@ -214,7 +212,7 @@ def read_composition(parcel: Parcel) -> Composition:
     try:
         composition = Composition.read(str(parcel.notes["composition"]))
         composition.architecture()
-        composition.components()
+        composition.build()
     except FedwcaError as error:
         version = parcel.notes.get(VERSION, "an earlier version")
         if version == __version__:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
-from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.messages import NormLayers
 from fedwca.core.network import Architecture
 from fedwca.deploy.half_precision import Transport
@@ -99,15 +99,16 @@ class Composition(UserValues):
         """Whether both say the same, where one may not name a field that a later version has, with its default."""
         named = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
         mine, theirs = (each.model_dump(exclude=named) for each in (self, other))
-        if mine != theirs or self.components() != other.components():
+        if mine != theirs or replace(self.build(), name="", label="") != replace(other.build(), name="", label=""):
             return False
         return self.architecture().without_folders() == other.architecture().without_folders()
 
-    def components(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
-        """The components; those of a plugin must be installed at the client too."""
-        objectives = tuple(registry_of("objective").build(objective) for objective in self.objectives)
-        return (
-            registry_of("aggregator").build(self.aggregator),
-            registry_of("pseudo_labeler").build(self.pseudo_labeler),
-            objectives,
+    def build(self) -> Method:
+        """The clients' part of the method; components of a plugin must be installed at the client too."""
+        return Method(
+            name=self.method,
+            label=self.label,
+            aggregator=registry_of("aggregator").build(self.aggregator),
+            pseudo_labeler=registry_of("pseudo_labeler").build(self.pseudo_labeler),
+            objectives=tuple(registry_of("objective").build(objective) for objective in self.objectives),
         )

@@ -97,7 +97,7 @@ def require_compressible(composition: Composition, network: Network) -> None:
     if composition.feedback and composition.top is None:
         raise UsageError("--feedback is about what --top leaves out, which is not given")
     layout = Layout.of(network)
-    if composition.top is not None and not composition.components()[0].travels:
+    if composition.top is not None and not composition.build().aggregator.travels:
         raise UsageError("--top is about models, and in this method none is uploaded")
     if composition.top is None or len(TopKCompressor(layout, composition.top).sparse_positions) > layout.width / 2:
         return
@@ -161,12 +161,13 @@ def require_covered(composition: Composition, moments: bool = False) -> None:
     """
     if composition.top is not None:
         raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")
-    aggregator, labeler, objectives = composition.components()
+    method = composition.build()
+    aggregator, labeler = method.aggregator, method.pseudo_labeler
     uncovered = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"
     if aggregator.grouping.clients_choose:
         uncovered = ["the cluster it chooses"]
-    if uploading := collecting_objectives(objectives):
+    if uploading := collecting_objectives(method.objectives):
         uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"
     if labeler.selects_clients:
         uncovered, source = ["whether its labels are trusted"], f"pseudo-labeler {labeler.name!r}"

@@ -165,7 +165,7 @@ class FreshModels:
         return one_hot(self.sizes, len(self.rows)).double()
 
     def learn(
-        self, method: Method, state: State, training: Training, factor: float, sizes: Sequence[int] | None = None
+        self, method: Method, state: State, training: Training, round: int, sizes: Sequence[int] | None = None
     ) -> Tensor:
         """Models ``[S, P]`` that have learned what the server makes of all clients' predictions; as they are before
         there are any.
@@ -173,8 +173,8 @@ class FreshModels:
         Args:
             method: what was played.
             state: the server's, after a round.
-            training: of that round.
-            factor: its learning rates over those that were set.
+            training: how clients train, with its schedule.
+            round: in whose learning rates.
             sizes: whose learn, from 0; rows of others mean nothing then. None: all.
         """
         objective = method.public_objective
@@ -185,7 +185,8 @@ class FreshModels:
 
         def task(size: int) -> Task:
             draws = lambda purpose: self.keys(0, self.clients + size, purpose)  # noqa: E731
-            return _public_task(method, objective, training, factor, draws, taught, objective.new_passes)
+            now, factor = training.at(round), training.factor(round)
+            return _public_task(method, objective, now, factor, draws, taught, objective.new_passes)
 
         own = range(len(self.rows)) if sizes is None else sizes
         train = lambda work: work.train(Blend(work.own))  # noqa: E731

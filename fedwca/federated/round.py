@@ -14,10 +14,11 @@ from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training, client_draws
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import blend_mixtures, check_starts, gather_mixtures, regather_mixtures
+from fedwca.federated.client_tasks import client_task
 from fedwca.federated.mean_answers import MeanAnswers, ask_about_mean
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
@@ -173,18 +174,8 @@ def open_round(
     clients, shared = len(engine.images), pool_collected(method.own_objectives, server.state)
 
     def task(client: int) -> Task:
-        now = training.at(round)
-        return Task(
-            labeler=method.pseudo_labeler,
-            objectives=method.own_objectives,
-            training=now,
-            keys=client_draws(keys, round, client, training),
-            shared=shared,
-            part=training.part(round),
-            trusted=1.0 if trusted is None else float(trusted[client]),
-            adaptation=method.adaptation,
-            factor=now.lr / training.lr,
-        )
+        own = 1.0 if trusted is None else float(trusted[client])
+        return client_task(method, training, round, keys, client, shared, own)
 
     if not round and method.aggregator.from_start:
         server = replace(server, state=method.aggregator.initial_state(clients))

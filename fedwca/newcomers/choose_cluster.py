@@ -14,11 +14,12 @@ from fedwca.core.grouping import TRUSTED
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training, client_draws
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.federated.client_tasks import client_task
 from fedwca.federated.server import compare_clients, offer_source, pool_collected
 from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
 from fedwca.functional import member_distances
@@ -191,16 +192,12 @@ def newcomer_task(
     """A client's task in a round, with the draws of the client numbers given and how far each is trusted."""
     method, keys = federation.method, federation.keys
     shared = pool_collected(method.own_objectives, federation.server.state) if round else {}
-    return lambda client: Task(
-        method.pseudo_labeler,
-        method.own_objectives,
-        training,
-        client_draws(keys, round, numbers[client], training),
-        shared,
-        training.part(round),
-        1.0 if trusted is None else float(trusted[client]),
-        method.adaptation,
-    )
+
+    def task(client: int) -> Task:
+        own = 1.0 if trusted is None else float(trusted[client])
+        return client_task(method, training, round, keys, numbers[client], shared, own)
+
+    return task
 
 
 def newcomer_number(federation: TrainedFederation) -> int:

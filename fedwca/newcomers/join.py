@@ -116,18 +116,19 @@ def join(
         )
     newcomer, alone = source_network(federation), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], federation.device, 1, federation.batch_norm, federation.precision)
-    now, report = federation.training.at(federation.round), dict[str, Tensor]()
-    factor, steps, trained = now.lr / federation.training.lr, None, epochs
+    training, round = federation.training, federation.round
+    report, steps, trained = dict[str, Tensor](), None, epochs
     with matmul_precision(federation.precision, federation.device):
         trust = measure_newcomer_trust(federation, engine)
         if federation.fresh is not None:
             size = int(federation.fresh.sizes[0]) if size is None else size
-            engine.bank[0] = federation.fresh.learn(method, server.state, now, factor, [size])[size]
+            engine.bank[0] = federation.fresh.learn(method, server.state, training, round, [size])[size]
             choice, weights = stand_alone(federation), torch.zeros(len(server.rows), dtype=torch.float64)
         else:
             choice, weights, report, trained = receive_model(federation, engine, by, epochs, done)
         if adaptation is not None:
-            (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
+            lr = adaptation_lr(adaptation, training.at(round), training.factor(round))
+            (steps,) = engine.adapt(adaptation, lr)
             engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])
     own = remove_extras(newcomer).eval()
@@ -163,7 +164,9 @@ def receive_model(
             work.slot.copy_(work.received.mix(blend.start[0]))
         return [((blend.start.double() @ work.received.weights)[0], blend)]
 
-    training = federation.training.model_copy(update={"epochs": max(1, epochs), "steps": None, "cuts": 1})
+    # Epochs of its own are at the rate that was set: it comes in no round, so no schedule says where it stands.
+    own = {"epochs": max(1, epochs), "steps": None, "cuts": 1, "cosine": None, "decay": 1.0}
+    training = federation.training.model_copy(update=own)
     if method.finish:
         trusted = trust_newcomer(federation, engine, sent.personal[0, 0].to(rows) @ rows)
     task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trusted)

@@ -48,8 +48,7 @@ def step_size(method: Method, training: Training, round: int) -> float | None:
     if method.adaptation is None:
         return None
     training = method.training_in(training)
-    now = training.at(round)
-    return adaptation_lr(method.adaptation, now, now.lr / training.lr)
+    return adaptation_lr(method.adaptation, training.at(round), training.factor(round))
 
 
 def measure_delivered(

@@ -73,8 +73,7 @@ class Newcomers:
         """
         if self.fresh is not None:
             own = method.training_in(training)
-            now = own.at(round)
-            models = self.fresh.learn(method, server.state, now, now.lr / own.lr)
+            models = self.fresh.learn(method, server.state, own, round)
             return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)
         draws = uniform(keys(0, -1, "welcome"), torch.tensor(self.numbers))
         sent = newcomer_mixtures(method.aggregator, len(server.rows), draws)

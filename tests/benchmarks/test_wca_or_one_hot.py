@@ -60,7 +60,8 @@ def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write(tmp_path)
     page = tables.cases("digit_five")
     assert (
-        "| domains split | 1.00 | 62.2 | 60.0 | 50.0 | **+2.20 (+2.00 to +2.40)**, n = 5 | 60.0 | 67.5 | 0.75 | 0.50 |" in page
+        "| domains split | 1.00 | 62.2 | 60.0 | 50.0 | **+2.20 (+2.00 to +2.40)**, n = 5 | 60.0 | 67.5 | 0.75 | 0.50 |"
+        in page
     )
     assert "4 clients per target domain, at most 256 images each" in page
     page = tables.beside_first_layers()
