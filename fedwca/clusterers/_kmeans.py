@@ -5,7 +5,35 @@ from __future__ import annotations
 import warnings
 
 import torch
+from pydantic import NonNegativeInt, PositiveInt, field_validator
+from pydantic_core.core_schema import ValidationInfo
 from torch import Tensor
+
+from fedwca.core.interfaces import Clusterer
+
+
+class KMeansClusterer(Clusterer):
+    """K-means on rows that a subclass makes, the number of clusters by silhouette."""
+
+    least: PositiveInt = 2
+    """Fewest clusters tried."""
+    most: PositiveInt = 19
+    """Most clusters tried, at most K - 1; the number of clusters where ``least`` is the same."""
+    restarts: PositiveInt = 10
+    """Restarts for each number of clusters."""
+    seed: NonNegativeInt = 0
+    """Of K-means."""
+
+    @field_validator("most")
+    @classmethod
+    def _is_no_less_than_least(cls, value: int, given: ValidationInfo) -> int:
+        if value < given.data.get("least", 1):
+            raise ValueError(f"is below least, which is {given.data['least']}; give most that or more")
+        return value
+
+    def partition(self, x: Tensor) -> Tensor:
+        """Labels ``[K]`` of rows ``[K, P]``, see `best_kmeans`."""
+        return best_kmeans(x, self.least, self.most, self.restarts, self.seed)
 
 
 def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> Tensor:
@@ -20,7 +48,9 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
 
     rows = x.double().cpu().numpy()
     distinct = len(torch.from_numpy(rows).unique(dim=0))
-    given = [min(most, distinct)] if least == most else range(least, min(most, len(rows) - 1, distinct) + 1)
+    highest = min(most, len(rows) - 1, distinct)
+    # Where fewer than the fewest can be made, the most that can.
+    given = [min(most, distinct)] if least == most else range(min(least, max(highest, 2)), highest + 1)
     best, chosen = -2.0, torch.zeros(len(rows), dtype=torch.int64)
     for clusters in given:
         if clusters == 1:

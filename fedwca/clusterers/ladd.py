@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from fedwca.clusterers import register
-from fedwca.clusterers._kmeans import best_kmeans
-from fedwca.core.interfaces import Clusterer
+from fedwca.clusterers._kmeans import KMeansClusterer
 from fedwca.core.messages import Signatures
 from fedwca.functional import Metric
 
 
 @register("ladd")
-class LaddClusterer(Clusterer):
+class LaddClusterer(KMeansClusterer):
     """Clients send the mean low-frequency amplitude of some images; K-means, the number of clusters by silhouette.
 
     What travels tells about images, not only about models: FedWCA names that a privacy problem. The published range
@@ -30,19 +29,10 @@ class LaddClusterer(Clusterer):
     """Frequencies on each side of the spectrum's centre, as a share of its shorter side (LADD's L)."""
     images: PositiveInt = 100
     """Images drawn from each client."""
-    least: PositiveInt = 2
-    """Fewest clusters tried."""
-    most: PositiveInt = 19
-    """Most clusters tried, at most K - 1."""
-    restarts: PositiveInt = 10
-    """K-means restarts for each number of clusters."""
-    seed: NonNegativeInt = 0
-    """Of K-means."""
 
     def __call__(self, signatures: Signatures) -> Tensor:
         """The best partition by silhouette ``[K]``."""
-        styles = signatures.styles(self.share, self.images)
-        return best_kmeans(styles, self.least, self.most, self.restarts, self.seed)
+        return self.partition(signatures.styles(self.share, self.images))
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
         """The styles, by the length of their differences."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
+from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
 
@@ -17,6 +18,21 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     return (
         ("source_training",) if partition.some_unlabeled else ("source_training", "finish_training", "central_training")
     )
+
+
+def trainings_of_nobody(methods: Sequence[Method], partition: type[Partition]) -> dict[str, str]:
+    """Tables of a configuration that a partition's setting has and none of a run's methods reads, each with why.
+
+    Args:
+        methods: of the run.
+        partition: of the run.
+    """
+    found = {}
+    if not any(method.finish for method in methods):
+        found["finish_training"] = "no method of this run has a last phase"
+    if not any(method.start for method in methods):
+        found["central_training"] = "no method of this run trains a model at one place"
+    return {table: why for table, why in found.items() if table not in idle_tables(partition)}
 
 
 def without_idle_tables(config: RunConfig) -> RunConfig:

@@ -22,6 +22,8 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
         UsageError: names the part and what it needs.
     """
     what = f"method {method.name!r}: "
+    if partition.whole:
+        _check_needs_no_source_model(method)
     if partition.some_unlabeled:
         _check_unlabeled_fit(method, batch_norm)
     else:
@@ -45,6 +47,20 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
             raise UsageError(
                 f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"
             )
+
+
+def _check_needs_no_source_model(method: Method) -> None:
+    """Refuse what compares with a source model, or takes its labels, where the first model is one that nobody trained.
+
+    Raises:
+        UsageError: names it.
+    """
+    where = f"method {method.name!r}: where clients have labels there is no source model, which"
+    for objective in (*method.objectives, *method.finish):
+        if "source" in (*objective.anchors, *objective.teachers):
+            raise UsageError(f"{where} objective {objective.name!r} reads; leave it out, or give --source")
+    if method.finish and "source" in method.pseudo_labeler.models:
+        raise UsageError(f"{where} pseudo-labeler {method.pseudo_labeler.name!r} reads; take another, or give --source")
 
 
 def _check_new_clients_fit(method: Method, batch_norm: str) -> None:

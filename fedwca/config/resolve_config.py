@@ -15,7 +15,7 @@ from fedwca.config.compose_methods import (
     describe_method,
     partition_of,
 )
-from fedwca.config.idle_settings import idle_tables, refuse_idle, without_table
+from fedwca.config.idle_settings import idle_tables, refuse_idle, trainings_of_nobody, without_table
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
     chosen_partition,
@@ -130,6 +130,8 @@ def resolve_plan(
         config, origins = without_table("source_training", config, origins)
     refuse_fields_of_another_clusterer(config, origins.get("clusterer", ""))
     methods = compose(config)
+    for table, why in trainings_of_nobody([method for method, _ in methods], partition).items():
+        refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
     config, origins = without_unused(config, origins, methods, f"preset {preset_name}")
     return RunPlan(type_components(config), methods, origins)
 

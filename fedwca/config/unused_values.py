@@ -111,14 +111,23 @@ def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
     """Keys ``name.field`` of values given for a method alone that the run has not, or that has no such component."""
     heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
     parts: dict[str, set[tuple[str, str]]] = {}
-    for method, _ in methods:
-        own = {(kind, part.name) for kind, part in method_parts(method)}
-        parts.setdefault(heads.get(method.name, canonical_name(method.name)), set()).update(own)
+    played = set()
+    """Those with rounds: how clients train in a round is said of them alone."""
+    for method, rounds in methods:
+        own, head = (
+            {(kind, part.name) for kind, part in method_parts(method)},
+            heads.get(method.name, canonical_name(method.name)),
+        )
+        parts.setdefault(head, set()).update(own)
+        if rounds > bool(method.finish):
+            played.add(head)
     return [
         f"{name}.{key}"
         for name, values in config.methods.items()
         for key, _ in flatten_keys(values.model_dump())
-        if name not in parts or (key.startswith("components.") and tuple(key.split(".")[1:3]) not in parts[name])
+        if name not in parts
+        or (key.startswith("components.") and tuple(key.split(".")[1:3]) not in parts[name])
+        or (key.startswith("training.") and name not in played)
     ]
 
 

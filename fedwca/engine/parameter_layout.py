@@ -97,6 +97,11 @@ class Layout:
         starts += [self.head.start] if self.head.start < self.head.stop else []
         return slice(starts[-count:][0], self.base.stop)
 
+    def statistics_of(self, trained: slice) -> list[slice]:
+        """Positions of the BatchNorm statistics of modules whose parameters are among some trained positions."""
+        own = {slot.name.rpartition(".")[0] for slot in self.parameters if trained.start <= slot.start < trained.stop}
+        return [slice(s.start, s.stop) for s in self.statistics if s.name.rpartition(".")[0] in own]
+
     @property
     def base(self) -> slice:
         """Positions of the network that predicts, without the extra ones behind it."""

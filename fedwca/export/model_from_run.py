@@ -53,6 +53,11 @@ def model_of(
         row, members, holder = reopened.delivered[client], [client], f"client {client}"
     else:
         assert cluster is not None
+        if reopened.method.aggregator.keeps:
+            raise UsageError(
+                f"--cluster {cluster}: method {reopened.unit.method!r} leaves the last layers with its clients, so no "
+                "whole model is a cluster's; take --client K"
+            )
         members = [k for k, label in enumerate(labels) if label == cluster]
         if not members:
             raise UsageError(f"--cluster {cluster}: method {reopened.unit.method!r} has clusters 0 to {max(labels)}")

@@ -223,7 +223,8 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, opened.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, opened.trusted)
-    spread_trained_mean(method, engine.bank, labels, engine.sizes, present, opened.trusted, engine.layout.trained)
+    given = (labels, engine.sizes, present, opened.trusted, engine.layout.trained)
+    give_back = spread_trained_mean(method, engine.bank, *given)
     known = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
     gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
     rows, mean_answers = engine.gather(gather, server.rows), None
@@ -235,6 +236,7 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)
+    give_back()  # what is looked at after the round, such as nearest clients, is of the models that clients trained
     kept = {} if opened.trusted is None else {TRUSTED: opened.trusted}
     state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}

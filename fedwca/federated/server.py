@@ -171,7 +171,7 @@ def spread_trained_mean(
     trusted: Tensor | None,
     trained: int,
     mean: Callable[[Tensor, Tensor], Tensor] = mix_rows,
-) -> None:
+) -> Callable[[], None]:
     """Give clients of groups in which nobody trains the mean parameters of those that are trusted most, in place.
 
     Their own BatchNorm statistics stay, so a mean over their group has the trained parameters and its statistics.
@@ -187,14 +187,25 @@ def spread_trained_mean(
         trusted: how far ``[K]``, 0 to 1; None: all are.
         trained: trained parameters of a model, which come first.
         mean: makes means ``[1, P]`` of weights ``[1, K]`` and models.
+
+    Returns:
+        What gives these clients their own models back, when the server has averaged.
     """
+    nothing = lambda: None  # noqa: E731
     if trusted is None or not method.pseudo_labeler.untrained_take_mean or not method.aggregator.travels:
-        return
+        return nothing
     takes, gives = present & untrained_clients(labels, trusted), present & (trusted == trusted.max()) & (trusted > 0)
     if not bool(takes.any()) or int(gives.sum()) < 2:
-        return
+        return nothing
     weights = cluster_means(torch.zeros_like(labels), 1, method.aggregator.client_weights(sizes), gives)
-    models[takes.to(models.device), :trained] = mean(weights, models)[:, :trained]
+    here = takes.to(models.device)
+    own = models[here, :trained]
+    models[here, :trained] = mean(weights, models)[:, :trained]
+
+    def give_back() -> None:
+        models[here, :trained] = own
+
+    return give_back
 
 
 def take_server_step(
@@ -237,7 +248,8 @@ def keep_layers(aggregator: Aggregator, rows: Tensor, models: Tensor, layout: La
     """
     if aggregator.keeps:
         own = layout.last_layers(aggregator.keeps)
-        rows[:, own] = models[:, own]
+        for positions in (own, *layout.statistics_of(own)):  # a mean of others' statistics does not fit own layers
+            rows[:, positions] = models[:, positions]
     return rows
 
 

@@ -12,6 +12,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.precision import matmul_precision
@@ -155,6 +156,10 @@ def receive_model(
     trusted = None if method.finish else trust_newcomer(federation, engine)
     choice = choose_cluster(federation, engine, offer, rows, by, done, trusted)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
+    # Statistics that stay with clients are, at one that trains nothing, those of its own images.
+    measures = engine.batch_norm is BatchNormPolicy.LOCAL and torch.equal(
+        engine.bank[0], engine.layout.read(engine.network)
+    )
 
     def settle(work: ClientWorker) -> list[tuple[Tensor, Blend]]:
         blend = blend_mixtures(method.aggregator, 1, work)
@@ -162,6 +167,9 @@ def receive_model(
             work.train(blend)
         else:
             work.slot.copy_(work.received.mix(blend.start[0]))
+            if measures:
+                work.replica.bind(work.slot)
+                work.replica.recalibrate(work.plain)
         return [((blend.start.double() @ work.received.weights)[0], blend)]
 
     # Epochs of its own are at the rate that was set: it comes in no round, so no schedule says where it stands.

@@ -23,7 +23,9 @@ from fedwca.models.convnet import ConvNet
 from fedwca.models.mlp import Mlp
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.proximal import Proximal
+from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.pseudo_labelers.prototype import Prototype
 from tests.engine.test_stacked import Thin, some
 
 SIZES = (9, 4, 1, 13, 2, 8)
@@ -121,3 +123,16 @@ def test_a_round_is_counted_in_one_unit() -> None:
             Training(steps=3, **given)
     with pytest.raises(ValidationError, match="counted in epochs"):
         FinishTraining(steps=3)
+
+
+def test_labels_stay_over_counted_steps_in_both_engines() -> None:
+    alignment = ServerClientAlignment()
+    method = Method("m", "M", FedAvg(), Prototype(renew="epoch"), (CrossEntropy(), alignment))
+    found = []
+    for kind in (SequentialEngine, StackedEngine):
+        engine = kind(network("hidden"), clients(8))
+        server, domains = init_server(engine), torch.zeros(len(SIZES), dtype=torch.int64)
+        for number in range(2):
+            server, _ = run_round(number, server, method, engine, TRAINING, Keys(0), domains)
+        found.append(server.rows)
+    assert torch.allclose(*found, atol=1e-9, rtol=1e-9)

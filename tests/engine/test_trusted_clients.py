@@ -143,6 +143,13 @@ def test_who_does_not_train_takes_what_others_trained_with_its_own_statistics() 
     compare(engine(), StackedEngine(lenet(), clients(), workers=3), method)
 
 
+def test_records_are_of_the_models_that_clients_trained() -> None:
+    plain, spread = engine(), engine()
+    rounds(plain, halves(), 1)
+    rounds(spread, halves(untrained="mean"), 1)
+    assert torch.equal(plain.bank, spread.bank)
+
+
 def test_one_clients_model_is_given_to_nobody_alone() -> None:
     found = [rounds(engine(), gated(untrained=how), 2)[0].rows for how in ("source", "mean")]
     assert torch.equal(*found)

@@ -332,11 +332,23 @@ def test_who_is_absent_keeps_its_last_layer_and_gets_the_others(name: str) -> No
     assert not torch.equal(after.rows[0, : head.start], before.rows[0, : head.start])
 
 
+def test_own_layers_keep_the_statistics_of_their_own_outputs() -> None:
+    engine = make("loop")
+    server, _ = play(engine, method(FedPer(layers=2)), 1)
+    norm = [slice(s.start, s.stop) for s in engine.layout.statistics if s.name.startswith("norm.")]
+    assert all(torch.equal(server.rows[:, own], engine.bank[:, own]) for own in norm)
+    others = [slice(s.start, s.stop) for s in engine.layout.statistics if not s.name.startswith("norm.")]
+    assert all(len(server.rows[:, own].unique(dim=0)) == 1 for own in others), "of layers that are averaged"
+
+
 def test_last_layers_are_those_of_a_network_that_predicts() -> None:
     layout = make("loop").layout
     names = lambda own: [s.name for s in layout.parameters if own.start <= s.start < own.stop]  # noqa: E731
     assert names(layout.last_layers(1)) == ["classifier.weight", "classifier.bias"]
     assert names(layout.last_layers(2))[:4] == ["bottleneck.weight", "bottleneck.bias", "norm.weight", "norm.bias"]
+    assert layout.statistics_of(layout.last_layers(1)) == []
+    kept = layout.statistics_of(layout.last_layers(2))
+    assert kept == [slice(s.start, s.stop) for s in layout.statistics if s.name.startswith("norm.")] != []
     plain = Layout.of(Mlp(width=8).build(3, seed=1, whole=True))
     assert plain.last_layers(2).start == 784 * 8 + 8
     assert plain.last_layers(9) == slice(0, plain.trained)

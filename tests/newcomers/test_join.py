@@ -16,6 +16,7 @@ from fedwca.aggregators.local import Local
 from fedwca.aggregators.one_hot import OneHot
 from fedwca.aggregators.revised_wca import RevisedWCA
 from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.clusterers.finch import Finch
 from fedwca.clusterers.kmeans import KMeans
 from fedwca.clusterers.ladd import LaddClusterer
@@ -220,6 +221,18 @@ def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
     same = {name for name in plain if torch.equal(plain[name], found[name])}
     others = set(plain) - same
     assert others == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
+
+
+def test_statistics_that_stay_with_clients_are_measured_at_one_that_trains_nothing() -> None:
+    trained = replace(federation(OneHot(), AdaBN(layers="all")), batch_norm=BatchNormPolicy.LOCAL)
+    found = join(trained, tinted(1, 3)).network
+    images = found.prepare(tinted(1, 3))
+    seen = []
+    handle = found.norm.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    with torch.no_grad():
+        found(images)
+    handle.remove()
+    torch.testing.assert_close(found.norm.running_mean, seen[0].mean(0), atol=1e-3, rtol=1e-3)
 
 
 def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:

@@ -102,8 +102,10 @@ def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run
     head = opened.layout.head
     assert torch.equal(opened.delivered[:, head], opened.bank[:, head])
     assert len(opened.delivered[:, : head.start].unique(dim=0)) == 1
-    out = run.parent / "model.safetensors"
-    assert call("export", str(run), "--method", "pfl_sampled", "--client", "1", "--out", str(out)).code == 0
+    words = ("export", str(run), "--method", "pfl_sampled", "--out", str(run.parent / "model.safetensors"))
+    assert call(*words, "--client", "1").code == 0
+    of_all = call(*words, "--cluster", "0")
+    assert (of_all.code, "so no whole model is a cluster's; take --client K" in of_all.err) == (2, True)
 
 
 def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> None:

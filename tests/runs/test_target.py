@@ -128,6 +128,24 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"finish_training": {"lr": 0.1}}, "with --source nothing is trained so"),
         ({"central_training": {"lr": 0.1}}, "with --source nothing is trained so"),
         ({"finish": ["shot"], "target": "neon", "finish_training": {"cuts": 2}}, "none of its epochs is cut"),
+        ({"finish": ["shot"], "target": "neon", "finish_training": {"cosine": 9}}, "has no schedule; leave cosine out"),
+        ({"target": "neon", "finish": ["self_training"]}, "there is no source model, which objective 'self_training'"),
+        (
+            {"target": "neon", "pseudo_labeler": "argmax:model=source"},
+            "there is no source model, which pseudo-labeler 'argmax' reads",
+        ),
+        (
+            {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False, "finish_training": {"lr": 0.1}},
+            "finish_training.lr is given, but no method of this run has a last phase",
+        ),
+        (
+            {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False, "central_training": {"lr": 0.1}},
+            "central_training.lr is given, but no method of this run trains a model at one place",
+        ),
+        (
+            {"target": "neon", "baselines": ["dann"], "methods": {"dann": {"training": {"lr": 0.1}}}},
+            "methods.dann.training.lr is given, but no method of this run is called so and reads it",
+        ),
         ({"partition": "leave_two_out"}, "no partition 'leave_two_out'; did you mean 'leave_one_out'?"),
     ],
     ids=str,
@@ -473,3 +491,19 @@ def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
         more = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}
         bench(**given, overrides=more, out=tmp_path / f"run-{number}", keep="none")
     assert len(list((tmp_path / "cache/centrals").iterdir())) == 2
+
+
+def test_what_labelled_clients_upload_is_not_asked_of_the_target(tmp_path: Path) -> None:
+    made = bench(
+        target="neon",
+        samples=25,
+        rounds=1,
+        aggregator="fedavg",
+        objectives=["cross_entropy", "prototype_contrastive"],
+        finish=["shot"],
+        baselines=[],
+        device="cpu",
+        overrides=OVERRIDES,
+        out=tmp_path / "run",
+    )
+    assert [record["round"] for record in records(made.path)] == [-1, 0, 1]

@@ -181,7 +181,8 @@ class ClientWorker(Clock):
         count, least = len(self.images), self.replica.layout.least_images
         part = task.cut(count)
         for epoch, steps in enumerate(task.passes(part.stop - part.start, least)):
-            if epoch and task.labeler.renew == "epoch":
+            # Where steps are counted, passes begin at another step of each client, and labels stay.
+            if epoch and task.labeler.renew == "epoch" and training.steps is None:
                 targets, observed = self.label(blend, f"partners {epoch}", row)
                 context = replace(context, targets=targets, observed=observed)
                 self.replica.bind(row)
