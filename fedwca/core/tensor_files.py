@@ -176,8 +176,21 @@ def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     Counters of BatchNorm (``num_batches_tracked``) may be absent.
 
     Raises:
-        CheckpointError: a tensor is missing, has another shape or kind of values, or is not finite; names ``path``
-            and the tensor.
+        CheckpointError: a tensor is not finite, or see `check_fits`; names ``path`` and the tensor.
+    """
+    check_fits(module, tensors, path)
+    wanted = module.state_dict()
+    for name in wanted:
+        if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
+            raise CheckpointError(f"{path}: {name} has values that are not finite")
+    module.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+
+
+def check_fits(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse tensors that are not a module's; one on the device ``meta`` does.
+
+    Raises:
+        CheckpointError: a tensor is missing, or has another shape or kind of values; names ``path`` and the tensor.
     """
     wanted = module.state_dict()
     missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
@@ -193,9 +206,6 @@ def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
         counts = not tensor.is_floating_point() and name in tensors and not tensors[name].is_complex()
         if name in tensors and not counts and tensors[name].is_floating_point() != tensor.is_floating_point():
             raise CheckpointError(f"{path}: {name} holds {_kind(tensors[name])}; this model needs {_kind(tensor)}")
-        if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
-            raise CheckpointError(f"{path}: {name} has values that are not finite")
-    module.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
 
 
 def _kind(tensor: Tensor) -> str:

@@ -65,7 +65,7 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
     if unread := list_unread(path, classes):
         warnings.warn(
-            f"{path}: {len(unread)} files or folders below its classes are not read, such as "
+            f"{path}: {len(unread)} files or folders are not read, such as "
             f"{unread[0].relative_to(path).as_posix()}; "
             f"what is read is <class>/<image> with the suffixes {', '.join(sorted(SUFFIXES))}",
             DatasetWarning,
@@ -88,10 +88,20 @@ def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...
 
 
 def list_unread(path: Path, classes: Sequence[str]) -> list[Path]:
-    """Folders in those of a domain's classes, and images of kinds that are not read; hidden names left out."""
+    """Images beside the folders of a domain's classes, folders in these, and images in them of kinds that are not read;
+    hidden names left out.
+    """
+    beside = [file for file in sorted(path.iterdir()) if not is_hidden(file) and not file.is_dir()]
     inner = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
     others = (file for file in inner if file.suffix.lower() not in SUFFIXES)
-    return [file for file in others if file.is_dir() or (mimetypes.guess_type(file)[0] or "").startswith("image/")]
+    return [
+        *(file for file in others if file.is_dir() or _is_image(file)),
+        *(file for file in beside if file.suffix.lower() in SUFFIXES or _is_image(file)),
+    ]
+
+
+def _is_image(file: Path) -> bool:
+    return (mimetypes.guess_type(file)[0] or "").startswith("image/")
 
 
 def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:

@@ -194,11 +194,6 @@ def split_domain(
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
     _, member = np.unique(groups, return_inverse=True)
     total = int(member.max()) + 1
-    if clients > total:
-        what = "images" if domain.groups is None else "groups of images"
-        raise UsageError(
-            f"domain {domain.name!r} has {total} {what}, too few for {clients} clients; --clients {total} is the most"
-        )
     if published and domain.part is not None:
         both = np.intersect1d(groups[domain.part == 0], groups[domain.part == 1])
         if len(both):
@@ -209,6 +204,7 @@ def split_domain(
     rank = random.permutation(total)
     order = np.argsort(rank[member], kind="stable")
     if deal is None:
+        check_enough_images(domain, clients)
         sizes = [len(run) for run in np.array_split(order, clients)]
         runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
     else:
@@ -226,6 +222,20 @@ def split_domain(
         cuts = np.array([len(kept) - validation - test, len(kept) - test])
         splits.append(Split(*cut_at_groups(kept, rank[member], cuts)))
     return splits
+
+
+def check_enough_images(domain: Domain, clients: int) -> None:
+    """Refuse more clients than a domain has images, or groups of images that stay together.
+
+    Raises:
+        UsageError: says how many are the most.
+    """
+    total = len(domain) if domain.groups is None else len(np.unique(domain.groups))
+    if clients > total:
+        what = "images" if domain.groups is None else "groups of images"
+        raise UsageError(
+            f"domain {domain.name!r} has {total} {what}, too few for {clients} clients; --clients {total} is the most"
+        )
 
 
 def check_deal(domain: Domain, dealt: Sequence[Integers]) -> list[Integers]:

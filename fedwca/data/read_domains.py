@@ -38,7 +38,7 @@ def find_dataset_paths(root: Path, name: str | None) -> list[Path]:
         return [root]
     inside = sorted(root.iterdir())
     folders = [path for path in inside if path.is_dir() and canonical_domain(path.name) == canonical_domain(name)]
-    archives = [path for path in inside if path.is_file() and path.suffix == ".npz"]
+    archives = [path for path in inside if path.is_file() and is_archive(path)]
     alone = [path for path in archives if canonical_domain(path.stem) == canonical_domain(name)]
     return [*folders, *alone]
 
@@ -54,6 +54,11 @@ def find_dataset_path(root: Path, name: str | None) -> Path | None:
     return next(held, next(iter(paths), None))
 
 
+def is_archive(path: Path) -> bool:
+    """Whether a path is an archive of one domain, by its name."""
+    return path.suffix.lower() == ".npz"
+
+
 def find_domains(folder: Path) -> dict[str, Path]:
     """Domain name → its archive or folder, sorted; the archive where both are there; hidden names are left out.
 
@@ -65,14 +70,14 @@ def find_domains(folder: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in sorted(
-        folder.iterdir() if folder.is_dir() else [folder], key=lambda path: (path.suffix == ".npz", path.name)
+        folder.iterdir() if folder.is_dir() else [folder], key=lambda path: (is_archive(path), path.name)
     ):
         if is_hidden(path):
             continue
-        if path.suffix == ".npz" or (
+        if is_archive(path) or (
             path.is_dir() and any(inner.is_dir() and not is_hidden(inner) for inner in path.iterdir())
         ):
-            name = canonical_domain(printable(path.stem if path.suffix == ".npz" else path.name))
+            name = canonical_domain(printable(path.stem if is_archive(path) else path.name))
             if name in found and found[name].is_dir() == path.is_dir():
                 raise DataError(f"{found[name]} and {path.name} are both the domain {name!r}; rename or remove one")
             found[name] = path
@@ -126,11 +131,11 @@ def read_domains(
     try:
         archives = {
             domain: read_npz(found[domain])
-            if found[domain].suffix == ".npz"
+            if is_archive(found[domain])
             else Archive(*read_image_folder(found[domain], size, stretch))
             for domain in wanted
         }
-        tables = {domain: read_units(found[domain]) for domain in wanted if found[domain].suffix != ".npz"}
+        tables = {domain: read_units(found[domain]) for domain in wanted if not is_archive(found[domain])}
     except OSError as error:  # a folder of images that may not be read
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror or error}") from None
     if named := {domain: units for domain, units in tables.items() if units is not None}:
@@ -176,10 +181,11 @@ def assemble_dataset(
             f"{MOST_LABELS - 1} at most, more take the key classes"
         )
     classes = sorted_classes(union) or unnamed or tuple(str(label) for label in range(most + 1))
+    numbered = _numbered_classes(name, archives, classes)
     number = {label: index for index, label in enumerate(classes)}
     domains = {}
     for domain, archive in archives.items():
-        own = archive.classes or classes
+        own = archive.classes or numbered
         low, high = (int(archive.labels.min()), int(archive.labels.max())) if len(archive.labels) else (0, 0)
         if low < 0 or high >= len(own):
             right = f"0 to {len(own) - 1}, not {low} to {high}"
@@ -195,3 +201,21 @@ def assemble_dataset(
             stacklevel=2,
         )
     return FederatedDataset(name, classes, domains)
+
+
+def _numbered_classes(name: str, archives: dict[str, Archive], classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Classes in the order in which archives that name none number them: as the others do.
+
+    Raises:
+        DataError: the others number them differently.
+    """
+    lists = {archive.classes for archive in archives.values() if archive.classes is not None}
+    nameless = [domain for domain, archive in archives.items() if archive.classes is None and len(archive.labels)]
+    if len(lists) == 1:
+        return next(iter(lists))
+    if nameless and any(own != tuple(label for label in classes if label in own) for own in lists):
+        raise DataError(
+            f"data set {name!r}, domain {nameless[0]!r}: names no classes, and the others number theirs differently; "
+            "give it the key classes"
+        )
+    return classes

@@ -84,7 +84,7 @@ class DigitFive(DatasetSource):
 
     def _read(self, size: int, drawn: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
-        from fedwca.data.read_domains import assemble_dataset, find_dataset_path, find_domains
+        from fedwca.data.read_domains import assemble_dataset, find_dataset_path, find_domains, is_archive
         from fedwca.datasets._digit_five_raw import read_raw_domain
 
         folder = find_dataset_path(self.folder, self.name) or self.folder
@@ -92,7 +92,7 @@ class DigitFive(DatasetSource):
         archives: dict[str, Archive] = {}
         for index, domain in enumerate(self.domains):
             ready = found.get(domain)
-            archive = read_npz(ready) if ready and ready.suffix == ".npz" else read_raw_domain(folder, domain)
+            archive = read_npz(ready) if ready and is_archive(ready) else read_raw_domain(folder, domain)
             if archive is not None:
                 archives[domain] = drawn(archive, index)
         if len(archives) < 2:
@@ -103,10 +103,12 @@ class DigitFive(DatasetSource):
 
     def is_there(self, domain: str, folder: Path) -> bool:
         """An archive of it, or one of the published forms."""
-        from fedwca.data.read_domains import find_domains
+        from fedwca.data.read_domains import find_domains, is_archive
         from fedwca.datasets._digit_five_raw import is_raw_domain_there
 
-        return domain in (find_domains(folder) if folder.is_dir() else {}) or is_raw_domain_there(folder, domain)
+        # A folder of that name may be what a broken download of a published form has left.
+        found = find_domains(folder).get(domain) if folder.is_dir() else None
+        return (found is not None and is_archive(found)) or is_raw_domain_there(folder, domain)
 
     def _drawn(self, archive: Archive, index: int) -> Archive:
         import numpy as np

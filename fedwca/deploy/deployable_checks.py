@@ -18,6 +18,7 @@ from fedwca.engine.randomness import draw_changes
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
+from fedwca.federated.participation import count_sampled
 from fedwca.federated.server import compare_clients
 
 
@@ -126,19 +127,18 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
     Raises:
         UsageError: says which and why.
     """
-    aggregator, few = method.aggregator, rules.clients < 3
+    aggregator, asked = method.aggregator, count_sampled(rules.clients, rules.participation)
+    few = asked < 3
+    there = f"there are {rules.clients}" if asked == rules.clients else f"a round asks {asked} of {rules.clients}"
     if not aggregator.travels and (rules.norm_bound is not None or rules.robust != "mean"):
         raise UsageError("rules norm_bound and robust are about models, and in this method none is uploaded")
     if rules.norm_bound is not None and few:
-        raise UsageError(
-            "rule norm_bound compares an update with the round's median, which takes 3 clients; "
-            f"there are {rules.clients}"
-        )
+        raise UsageError(f"rule norm_bound compares an update with the round's median, which takes 3 clients; {there}")
     if rules.robust == "mean":
         return
     where = f"rule robust={rules.robust}"
     if few:
-        raise UsageError(f"{where} acts on means of 3 clients or more; there are {rules.clients}")
+        raise UsageError(f"{where} acts on means of 3 clients or more; {there}")
     if aggregator.grouping.keeps_models_apart:
         raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
     if not aggregator.averages_groups:

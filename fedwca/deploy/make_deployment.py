@@ -24,10 +24,8 @@ from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.state_files import read_final
 from fedwca.describe_problems import describe_problems
-from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.results.table_rows import Row, summarise
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import rehearse_components
@@ -154,18 +152,14 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     ready = time.perf_counter()
     session = simulate(deployment, folder / "server", folder / "data")
-    config, server = validate(deployment.config), session.state.server
+    config = validate(deployment.config)
     dataset, source = load(config)
     federation = split_trial(config, dataset, source, 0, 0)
     engine = choose_engine(config, session.network, federation.clients)
-    if session.method.aggregator.travels:
-        weights, rows = deliver_mixtures(session.method.aggregator, server.state, len(server.rows)), server.rows
-    else:
-        # Models stay where they are: each client has written its own.
-        weights = torch.eye(len(federation.clients), dtype=torch.float64)
-        layout = Layout.of(session.network)
-        rows = torch.stack([read_final(folder / "server" / f"client-{k}", layout) for k in range(len(weights))])
-    found = list_accuracies(federation.metrics, engine.predict_tests(weights, rows.to(engine.device)))
+    # Each client has written the model that it ends with, its own statistics of BatchNorm in it.
+    models = [read_final(folder / "server" / f"client-{k}", engine.layout) for k in range(len(federation.clients))]
+    engine.bank.copy_(torch.stack(models))
+    found = list_accuracies(federation.metrics, engine.predict_tests())
     by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(found).items()}
     row = Row(session.method.name, session.method.label, {TrialKey(): mean(found)}, by_domain)
     now = time.perf_counter()

@@ -75,5 +75,7 @@ def drop_single_means(context: ServerContext, state: SessionState, weights: Tens
         raise FedwcaError(f"{sentence}; take another clusterer or more clients, or allow it with alone = 'warn'")
     log.warning("%s; the cluster keeps its model", sentence)
     weights = weights.clone()
-    weights[alone] = torch.eye(kept, weights.shape[1], dtype=weights.dtype)[alone]
+    # Before round 0 the server has one model, the source's, for all clusters; after it one for each, and more behind.
+    keep = torch.eye(kept, weights.shape[1], dtype=weights.dtype)[torch.arange(len(weights)) % kept]
+    weights[alone] = keep[alone]
     return weights

@@ -206,6 +206,9 @@ class Session:
         layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
         if factor is None:
             return answers
+        if len(answers) < 3:
+            told = "round %d: rule norm_bound takes 3 answers and there are %d, so none is held to it"
+            log.warning(told, self.state.round, len(answers))
         moves = {k: float((own.model - own.start)[: layout.trained].norm()) for k, own in answers.items()}
         # Statistics of other images than those before them move by about their own deviation, where others hardly do.
         shifts = {k: measure_statistics_move(own.model, own.start, layout) for k, own in answers.items()}

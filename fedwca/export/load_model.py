@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import re
@@ -16,7 +17,7 @@ from torch import Tensor
 from fedwca.core.files import expand_home
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
-from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
+from fedwca.core.tensor_files import check_fits, fill_module, open_tensors, refuse_others
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError, first_line
 from fedwca.export.inference import InferenceModel
@@ -97,10 +98,14 @@ def read_exported(path: Path) -> tuple[Network, ModelDescription]:
     file = open_tensors(path)
     about = ModelDescription.read(file.metadata.get(KEY), path)
     try:
-        network = models.build(about.model).build(len(about.classes), pretrained=False)
+        architecture = models.build(about.model)
     except UnknownComponent as error:
         raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
     tensors = file.tensors()
+    # A file says how wide its model is: that is compared with what it holds before memory is taken for it.
+    with contextlib.suppress(NotImplementedError, RuntimeError), torch.device("meta"):  # a plugin's may not have it
+        check_fits(architecture.build(len(about.classes), pretrained=False), tensors, path)
+    network = architecture.build(len(about.classes), pretrained=False)
     fill_module(network, tensors, path)
     refuse_others(network, tensors, path)
     return network.eval(), about

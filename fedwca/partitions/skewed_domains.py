@@ -73,8 +73,12 @@ class SkewedDomains(DomainPartition):
         """See `fedwca.functional.dirichlet_partition`; variants of one image go with the first of them.
 
         Raises:
+            UsageError: more clients than images.
             DataError: a client has too few images in every deal that was tried.
         """
+        from fedwca.data.partition import check_enough_images
+
+        check_enough_images(domain, clients)
         groups = np.arange(len(domain)) if domain.groups is None else domain.groups
         _, first, member = np.unique(groups, return_index=True, return_inverse=True)
         # Of one class alone, shares of a class are shares of all images.

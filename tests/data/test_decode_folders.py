@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -137,7 +138,8 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     assert len(read_image_folder(root, 8)[0]) == 3
     (root / "cat/inner").mkdir()
     (root / "cat/picture.svg").write_text("<svg/>")
-    with pytest.warns(DatasetWarning, match=r"2 files or folders below its classes are not read, such as cat/inner"):
+    shutil.copy(root / "cat/__0.jfif", root / "beside.jfif")
+    with pytest.warns(DatasetWarning, match=r"3 files or folders are not read, such as cat/inner"):
         assert len(read_image_folder(root, 8)[0]) == 3
 
 

@@ -200,3 +200,13 @@ def test_real_digit_five_is_a_subset() -> None:
     with pytest.warns(DatasetWarning, match="svhn has 740 of 34000"):
         loaded = datasets.build({"name": "digit_five", "root": SHARED}).load()
     assert [len(domain) for domain in loaded.domains.values()] == [12000, 12000, 740, 12000, 7291]
+
+
+def test_what_a_broken_download_left_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = datasets.build({"name": "digit_five", "root": tmp_path})
+    folder = tmp_path / "digit_five"
+    (folder / "MNIST" / "raw").mkdir(parents=True)
+    (folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz").write_bytes(b"")
+    assert not kind.is_there("mnist", folder)
+    write_npz(folder / "mnist.npz", 2, labels=np.array([0, 1]))
+    assert kind.is_there("mnist", folder)

@@ -93,12 +93,23 @@ def test_wrong_keys_types_and_shapes_name_the_file(tmp_path: Path, changes: dict
 def test_archives_and_folders_share_one_list_of_classes(tmp_path: Path) -> None:
     write_images(tmp_path / "Things", {"Real World": {"cat": 2, "dog": 1}})
     write_npz(tmp_path / "Things" / "drawn.npz", 3, labels=np.array([1, 0, 1]))
-    write_npz(tmp_path / "Things" / "named.npz", 2, labels=np.array([0, 1]), classes=np.array(["dog", "cat"]))
     read = read_domains(tmp_path, "things", size=8)
-    assert list(read.domains) == ["drawn", "named", "real_world"]
+    assert list(read.domains) == ["drawn", "real_world"]
     assert read.classes == ("cat", "dog")
-    assert read.domains["named"].labels.tolist() == [1, 0]
+    assert read.domains["drawn"].labels.tolist() == [1, 0, 1]
     assert read.domain("Real-World").labels.tolist() == [0, 0, 1]
+
+
+def test_archives_without_names_are_numbered_as_the_others(tmp_path: Path) -> None:
+    names = np.array(["dog", "cat", "ant"])
+    write_npz(tmp_path / "day.npz", 3, labels=np.array([0, 1, 2]), classes=names)
+    write_npz(tmp_path / "night.npz", 3, labels=np.array([0, 1, 2])).rename(tmp_path / "night.NPZ")
+    read = read_domains(tmp_path)
+    assert read.classes == ("ant", "cat", "dog")
+    assert read.domains["night"].labels.tolist() == read.domains["day"].labels.tolist() == [2, 1, 0]
+    write_npz(tmp_path / "fog.npz", 3, labels=np.array([0, 1, 2]), classes=names[::-1])
+    with pytest.raises(DataError, match="'night': names no classes, and the others number theirs differently; give it"):
+        read_domains(tmp_path)
 
 
 def test_root_alone_holds_the_domains(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_a_client_for_each_unit() -> None:
     found = deal("unit_domains:every=true", data, clients=1)
     assert [len(all_numbers(client)) for client in found.clients] == [10, 30, 20, 40] * 2
     assert sorted(all_numbers(found.clients[1])) == list(range(10, 40))
+    assert len(deal("unit_domains:every=true", data, clients=101).clients) == 8, "whatever --clients says"
     drawn = [deal("unit_domains", data, clients=2, seed=seed) for seed in range(5)]
     assert {len(one) for one in drawn} == {4}
     assert len({tuple(len(all_numbers(client)) for client in one.clients) for one in drawn}) > 1

@@ -55,6 +55,14 @@ def test_a_norm_bound_refuses_what_moved_too_far(
     assert "client 1 (client-1) refused: its update is" in caplog.messages[0]
 
 
+def test_a_round_that_norm_bound_cannot_compare_says_so(
+    federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
+) -> None:
+    built = federation("fedavg")
+    run_in_process(built.session(norm_bound=3.0), built.clients(), 1, lambda k, parcel: parcel if k < 2 else None)
+    assert "round 0: rule norm_bound takes 3 answers and there are 2, so none is held to it" in caplog.messages
+
+
 def test_a_norm_bound_is_of_statistics_too(
     federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
 ) -> None:

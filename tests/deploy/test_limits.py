@@ -26,6 +26,8 @@ Build = Callable[..., Federation]
         ("fedamp", {"robust": "median"}, "robust=median acts on means of clients, and aggregator 'fedamp' makes none"),
         ("fedavg", {"robust": "median", "clients": 2}, "robust=median acts on means of 3 clients or more; there are 2"),
         ("fedavg", {"norm_bound": 3.0, "clients": 2}, "norm_bound compares .* which takes 3 clients; there are 2"),
+        ("fedavg", {"norm_bound": 3.0, "participation": 0.5}, "which takes 3 clients; a round asks 2 of 4"),
+        ("fedavg", {"robust": "median", "participation": 0.5}, "3 clients or more; a round asks 2 of 4"),
         ("ladd", {"robust": "trimmed"}, "replaces means of clusters, and aggregator 'ladd' makes others"),
         ("fedgma", {"robust": "median"}, "replaces means of clusters, and aggregator 'fedgma' makes others"),
     ],

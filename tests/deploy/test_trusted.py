@@ -222,8 +222,9 @@ def test_moments_nobody_asks_for(gated: Federation) -> None:
         built.session()
 
 
+@pytest.mark.parametrize("clusters", [1, 2])
 def test_a_cluster_with_a_single_trusted_client_keeps_its_model(
-    gated: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gated: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clusters: int
 ) -> None:
     """The mean of those who are trusted would be that client's own model; in round 0 that ended the federation."""
     real = server_round.update_trusted
@@ -233,7 +234,14 @@ def test_a_cluster_with_a_single_trusted_client_keeps_its_model(
         return None if found is None else torch.arange(len(found)) == 0
 
     monkeypatch.setattr(server_round, "update_trusted", one)
+
+    class Parted(Clusterer):
+        def __call__(self, signatures: Signatures) -> Tensor:
+            return one_hot(torch.tensor([1, 1, 0, 0]) % clusters, 2).argmax(1)
+
+    gated = replace(gated, method=replace(gated.method, clusterer=Parted()))
     session = gated.session()
     run_in_process(session, gated.clients(), 1)
     assert session.state.round == 1
+    assert len(session.state.server.rows) == clusters
     assert "a single client was heard; the cluster keeps its model" in caplog.text

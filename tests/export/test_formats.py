@@ -212,3 +212,21 @@ def test_a_copy_of_the_file_is_enough(tmp_path: Path, network: Network, about: M
     moved.parent.mkdir()
     shutil.move(path, moved)
     assert open_model(moved, trust_code=True).about == about
+
+
+def test_no_memory_is_taken_for_a_model_that_the_file_does_not_hold(
+    tmp_path: Path, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = about.model_copy(update={"model": {"name": "mlp", "width": 60_000, "head": "hidden"}})
+    path = tmp_path / "wide.safetensors"
+    save_file({"backbone.weight": torch.zeros(1)}, path, {KEY: wide.model_dump_json()})
+    made: list[torch.device] = []
+    fill = torch.nn.init.kaiming_uniform_
+    monkeypatch.setattr(
+        torch.nn.init,
+        "kaiming_uniform_",
+        lambda tensor, *a, **k: (made.append(tensor.device), fill(tensor, *a, **k))[1],
+    )
+    with pytest.raises(CheckpointError, match="lacks"):
+        open_model(path)
+    assert {device.type for device in made} == {"meta"}
