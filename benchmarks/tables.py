@@ -89,8 +89,9 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     if config["trials"] > 1:
         drawn = f"splits and random numbers of their own (one source model, seed {config['seed']})"
     training = config["training"]
+    size = f"at most {config['samples']}" if config["samples"] else "all"
     setting = (
-        f"{config['clients']} clients per target domain, {config['samples'] or 'all'} images each before the split, "
+        f"{config['clients']} clients per target domain, {size} images each before the split, "
         f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}."
     )
     machine = f"{environment['cores']} cores of {environment['cpu']}, other work beside it"
