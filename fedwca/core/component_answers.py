@@ -8,6 +8,9 @@ from torch import Tensor
 
 from fedwca.errors import FedwcaError
 
+ROUNDING = 1e-4
+"""How far weights, their sums and lengths may be from what they should be."""
+
 
 def describe_value(value: object) -> str:
     """A tensor by its kind of numbers and its shape, whatever else it is by its type.

@@ -20,12 +20,10 @@ def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> floa
     Returns:
         Root mean square of shifts of means and of log deviations, in the layers' own deviations; 0 without BatchNorm.
     """
-    means = {slot.name.removesuffix("mean"): slot for slot in layout.statistics if slot.name.endswith("running_mean")}
-    variances = {slot.name.removesuffix("var"): slot for slot in layout.statistics if slot.name.endswith("running_var")}
-    shifts = []
-    for layer, mean in means.items():
-        wide = variances[layer]
-        shifts.append(moment_shift(mean.of(model), wide.of(model), mean.of(sent), wide.of(sent)))
+    shifts = [
+        moment_shift(mean.of(model), variance.of(model), mean.of(sent), variance.of(sent))
+        for mean, variance in layout.norms
+    ]
     return float(torch.cat(shifts).square().mean().sqrt()) if shifts else 0.0
 
 

@@ -43,6 +43,5 @@ def clamp_variances(row: Tensor, layout: Layout) -> None:
 
     Noise may make one negative: the model would be useless to everybody.
     """
-    for slot in layout.statistics:
-        if slot.name.endswith("running_var"):
-            slot.of(row).clamp_(min=math.sqrt(torch.finfo(row.dtype).tiny))
+    for _, variance in layout.norms:
+        variance.of(row).clamp_(min=math.sqrt(torch.finfo(row.dtype).tiny))

@@ -89,9 +89,9 @@ def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
     statistics = model[expected.layout.trained :]
     if bool((statistics.abs() > LARGEST).any()):
         return f"has BatchNorm statistics beyond {LARGEST:g}"
-    for slot in expected.layout.statistics:
-        if slot.name.endswith("running_var") and bool((slot.of(model) < 0).any()):
-            return f"{slot.name} has variances below 0"
+    for _, variance in expected.layout.norms:
+        if bool((variance.of(model) < 0).any()):
+            return f"{variance.name} has variances below 0"
     return ""
 
 

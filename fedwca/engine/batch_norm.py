@@ -99,10 +99,7 @@ def add_spread(mixed: Tensor, squares: Tensor, layout: Layout) -> None:
         squares: the same mixtures of what `square_statistics` gives ``[..., P - trained]``.
         layout: of a row.
     """
-    means = {slot.name.removesuffix("running_mean"): slot for slot in layout.statistics if slot.name.endswith("mean")}
-    for slot in layout.statistics:
-        if slot.name.endswith("running_var"):
-            at = means[slot.name.removesuffix("running_var")]
-            squared = squares[..., at.start - layout.trained : at.stop - layout.trained]
-            between = squared - mixed[..., at.start : at.stop].square()
-            mixed[..., slot.start : slot.stop] += between.clamp_min(0)
+    for mean, variance in layout.norms:
+        squared = squares[..., mean.start - layout.trained : mean.stop - layout.trained]
+        between = squared - mixed[..., mean.start : mean.stop].square()
+        mixed[..., variance.start : variance.stop] += between.clamp_min(0)

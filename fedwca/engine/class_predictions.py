@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,28 +15,6 @@ class ClassPredictions(NamedTuple):
     """Predicted class of each ``[N]`` int64."""
     confidences: Tensor
     """Output of that class ``[N]``, 0 to 1."""
-
-
-class PredictsTests(ABC):
-    """What has clients' test images and models."""
-
-    @abstractmethod
-    def predict_tests(
-        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[ClassPredictions]:
-        """What models say of each client's test images.
-
-        Args:
-            weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in the bank.
-            rows: ``[R, P]``.
-            clients: whose; None: all.
-        """
-
-    def classify(
-        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Tensor]:
-        """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `predict_tests`."""
-        return [own.classes for own in self.predict_tests(weights, rows, clients)]
 
 
 def classify_logits(logits: Tensor) -> ClassPredictions:

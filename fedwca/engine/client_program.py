@@ -10,15 +10,18 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_number, check_tensors, describe_value
+from fedwca.core.component_answers import ROUNDING, check_number, check_tensors, describe_value
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.core.objective import ImageView
 from fedwca.engine.client_task import Task
+from fedwca.engine.device_copy import to_device
 from fedwca.errors import FedwcaError
 
-ROUNDING = 1e-4
-"""How far a weight may be above 1."""
+
+def place_like(sent: Mapping[str, Tensor], models: Tensor) -> dict[str, Tensor]:
+    """Values that the server sent, where and as models are."""
+    return {name: to_device(value.to(models.dtype), models.device) for name, value in sent.items()}
 
 
 def teacher_names(objectives: Sequence[Objective]) -> list[str]:

@@ -144,12 +144,13 @@ class Engine(Protocol):
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """What models say of test images, those of all clients or some; their own models, or mixtures."""
+        """What models say of each client's test images.
 
-    def classify(
-        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Tensor]:
-        """The classes alone ``[N_test]``."""
+        Args:
+            weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in the bank.
+            rows: ``[R, P]``.
+            clients: whose; None: all.
+        """
 
     def adapt(
         self,

@@ -77,6 +77,13 @@ class Layout:
         return cls(parameters, statistics, shortcuts, network.stays)
 
     @property
+    def norms(self) -> list[tuple[Slot, Slot]]:
+        """Running mean and variance of each BatchNorm layer, in the order of a row."""
+        by_name = {slot.name: slot for slot in self.statistics}
+        layers = [name.removesuffix("running_mean") for name in by_name if name.endswith("running_mean")]
+        return [(by_name[f"{layer}running_mean"], by_name[f"{layer}running_var"]) for layer in layers]
+
+    @property
     def trained(self) -> int:
         """Trained parameters: the first positions of a row."""
         return self.parameters[-1].stop

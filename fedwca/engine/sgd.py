@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from torch.optim.sgd import sgd
 
@@ -41,6 +42,13 @@ def sgd_step(
         nesterov=training.nesterov,
         maximize=False,
     )
+
+
+def clip_together(gradients: Sequence[Tensor], clip: float | None) -> None:
+    """Shorten gradients in place where, taken together, they are longer than ``clip``; None: leave them."""
+    if clip is not None:
+        length = torch.stack([gradient.norm() for gradient in gradients]).norm()
+        torch._foreach_mul_(list(gradients), clip_factor(length, clip))
 
 
 def clip_factor(length: Tensor, clip: float) -> Tensor:

@@ -33,6 +33,11 @@ class AdaptedModel:
     taken: int
     """Steps behind the model that was taken; 0: it is as it was sent."""
 
+    @classmethod
+    def unmoved(cls, model: Tensor, classes: int) -> AdaptedModel:
+        """Of a client without images: the model ``[P]`` as it was sent."""
+        return cls(model, model.new_zeros(0, classes), (), 0)
+
     def classify(self) -> ClassPredictions:
         """The classes that it predicts ``[N]`` with confidences, on the CPU."""
         return classify_logits(self.logits)

@@ -12,13 +12,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import describe_value
+from fedwca.core.component_answers import ROUNDING, describe_value
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
 from fedwca.errors import FedwcaError
-
-ROUNDING = 1e-4
-"""How far a sum may be from 1, for weights in float32."""
 
 
 def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tensor, clients: int | None = None) -> Offer:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fedwca.core.component_answers import ROUNDING
 from fedwca.core.messages import Bounded, Simplex
 from fedwca.core.printable import printable
 from fedwca.engine.device_copy import to_device
@@ -114,7 +115,7 @@ def describe_misfit(value: Tensor, declared: Bounded | None, dtype: torch.dtype 
     if not bool(torch.isfinite(value).all()):
         return "has values that are not finite"
     longest = float(value.norm(dim=-1).max())
-    if longest <= declared.norm * (1 + 1e-4):
+    if longest <= declared.norm * (1 + ROUNDING):
         return ""
     return f"has a vector of length {longest:.3g}; right is at most {declared.norm:.3g}"
 
@@ -137,7 +138,7 @@ def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: in
     if not bool(torch.isfinite(value).all()) or bool((value < 0).any()):
         return f"{value.tolist()} must be finite and not negative"
     total = float(value.sum())
-    return "" if abs(total - 1) < 1e-4 else f"{value.tolist()} must sum to 1, not {total:.3g}"
+    return "" if abs(total - 1) < ROUNDING else f"{value.tolist()} must sum to 1, not {total:.3g}"
 
 
 def choice_problem(label: Tensor | None, clusters: int) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.data.federation import ClientImages
-from fedwca.engine.class_predictions import ClassPredictions, PredictsTests
+from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork
@@ -32,7 +32,7 @@ def own_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[ClientImag
     return [c if k % ranks.size == ranks.index else emptied(c) for k, c in enumerate(clients)]
 
 
-class ShardedEngine(PredictsTests):
+class ShardedEngine:
     """Satisfies `fedwca.engine.interface.Engine` by another engine on each of G ranks, to the same numbers.
 
     Every rank holds the whole bank and plays the server's part, which is the same everywhere; it holds the images of,
@@ -102,7 +102,7 @@ class ShardedEngine(PredictsTests):
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """As `PredictsTests.predict_tests` says, each client at its own rank."""
+        """As the protocol says, each client at its own rank."""
         asked = range(len(self.images)) if clients is None else clients
         mine = self.within.predict_tests(weights, rows, self._of(self.ranks.index, asked))
         return self._gather_values(mine, asked)

@@ -15,14 +15,14 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.class_predictions import ClassPredictions, PredictsTests, classify_logits, classify_nothing
+from fedwca.engine.class_predictions import ClassPredictions, classify_logits, classify_nothing
 from fedwca.engine.client_task import SentModels
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.interface import RoundWork
-from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.local_engine import LocalEngine
+from fedwca.engine.precision import Precision
 from fedwca.engine.sequential.generated_model import generated_predictions
 from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica
@@ -33,7 +33,7 @@ from fedwca.errors import UsageError
 T = TypeVar("T")
 
 
-class SequentialEngine(PredictsTests):
+class SequentialEngine(LocalEngine):
     """Runs clients one at a time per worker; memory is the bank plus one client's activations per worker.
 
     Args:
@@ -58,11 +58,7 @@ class SequentialEngine(PredictsTests):
         batch_norm: BatchNormPolicy | str = BatchNormPolicy.MIXED,
         precision: Precision = "fp32",
     ) -> None:
-        self.batch_norm = BatchNormPolicy(batch_norm)
-        self.device = torch.device(device)
-        check_precision(precision, network.class_vectors.dtype, self.device)
-        self.layout = Layout.of(network)
-        self.network = network.to(self.device)
+        super().__init__(network, clients, device, batch_norm, precision)
         best = count_cores() if self.device.type == "cpu" else 1
         # Whether products are rounded is a switch of the process, and mixtures of models are not rounded.
         if precision == "tf32" and (workers or 1) > 1:
@@ -72,11 +68,9 @@ class SequentialEngine(PredictsTests):
         every = {id(c.train): c.train for c in clients}  # clients that have the very same images share them
         here = {own: x.to(self.device).contiguous(memory_format=layout) for own, x in every.items()}
         self.images = [here[id(c.train)] for c in clients]
-        self.labels = [None if c.labels is None else c.labels.to(self.device) for c in clients]
         self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
         self._plain, self._plain_test = (embed_images(self.network, every) for every in (self.images, self._test))
         self.sizes = torch.tensor([len(c.train) for c in clients])
-        self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
         for _ in range(self.workers):
             self._replicas.put(Replica(self.network, self.layout, precision))
@@ -90,7 +84,7 @@ class SequentialEngine(PredictsTests):
             weights = torch.cat([offer.personal[client], offer.shared])
             with self._replica() as replica:
                 received = SentModels(
-                    weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
+                    weights, lambda w: self._apply_batch_norm(client, self._mix(w, rows), replica), source
                 )
                 given = (self.images[client], self.labels[client], received, offer.personal.shape[1])
                 worker = ClientWorker(replica, *given, self.bank[client], round.task(client), self._plain[client])
@@ -109,20 +103,12 @@ class SequentialEngine(PredictsTests):
         finally:
             self._replicas.put(replica)
 
-    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
-        return self.batch_norm.mix(weights, rows, self.layout)
-
-    def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
-        return self.batch_norm.gather(weights, rows, self.bank, self.layout)
-
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""
 
         def work(client: int) -> Tensor:
             with self._replica() as replica:
-                return self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
+                return self._apply_batch_norm(client, self._mix(weights[client], rows), replica)
 
         return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
 
@@ -138,7 +124,7 @@ class SequentialEngine(PredictsTests):
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """As `PredictsTests.predict_tests` says, client after client."""
+        """As `fedwca.engine.interface.Engine.predict_tests` says, client after client."""
 
         def work(client: int) -> ClassPredictions:
             if len(self._test[client]) == 0:
@@ -173,7 +159,7 @@ class SequentialEngine(PredictsTests):
         """A client's model ``[P]``: a mixture of rows as it is at the client, or its own in the bank."""
         if weights is None or rows is None:
             return self.bank[client]
-        return self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
+        return self._apply_batch_norm(client, self._mix(weights[client], rows), replica)
 
     def _map(self, work: Callable[[int], T], clients: Sequence[int], done: Callable[[int], None]) -> list[T]:
         if self.workers == 1:

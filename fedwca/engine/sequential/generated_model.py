@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.engine.sequential.replica import Replica
-from fedwca.engine.sgd import clip_factor
+from fedwca.engine.sgd import clip_together
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.functional import prediction_entropy
 
@@ -42,9 +42,7 @@ def train_generators(
     with torch.no_grad():
         for name, own in leaves.items():
             gradients = [next(found) for _ in own]
-            if adaptation.clip is not None:
-                length = torch.stack([gradient.norm() for gradient in gradients]).norm()
-                torch._foreach_mul_(gradients, clip_factor(length, adaptation.clip))
+            clip_together(gradients, adaptation.clip)
             torch._foreach_add_(own, gradients, alpha=-rates[name])
 
 
@@ -61,7 +59,7 @@ def generated_predictions(replica: Replica, adaptation: Adaptation, images: Tens
     model = row.clone()
     replica.bind(model)
     if not len(images):
-        return AdaptedModel(model, model.new_zeros(0, len(replica.class_vectors)), (), 0)
+        return AdaptedModel.unmoved(model, len(replica.class_vectors))
     before = prediction_entropy(replica.predict(images).logits)
     model[replica.layout.base] = generate_model(replica, adaptation, images)
     logits = replica.predict(images).logits

@@ -21,7 +21,7 @@ from fedwca.engine.client_task import Training
 from fedwca.engine.differentiable_step import normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
-from fedwca.engine.sgd import clip_factor, sgd_step
+from fedwca.engine.sgd import clip_together, sgd_step
 
 
 class _Forward(nn.Module):
@@ -233,9 +233,7 @@ class Replica:
                 if not own:
                     continue
                 some = [gradients[place] for place in own]
-                if training.clip is not None:
-                    length = torch.stack([gradient.norm() for gradient in some]).norm()
-                    torch._foreach_mul_(some, clip_factor(length, training.clip))
+                clip_together(some, training.clip)
                 momenta = [self._momenta[chosen[place]] for place in own]
                 lr = None if name is None else rates.get(name)
                 sgd_step([leaves[place] for place in own], some, momenta, training.of(name), lr)

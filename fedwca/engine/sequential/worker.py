@@ -94,7 +94,7 @@ class ClientWorker(Clock):
         """The task's objectives over all images, with the client's labels or those that the mixed model itself gives:
         ``[M, Q+S] -> [1, M]``, nats.
         """
-        draws, shared = self._draws("partners"), self._placed(self.task.shared)
+        draws, shared = self._draws("partners"), program.place_like(self.task.shared, self.slot)
         teaches = "source" in program.teacher_names(self.task.objectives)
         source = {"source": self._pass(self.received.source).logits} if teaches else {}
         values = [
@@ -137,21 +137,17 @@ class ClientWorker(Clock):
             program.check_target_values(made[0], self.replica.network.classifier.out_features, self.task.labeler)
         return made
 
-    def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Values that the server sent, where and as models are."""
-        return {name: to_device(value.to(self.slot.dtype), self.slot.device) for name, value in sent.items()}
-
     def context(self, blend: Blend) -> EpochContext:
         """What the client is trained towards at first, by the model it starts with."""
         task, width = self.task, self.replica.layout.trained
         with self.clock("label"):
             targets, observed = self.label(blend, "partners")
             taught = {name: self.predictions(name, blend).logits for name in program.teacher_names(task.objectives)}
-            taught |= self._placed(task.taught)
+            taught |= program.place_like(task.taught, self.slot)
         anchors = {name: self.row(name, blend)[:width].clone() for name in program.anchor_names(task.objectives)}
         if task.labeler.renew == "round":
             self._memory.forget()
-        return EpochContext(targets, taught, anchors, observed, self._placed(task.shared))
+        return EpochContext(targets, taught, anchors, observed, program.place_like(task.shared, self.slot))
 
     def train(self, blend: Blend) -> list[Targets]:
         """Label and train for one round; the trained model is left in the client's row of the bank.

@@ -12,11 +12,11 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.class_predictions import ClassPredictions, PredictsTests, classify_logits, classify_nothing
+from fedwca.engine.class_predictions import ClassPredictions, classify_logits, classify_nothing
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
-from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.local_engine import LocalEngine
+from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.batch_to_adapt import BatchToAdapt
 from fedwca.engine.stacked.client_batch import ClientBatch
 from fedwca.engine.stacked.network import StackedNetwork
@@ -30,7 +30,7 @@ from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 T = TypeVar("T")
 
 
-class StackedEngine(PredictsTests):
+class StackedEngine(LocalEngine):
     """Runs slices of clients, every step of a slice at once; memory grows with the slice, not with the clients.
 
     Results are those of `fedwca.engine.sequential.engine.SequentialEngine` within rounding.
@@ -57,11 +57,7 @@ class StackedEngine(PredictsTests):
         train: PackedImages | None = None,
         kernels: Kernels | None = None,
     ) -> None:
-        self.batch_norm, self.precision = BatchNormPolicy(batch_norm), precision
-        self.device = torch.device(device)
-        check_precision(precision, network.class_vectors.dtype, self.device)
-        self.layout = Layout.of(network)
-        self.network = network.to(self.device)
+        super().__init__(network, clients, device, batch_norm, precision)
         kernels = kernels or default_kernels(self.network, self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
         self.capture: Capture | None = RecordedSteps(CudaGraphs(self.device)) if kernels == "graphs" else None
@@ -69,9 +65,7 @@ class StackedEngine(PredictsTests):
         self._train = train or PackedImages([client.train for client in clients], self.device, self.network)
         self._test = PackedImages([client.test for client in clients], self.device, self.network)
         self.images = self._train.each()
-        self.labels = [None if client.labels is None else client.labels.to(self.device) for client in clients]
         self.sizes = torch.tensor(self._train.sizes)
-        self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self.workers = max(1, min(workers or len(clients), len(clients)))
 
     def run(self, round: RoundWork[T]) -> list[T]:
@@ -97,8 +91,8 @@ class StackedEngine(PredictsTests):
         received = StackedReceived(
             to_device(torch.cat([offer.personal[batch.clients], shared], 1), self.device),
             offer.personal.shape[1],
-            lambda weights: self._apply_batch_norm(batch, self.mix(weights, rows)),
-            (lambda weights: self.mix(weights, rows)) if self.batch_norm.one_model else None,
+            lambda weights: self._apply_batch_norm(batch, self._mix(weights, rows)),
+            (lambda weights: self._mix(weights, rows)) if self.batch_norm.one_model else None,
             self.layout.read(self.network),
         )
         return StackedWorker(batch, received, self.bank, [round.task(client) for client in batch.clients], self.capture)
@@ -111,14 +105,6 @@ class StackedEngine(PredictsTests):
         labels = self.labels if images is self._train else ()
         return [ClientBatch(self.stacked, images, some, labels) for some in slices]
 
-    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
-        return self.batch_norm.mix(weights, rows, self.layout)
-
-    def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
-        return self.batch_norm.gather(weights, rows, self.bank, self.layout)
-
     def _apply_batch_norm(self, batch: ClientBatch, models: Tensor) -> Tensor:
         """Mixed models ``[G, P]`` as they are at the clients of a batch: with their statistics where not mixed."""
         return self.batch_norm.apply(models, self.bank, batch.numbers, self.layout, batch.recalibrate)
@@ -127,13 +113,13 @@ class StackedEngine(PredictsTests):
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
         delivered = torch.empty_like(self.bank)
         for batch in self._batches(range(len(self.images)), self._train):
-            delivered[batch.numbers] = self._apply_batch_norm(batch, self.mix(weights[batch.clients], rows))
+            delivered[batch.numbers] = self._apply_batch_norm(batch, self._mix(weights[batch.clients], rows))
         return delivered
 
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """As `PredictsTests.predict_tests` says, a slice of clients at a time."""
+        """As `fedwca.engine.interface.Engine.predict_tests` says, a slice of clients at a time."""
         chosen = range(len(self.images)) if clients is None else clients
         found = dict.fromkeys(chosen, classify_nothing())
         for tests in self._batches([client for client in found if self._test.sizes[client]], self._test):
@@ -161,8 +147,8 @@ class StackedEngine(PredictsTests):
             found |= zip(tests.clients, adapt_models(BatchToAdapt(tests), models, adaptation, lr), strict=True)
         for client in chosen:
             if not self._test.sizes[client]:
-                nothing = self.bank.new_zeros(0, len(self.network.class_vectors))
-                found[client] = AdaptedModel(self._models([client], weights, rows)[0], nothing, (), 0)
+                model = self._models([client], weights, rows)[0]
+                found[client] = AdaptedModel.unmoved(model, len(self.network.class_vectors))
         return [found[client] for client in chosen]
 
     def _models(self, clients: Sequence[int], weights: Tensor | None, rows: Tensor | None) -> Tensor:
@@ -170,4 +156,4 @@ class StackedEngine(PredictsTests):
         here = ClientBatch(self.stacked, self._train, clients)
         if weights is None or rows is None:
             return self.bank[here.numbers]
-        return self._apply_batch_norm(here, self.mix(weights[here.clients], rows))
+        return self._apply_batch_norm(here, self._mix(weights[here.clients], rows))

@@ -185,7 +185,7 @@ class StackedWorker(Clock):
         ``[M, Q+S] -> [G, M]``, nats.
         """
         task, draws, labels = self.task, self._draws("partners"), self._known_labels()
-        shared = self._placed(task.shared)
+        shared = program.place_like(task.shared, self.bank)
         teaches = "source" in program.teacher_names(task.objectives)
         source = {"source": self._pass_of_one(self.received.source).logits} if teaches else {}
 
@@ -228,11 +228,6 @@ class StackedWorker(Clock):
         trusted = [task.trusted for task in self.tasks]
         return {} if min(trusted) == 1 else {"trusted": to_device(torch.tensor(trusted)[:, None], self._device)}
 
-    def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Values that the server sent, where and as models are."""
-        like = self.bank
-        return {name: to_device(value.to(like.dtype), like.device) for name, value in sent.items()}
-
     def label(
         self, blend: Blend, purpose: str, models: Tensor | None = None
     ) -> tuple[Mapping[str, Tree], Mapping[str, Tensor]]:
@@ -271,14 +266,14 @@ class StackedWorker(Clock):
         with self.clock("label"):
             targets, observed = self.label(blend, "partners")
             taught = {name: self.predictions(name, blend).logits for name in program.teacher_names(task.objectives)}
-            sent = self._placed(task.taught)
+            sent = program.place_like(task.taught, self.bank)
             taught |= {name: value.expand(len(self.tasks), *value.shape) for name, value in sent.items()}
         anchors = {
             name: self.models(name, blend)[:, :width].contiguous() for name in program.anchor_names(task.objectives)
         }
         if task.labeler.renew == "round":
             self._memory.forget()
-        return StackedContext(targets, taught, anchors, observed, self._placed(task.shared))
+        return StackedContext(targets, taught, anchors, observed, program.place_like(task.shared, self.bank))
 
     def train(self, blend: Blend) -> list[Targets]:
         """Label and train for one round; the trained models are left in the bank."""

@@ -1,0 +1,67 @@
+"""What engines of one process share: the bank of models, mixtures of its rows, and labels where there are any."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedwca.core.network import Network
+from fedwca.data.federation import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.class_predictions import ClassPredictions
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.precision import Precision, check_precision
+
+
+class LocalEngine(ABC):
+    """Holds the network, the bank and the labels of clients; how these train is said by whoever derives from it.
+
+    Args:
+        network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
+        clients: images, and labels where there are any.
+        device: where models and images live.
+        batch_norm: what becomes of BatchNorm's running statistics when models are mixed; see `BatchNormPolicy`.
+        precision: in which clients compute.
+
+    Raises:
+        UsageError: they cannot compute in that precision.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clients: Sequence[ClientImages],
+        device: str | torch.device,
+        batch_norm: BatchNormPolicy | str,
+        precision: Precision,
+    ) -> None:
+        self.batch_norm, self.precision = BatchNormPolicy(batch_norm), precision
+        self.device = torch.device(device)
+        check_precision(precision, network.class_vectors.dtype, self.device)
+        self.layout = Layout.of(network)
+        self.network = network.to(self.device)
+        self.labels = [None if client.labels is None else client.labels.to(self.device) for client in clients]
+        self.bank = self.layout.read(self.network).repeat(len(clients), 1)
+
+    def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
+        return self.batch_norm.gather(weights, rows, self.bank, self.layout)
+
+    def _mix(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
+        return self.batch_norm.mix(weights, rows, self.layout)
+
+    @abstractmethod
+    def predict_tests(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[ClassPredictions]:
+        """As `fedwca.engine.interface.Engine.predict_tests` says."""
+
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `predict_tests`."""
+        return [own.classes for own in self.predict_tests(weights, rows, clients)]
