@@ -20,6 +20,7 @@ from fedwca.cli.shared_options import (
     Loggers,
     MoreColumns,
     Quiet,
+    RanksPerTrial,
     chosen_format,
     option,
 )
@@ -68,14 +69,7 @@ def command(
     dry_run: Annotated[
         bool, option("--dry-run", text="Print the plan with its memory, disk and rough cost; run nothing.", panel=KEEP)
     ] = False,
-    ranks_per_trial: Annotated[
-        int | None,
-        option(
-            "--ranks-per-trial",
-            text="Under torchrun: ranks that share a trial's clients; default: trials first.",
-            panel=RUN,
-        ),
-    ] = None,
+    ranks_per_trial: RanksPerTrial = None,
     profile: Annotated[
         bool,
         option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
@@ -88,7 +82,6 @@ def command(
     For example: fedwca bench --aggregator wca --clusterer finch
     """
     from fedwca.results.results_table import check_columns
-    from fedwca.runs.run_request import RunRequest
 
     columns, layer = check_columns(column or ()), dict(asked.layer)
     if baseline is not None:
@@ -101,8 +94,11 @@ def command(
         raise UsageError(
             "--resume and --dry-run do not go together: a plan is of a run that begins; leave out one of both"
         )
-    request = RunRequest(
-        *(layer, asked.pairs, asked.preset, asked.file, out, keep, logger or ()),
+    request = asked.request(
+        layer=layer,
+        out=out,
+        keep=keep,
+        loggers=logger or (),
         reuse=resume,
         note=note,
         tags=tag or (),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca.cli.deploy import PORT, Insecure, need_flower
-from fedwca.cli.shared_options import refuse_infinite
+from fedwca.cli.shared_options import Device, refuse_infinite
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
@@ -21,7 +21,7 @@ def command(
     seat: Annotated[
         int | None, typer.Option("--seat", min=0, help="Number of this client, where numbers matter.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
+    device: Device = "cpu",
     clip: Annotated[
         float | None, typer.Option("--clip", min=0, callback=refuse_infinite, help="Largest L2 norm of an update.")
     ] = None,

@@ -71,7 +71,6 @@ def command(
     from fedwca.reproduce.plan_jobs import announce_runs, announce_total
     from fedwca.results.results_table import ON_REQUEST, check_columns
     from fedwca.runs.compare import plan_comparison, run_comparison
-    from fedwca.runs.run_request import RunRequest
 
     columns, layer = check_columns(column or (), tuple(ON_REQUEST)), asked.layer
     form = chosen_format(form, as_json, dry_run)
@@ -79,7 +78,7 @@ def command(
         if source:
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
         layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
-    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, keep=keep, loggers=logger or ())
+    request = asked.request(layer=layer, keep=keep, loggers=logger or ())
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
     domains = source or target or []
     if dry_run:

@@ -86,12 +86,11 @@ def init(
     need_flower()
     from fedwca.cli.progress_bars import show_progress
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
-    from fedwca.runs.run_request import RunRequest
 
     layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
     wanted = DeployRequest(
         folder,
-        RunRequest(layer, asked.pairs, asked.preset, asked.file),
+        asked.request(layer=layer),
         baseline,
         clients,
         deal is not None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.shared_options import OneMethod, SourceModel, Trial
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
@@ -18,12 +19,12 @@ def command(
     cluster: Annotated[
         int | None, typer.Option("--cluster", min=0, help="Or a cluster's model, counted from 0.")
     ] = None,
-    method: Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")] = None,
+    method: OneMethod = None,
     to: Annotated[
         str | None, typer.Option("--to", help="safetensors, onnx or torch-export; default: by the file's suffix.")
     ] = None,
-    source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
-    trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
+    source_model: SourceModel = 0,
+    trial: Trial = 0,
     round_: Annotated[
         int | None, typer.Option("--round", min=0, help="After how many rounds, if kept; default: the last.")
     ] = None,

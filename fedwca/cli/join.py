@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from fedwca.cli.shared_options import OneMethod, PlainJson, SourceModel, Trial
 from fedwca.cli.terminal import say
 from fedwca.errors import DataError, UsageError
 
@@ -28,7 +29,7 @@ FILES = ("model.safetensors", "model.safetensors.md", "predictions.csv")
 def command(
     run: Annotated[Path, typer.Argument(help="Run folder; only read.")],
     data: Annotated[Path, typer.Option("--data", help="The client's images: a folder of them, or an .npz archive.")],
-    method: Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")] = None,
+    method: OneMethod = None,
     by: Annotated[
         Literal["update", "alignment"],
         typer.Option("--by", help="How its cluster is found: by its first local update, or by features alone."),
@@ -52,9 +53,9 @@ def command(
             show_default=False,
         ),
     ] = None,
-    source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
-    trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    source_model: SourceModel = 0,
+    trial: Trial = 0,
+    as_json: PlainJson = False,
 ) -> None:
     """Give a new client without labels its cluster and its model; no other client's model changes.
 

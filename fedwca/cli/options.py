@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -19,6 +19,9 @@ from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import TRAINING_WORDS, RunConfig, layer_from_words
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
+
+if TYPE_CHECKING:
+    from fedwca.runs.run_request import RunRequest
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class RunOptions:
     """``--set`` taken apart."""
     preset: str = "default"
     file: Path | None = None
+
+    def request(self, **more: Any) -> RunRequest:
+        """The same as a request for a run; ``more`` are fields of it, and stand above what was said."""
+        from fedwca.runs.run_request import RunRequest
+
+        return RunRequest(**{**vars(self), **more})
 
 
 SHARED = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedwca.cli.shared_options import Device
 from fedwca.cli.terminal import make_console, say
 from fedwca.errors import FedwcaError, UsageError
 
@@ -25,7 +26,7 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="CSV file; default: standard output.")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, max=1_000_000, help="Images at once.")] = 64,
     top: Annotated[int, typer.Option("--top", min=1, max=1_000_000, help="Classes to name for each image.")] = 1,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
+    device: Device = "cpu",
     client: Annotated[
         int | None, typer.Option("--client", min=0, help="For a run folder: whose model, counted from 0.")
     ] = None,

@@ -83,7 +83,6 @@ def command(
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.plan_jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs
     from fedwca.reproduce.run_jobs import run_job
-    from fedwca.runs.run_request import RunRequest
 
     found, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
     if found.messages is not None:
@@ -102,7 +101,7 @@ def command(
             reporter.warn(f"{table}: this version has no baseline of the rows {', '.join(absent)}; they are left out")
     found.check(table)
     preset = preset or found.preset
-    request = RunRequest(asked.layer, asked.pairs, preset, asked.file, keep=keep, loggers=logger or ())
+    request = asked.request(preset=preset, keep=keep, loggers=logger or ())
     domains = domains_named(found.named, {"source": source or [], "target": target or []})
     planned = plan_jobs(ReproductionRequest(table, found, request, dataset or [], domains, quick, planning=dry_run))
     announce_jobs(planned, out, reporter)

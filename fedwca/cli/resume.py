@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.ranks import run_on_ranks
-from fedwca.cli.shared_options import Json, MoreColumns, Quiet
+from fedwca.cli.shared_options import Json, MoreColumns, PlainRanksPerTrial, Quiet
 
 
 def command(
@@ -15,14 +15,7 @@ def command(
     column: MoreColumns = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    ranks_per_trial: Annotated[
-        int | None,
-        typer.Option(
-            "--ranks-per-trial",
-            help="Under torchrun: ranks that share a trial's clients; default: trials first.",
-            show_default=False,
-        ),
-    ] = None,
+    ranks_per_trial: PlainRanksPerTrial = None,
 ) -> None:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
     from fedwca.cli.console_reporter import ConsoleReporter

@@ -14,7 +14,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from fedwca.cli.shared_options import MoreColumns
+from fedwca.cli.shared_options import MoreColumns, PlainJson
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 from fedwca.errors import UsageError
@@ -27,7 +27,6 @@ app = typer.Typer(help="Runs: list, show, tag, compare, export, remove.", invoke
 Name = Annotated[
     str, typer.Argument(help="Run folder, or its name in runs/; after --root, its name there.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 
 
 class State(StrEnum):
@@ -67,7 +66,7 @@ def list_runs(
         typer.Option("--tag", help="Only runs with this tag; repeat for runs with all of them.", show_default=False),
     ] = None,
     sort: Annotated[Order, typer.Option("--sort", help="In which order; the best or newest last.")] = Order.TIME,
-    as_json: Json = False,
+    as_json: PlainJson = False,
 ) -> None:
     """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""
     context.obj = root  # the commands below look there too
@@ -158,7 +157,7 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command("show")
-def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_json: Json = False) -> None:
+def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_json: PlainJson = False) -> None:
     """Show what a run was and how it was begun, every method's accuracy, and how far it came."""
     from fedwca.cli.wide_tables import draw_grid
     from fedwca.results.find_runs import find_run
@@ -231,7 +230,7 @@ def tag_run(
 
 
 @app.command("diff")
-def diff_runs(context: typer.Context, a: Name, b: Name, as_json: Json = False) -> None:
+def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
     from fedwca.results.compare_runs import differing_settings
     from fedwca.results.find_runs import find_run

@@ -27,7 +27,7 @@ class Format(StrEnum):
 Form = Annotated[Format, typer.Option("--format", help="How tables are printed.", rich_help_panel=KEEP)]
 
 
-def option(*names: str, text: str, panel: str, **more: Any) -> Any:
+def option(*names: str, text: str, panel: str | None, **more: Any) -> Any:
     """What typer is told of an option that has no default to show."""
     return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
 
@@ -56,6 +56,22 @@ Loggers = Annotated[
 ]
 Quiet = Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)]
 Json = Annotated[bool, option("--json", text="Print JSON alone, on stdout.", panel=KEEP)]
+
+
+def _ranks_per_trial(panel: str | None) -> Any:
+    text = "Under torchrun: ranks that share a trial's clients; default: trials first."
+    return option("--ranks-per-trial", text=text, panel=panel)
+
+
+RanksPerTrial = Annotated[int | None, _ranks_per_trial(RUN)]
+
+# Of commands whose help has no such panels.
+PlainRanksPerTrial = Annotated[int | None, _ranks_per_trial(None)]
+PlainJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")]
+OneMethod = Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")]
+SourceModel = Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")]
+Trial = Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")]
 
 
 def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedwca.cli.shared_options import PlainJson
 from fedwca.cli.terminal import make_console, say
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.describe_problems import describe_unknown
@@ -22,7 +23,7 @@ from fedwca.registry import canonical_name
 def list_command(
     kind: Annotated[str | None, typer.Argument(help="A kind, such as aggregators; all kinds if left out.")] = None,
     pattern: Annotated[str, typer.Argument(help="Only names like this, such as 'wca*'.")] = "*",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: PlainJson = False,
 ) -> None:
     """List the names of all components, baselines and presets; of one kind with what each is.
 
@@ -90,7 +91,7 @@ def _first_sentence(text: str) -> str:
 def show_command(
     kind: Annotated[str, typer.Argument(help="A kind, such as aggregator; also baseline or preset.")],
     name: Annotated[str, typer.Argument(help="A name, such as wca.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: PlainJson = False,
 ) -> None:
     """Show a component's fields, bounds, defaults and paper."""
     if canonical_name(kind) in ("baseline", "baselines"):

@@ -89,7 +89,6 @@ def command(
     from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
     from fedwca.config.run_config import merge
-    from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
     from fedwca.search.plan_search import Search
@@ -111,12 +110,7 @@ def command(
     evidence = judged not in (ORACLE, VALIDATION)
     layer = {**asked.layer, "baselines": baselines, "composed": False, "evidence": evidence}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
-    request = RunRequest(
-        *(layer, asked.pairs, asked.preset, asked.file),
-        keep=keep,
-        loggers=logger or (),
-        said=dict.fromkeys(own, "sweep"),
-    )
+    request = asked.request(layer=layer, keep=keep, loggers=logger or (), said=dict.fromkeys(own, "sweep"))
     wanted = Search(request, chosen, judged, tries, out)
     reporter = ConsoleReporter(silent=True, quiet=quiet and not dry_run)
     if dry_run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,8 @@ def bench(
     refuse_several_ranks("bench", "fedwca bench")
     if out is not None and not str(out):
         raise UsageError("out is empty; leave it out for a new folder in runs/")
-    request = RunRequest(
-        layer_from_words(settings),
-        list((overrides or {}).items()),
-        preset,
-        None if config is None else expand_home(config),
-        None if out is None else expand_home(out),
-        keep,
-        check_list("loggers", loggers),
-        resume,
-    )
-    return start_run(request, reporter)
+    request = _request(settings, preset, config, overrides, keep, loggers)
+    return start_run(replace(request, out=None if out is None else expand_home(out), reuse=resume), reporter)
 
 
 def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
@@ -114,12 +106,28 @@ def compare(
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
     """
     refuse_several_ranks("compare", "fedwca bench")
-    file = None if config is None else expand_home(config)
-    pairs = list((overrides or {}).items())
-    chosen = check_list("loggers", loggers)
-    request = RunRequest(layer_from_words(settings), pairs, preset, file, keep=keep, loggers=chosen)
+    request = _request(settings, preset, config, overrides, keep, loggers)
     folder = expand_home(out)
     return run_comparison(request, methods, check_list("sources", sources), reference, folder, reporter)
+
+
+def _request(
+    settings: Mapping[str, Any],
+    preset: str,
+    config: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+    keep: str,
+    loggers: Sequence[Any],
+) -> RunRequest:
+    """What `bench` and `compare` are asked for alike, as a request without a folder."""
+    return RunRequest(
+        layer_from_words(settings),
+        list((overrides or {}).items()),
+        preset,
+        None if config is None else expand_home(config),
+        keep=keep,
+        loggers=check_list("loggers", loggers),
+    )
 
 
 def refuse_several_ranks(name: str, command: str) -> None:
