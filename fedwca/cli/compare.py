@@ -9,7 +9,6 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
-from fedwca.cli.ranks import need_one_process
 from fedwca.cli.shared_options import (
     KEEP,
     WHAT,
@@ -24,6 +23,7 @@ from fedwca.cli.shared_options import (
     folder,
     option,
 )
+from fedwca.core.environment_variables import need_one_process
 from fedwca.errors import UsageError
 
 

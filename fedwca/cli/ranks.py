@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedwca.core.environment_variables import number_in_environment
+from fedwca.core.environment_variables import count_ranks, is_distributed, number_in_environment
 from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 LISTENING = 20.0
 """Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
 _joined: list[RankWorld] = []
-
-
-def is_distributed() -> bool:
-    """Whether `torchrun` started more than this process."""
-    return number_in_environment("WORLD_SIZE", 1) > 1
-
-
-def need_one_process(command: str) -> None:
-    """Refuse to do something once per rank.
-
-    Raises:
-        UsageError: there are several ranks.
-    """
-    if is_distributed():
-        raise UsageError(f"{command} runs in one process; under torchrun there are fedwca bench and fedwca resume")
 
 
 def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun]) -> FinishedRun:
@@ -72,7 +57,7 @@ def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
     Raises:
         UsageError: the ranks cannot be divided so.
     """
-    ranks = number_in_environment("WORLD_SIZE", 1)
+    ranks = count_ranks()
     if per_trial is not None and (per_trial < 1 or ranks % per_trial):
         raise UsageError(
             f"--ranks-per-trial {per_trial}: does not divide the {ranks} ranks that there are"

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.options import RunOptions, run_options
-from fedwca.cli.ranks import need_one_process
 from fedwca.cli.shared_options import (
     KEEP,
     WHAT,
@@ -23,6 +22,7 @@ from fedwca.cli.shared_options import (
     option,
 )
 from fedwca.cli.terminal import say
+from fedwca.core.environment_variables import need_one_process
 
 
 def _known() -> list[str]:

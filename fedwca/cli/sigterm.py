@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedwca.cli.ranks import is_distributed
+from fedwca.core.environment_variables import is_distributed
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
-from fedwca.cli.ranks import need_one_process
 from fedwca.cli.shared_options import KEEP, Form, Format, Json, Keep, Loggers, Quiet, chosen_format, folder, option
+from fedwca.core.environment_variables import need_one_process
 from fedwca.errors import Diverged, UsageError
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""Environment variables that hold numbers."""
+"""Environment variables that hold numbers, and what `torchrun` says of a process in them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from fedwca.errors import UsageError
 
@@ -17,3 +18,28 @@ def number_in_environment(name: str, default: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise UsageError(f"the environment variable {name} is {text!r}; it takes a whole number, as torchrun sets it")
     return int(text)
+
+
+def count_ranks() -> int:
+    """How many processes `torchrun` started together; 1 for a process on its own."""
+    return number_in_environment("WORLD_SIZE", 1)
+
+
+def is_distributed() -> bool:
+    """Whether `torchrun` started more than this process."""
+    return count_ranks() > 1
+
+
+def need_one_process(name: str, instead: Sequence[str] = ("fedwca bench", "fedwca resume")) -> None:
+    """Refuse to do something once per rank.
+
+    Args:
+        name: of what is done, for the error.
+        instead: commands that several ranks can share.
+
+    Raises:
+        UsageError: there are several ranks.
+    """
+    if is_distributed():
+        there = f"{'are' if len(instead) > 1 else 'is'} {' and '.join(instead)}"
+        raise UsageError(f"{name} runs in one process; under torchrun there {there}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedwca.core.environment_variables import number_in_environment
-from fedwca.engine.distributed.process_group import expected_ranks
+from fedwca.core.environment_variables import count_ranks, is_distributed, number_in_environment
 from fedwca.errors import UsageError
 
 
@@ -29,7 +28,7 @@ def resolve_device(name: str) -> str:
         raise UsageError(
             f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
         )
-    return _own_device(device) if device.type == "cuda" and expected_ranks()[1] > 1 else name
+    return _own_device(device) if device.type == "cuda" and is_distributed() else name
 
 
 def has_device(name: str) -> bool:
@@ -43,7 +42,7 @@ def has_device(name: str) -> bool:
 
 def _own_device(device: torch.device) -> str:
     """The GPU of this rank."""
-    beside, there = number_in_environment("LOCAL_WORLD_SIZE", expected_ranks()[1]), torch.cuda.device_count()
+    beside, there = number_in_environment("LOCAL_WORLD_SIZE", count_ranks()), torch.cuda.device_count()
     if device.index is not None and beside > 1:
         raise UsageError(f"--device {device}: {beside} ranks cannot share it; take --device cuda, one device a rank")
     if beside > there:
@@ -51,6 +50,5 @@ def _own_device(device: torch.device) -> str:
             f"{beside} ranks need {beside} CUDA devices, and this machine has {there}; take --nproc-per-node {there} "
             "or --device cpu"
         )
-    return (
-        str(device) if device.index is not None else f"cuda:{number_in_environment('LOCAL_RANK', expected_ranks()[0])}"
-    )
+    own = number_in_environment("LOCAL_RANK", number_in_environment("RANK", 0))
+    return str(device) if device.index is not None else f"cuda:{own}"

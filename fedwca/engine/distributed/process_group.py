@@ -75,15 +75,6 @@ class RankWorld:
         return Ranks(tuple(members), self, group) if self.rank in members else None
 
 
-def expected_ranks() -> tuple[int, int]:
-    """(rank, ranks) as the environment says; (0, 1) for a process on its own.
-
-    Raises:
-        UsageError: it says something else.
-    """
-    return number_in_environment("RANK", 0), number_in_environment("WORLD_SIZE", 1)
-
-
 def join_ranks() -> RankWorld:
     """Meet the other ranks at the address that the environment names."""
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
