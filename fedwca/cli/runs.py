@@ -172,10 +172,9 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     for record in records:
         done[record["method"]] = done.get(record["method"], 0) + (record["round"] >= 0)
     methods = found.results
-    count = found.about["config"]["source_models"] * found.about["config"]["trials"]
     if as_json:
         began = {key: found.environment.get(key) for key in ("command", "commit")}
-        about = {**_as_json(_line(found)), **began, "config": found.about["config"]}
+        about = {**_as_json(_line(found)), **began, "config": found.config}
         say(json.dumps({**about, "methods": methods, "rounds_done": done}, indent=2))
         return
     console = make_console()
@@ -185,10 +184,11 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         console.print(f"{what}: {said}", soft_wrap=True)
     more = requested_columns(column or (), found.classes, methods.values())
     heads = ("mean", *(one.heading for one in more), "rounds")
-    lines, labels = [], {row.name: row.marked_label for row in found.table()}
-    for name, method in found.about["methods"].items():
+    lines, labels = [], {row.name: row.marked_label for row in found.table}
+    for name, method in found.methods.items():
         # A run may have been kept without its rounds.
-        rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
+        planned = method["rounds"] * found.count
+        rounds = f"{done.get(name, 0)} of {planned}" if records or not found.complete else "not kept"
         cells = [one.cell(methods.get(name, {})) for one in more]
         lines.append(
             [labels.get(name, str(method["label"])), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds]

@@ -161,7 +161,7 @@ class Run:
         if not self.lines or (self.complete and not self.whole):
             entries = self.summary.get("methods", {})
         else:
-            entries = to_plain(summarise(self.table()))
+            entries = to_plain(summarise(self.table))
         if self.complete:
             return entries  # type: ignore[no-any-return]
         return {name: {**entry, "label": f"{entry['label']}{self._behind(name)}"} for name, entry in entries.items()}
@@ -209,6 +209,7 @@ class Run:
         """Whether the last round of every method and run is on record, or that in which it diverged."""
         return all(self.done(name) == [about["rounds"]] * self.count for name, about in self.methods.items())
 
+    @cached_property
     def table(self) -> list[Row]:
         """A row per method, from the last round of each run that is on record; see `whole`."""
         labels = {name: str(about["label"]) for name, about in self.methods.items()}

@@ -62,4 +62,4 @@ def resume_run(
 def reopen_finished(run: Run, config: RunConfig) -> FinishedRun:
     """What a finished run came to, from its folder alone: neither its images nor its components need to be there."""
     name = run.about.get("dataset_name") or data_name(config.dataset, config.data)
-    return FinishedRun(config, name, run.table(), dict(run.summary), run.path)
+    return FinishedRun(config, name, run.table, dict(run.summary), run.path)

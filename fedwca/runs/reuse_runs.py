@@ -98,7 +98,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         rest = place_run(request, missing, out, f"{name}-{plan.domain or plan.config.partition}")
         there |= dict.fromkeys(missing, start_or_resume(rest, reporter))
     warn_of_other_source_models(there.values(), reporter)
-    tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
+    tables = {run.path: {row.name: row for row in run.table} for run in there.values()}
     # A run that had other methods beside one may call it otherwise.
     rows = [replace(tables[there[m.name].path][m.name], label=m.label) for m, _ in plan.methods]
     return CollectedRuns(plan.config, rows, there)

@@ -96,7 +96,7 @@ def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
     found = read_run(run.folder)
     assert found.whole
     assert found.state == "done"
-    assert [row.name for row in found.table()][-1] == "fedavg"
+    assert [row.name for row in found.table][-1] == "fedavg"
     assert "FedProx (diverged in round 1)" in render_report([run.folder], "md")
     assert "FedProx (diverged in round 1)" in render_report([run.folder])
     assert run_warnings(found)[0] == f"FedProx, source model 0, trial 0, diverged in round 1: {WHY}. " + (
@@ -238,4 +238,4 @@ def test_an_older_folder_without_the_field_is_read(run: Run, tmp_path: Path) -> 
     shutil.copytree(run.folder, tmp_path / "run")
     lines = [line for line in run.lines if json.loads(line)["method"] == "fedavg"]
     (tmp_path / "run" / "rounds.jsonl").write_text("\n".join(lines) + "\n")
-    assert [found.name for found in read_run(tmp_path / "run").table()] == ["fedavg"]
+    assert [found.name for found in read_run(tmp_path / "run").table] == ["fedavg"]

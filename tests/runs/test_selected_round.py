@@ -48,7 +48,7 @@ def kept(run: Path) -> list[int]:
 
 
 def shown(run: Path) -> int:
-    (row,) = read_run(run).table()
+    (row,) = read_run(run).table
     return row.shown[0, 0]
 
 
