@@ -18,6 +18,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import DataError, UsageError
 from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
+from fedwca.results.checkpoints import Unit
 from fedwca.results.read_run import run_identity
 from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import accuracy_of_all
@@ -106,12 +107,7 @@ def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAc
     """Accuracy of models as they were delivered, before an adaptation's steps, from the run's records; None where these
     do not say it.
     """
-    unit = reopened.unit
-    found = {
-        record["round"]: record
-        for record in read_records(reopened.path)
-        if (record["source_model"], record["trial"], record["method"]) == unit
-    }
+    found = {record["round"]: record for record in read_records(reopened.path) if Unit.of(record) == reopened.unit}
     if "test_images" not in found.get(-1, {}) or reopened.round not in found:
         return None
     sizes, record = found[-1]["test_images"], found[reopened.round]

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from fedwca.core.central import Central, DomainBatch
 from fedwca.core.network import Network, initial_weights
+from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.training_settings import CentralTraining
 from fedwca.data.cache import cache_dir
 from fedwca.engine.augmentation import pick_images, weak_views
@@ -35,7 +36,7 @@ from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged, UsageError
-from fedwca.federated.model_cache import digest_recipe, read_cached_model, write_cached_model
+from fedwca.federated.model_cache import read_cached_model, write_cached_model
 from fedwca.federated.source_model import TrainedSource
 
 RECIPE = 1
@@ -125,7 +126,7 @@ def _digest(
         content.update(b"-" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}".encode())
         if tensor is not None:
             content.update(tensor.cpu().contiguous().numpy().data)
-    return digest_recipe(
+    return digest_plain_values(
         {
             "recipe": RECIPE,
             "data": content.hexdigest(),

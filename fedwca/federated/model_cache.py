@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -17,11 +14,6 @@ from fedwca.errors import CheckpointError
 
 CHECKSUM = "checksum"
 """How the metadata of a file in the cache calls the checksum of its tensors."""
-
-
-def digest_recipe(recipe: Mapping[str, Any]) -> str:
-    """Hash of plain values, 16 hex digits."""
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_cached_model(network: Network, path: Path, what: str) -> dict[str, Tensor] | None:

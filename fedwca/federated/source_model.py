@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedwca.core.files import expand_home
 from fedwca.core.network import Architecture, Network
+from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.tensor_files import checksum, file_digest, fill_module, read_tensors, refuse_others
 from fedwca.core.training_settings import SourceTraining as SourceTraining
 from fedwca.data.cache import cache_dir
@@ -25,7 +26,7 @@ from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
-from fedwca.federated.model_cache import digest_recipe, read_cached_model, write_cached_model
+from fedwca.federated.model_cache import read_cached_model, write_cached_model
 
 RECIPE = 3
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
@@ -77,7 +78,7 @@ def source_digest(
         "torch": torch.__version__.partition("+")[0],
         "device": torch.device(device).type,
     }
-    return digest_recipe(recipe)
+    return digest_plain_values(recipe)
 
 
 def pretrain(
@@ -207,7 +208,7 @@ def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, devi
     """
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, whole=True).to(device).eval()
     recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": torch.__version__.partition("+")[0]}
-    return TrainedSource(network, float("nan"), digest_recipe(recipe))
+    return TrainedSource(network, float("nan"), digest_plain_values(recipe))
 
 
 def load_source(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +16,7 @@ from torch import Tensor
 from fedwca.core.files import TEMPORARY, remove_temporary
 from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
 from fedwca.errors import CheckpointError, InvalidConfig, first_line
+from fedwca.results.trial_key import TrialKey
 
 SCHEMA = 1
 """Version of a checkpoint's contents; another one is refused."""
@@ -27,6 +28,11 @@ class Unit(NamedTuple):
     source_model: int
     trial: int
     method: str
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Of a record of a round."""
+        return cls(*TrialKey.of(record), record["method"])
 
 
 class SelectedRound(BaseModel):

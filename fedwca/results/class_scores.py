@@ -37,6 +37,15 @@ class ClassScore:
         return 200 * self.right / both if both else math.nan
 
 
+def name_class(label: int, classes: Sequence[str]) -> str:
+    """What a class is called; its number where ``classes`` does not say.
+
+    >>> name_class(1, ["cat", "dog"]), name_class(2, ["cat", "dog"])
+    ('dog', '2')
+    """
+    return classes[label] if label < len(classes) else str(label)
+
+
 def score_classes(confusion: Confusion, classes: int = 0) -> dict[int, ClassScore]:
     """Scores by class: the first ``classes``, and others that occur.
 

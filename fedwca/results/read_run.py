@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.core.plain_values import to_plain
+from fedwca.core.plain_values import digest_plain_values, to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
 from fedwca.results.describe_run import count_of, data_name, first_model, run_title, special_domain
@@ -295,5 +293,4 @@ def run_identity(about: Mapping[str, Any]) -> str:
     """
     left_out = about.get("identity_without", ("workers",))
     config = {key: value for key, value in about["config"].items() if key not in left_out}
-    text = json.dumps(to_plain({"config": config, "methods": about["methods"]}), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_plain_values(to_plain({"config": config, "methods": about["methods"]}))

@@ -9,6 +9,7 @@ from typing import Any
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
+from fedwca.results.class_scores import name_class
 from fedwca.results.tables import MISSING, Cell, Table, mean_cell
 
 Entry = Mapping[str, Any]
@@ -113,7 +114,7 @@ def _named(name: str) -> ResultColumn:
 
 
 def _of_class(label: int, classes: Sequence[str]) -> ResultColumn:
-    heading = f"class {classes[label] if label < len(classes) else label}"
+    heading = f"class {name_class(label, classes)}"
     return ResultColumn(heading, lambda entry: mean_cell(entry.get(CLASS_ACCURACY, {}).get(str(label))))
 
 

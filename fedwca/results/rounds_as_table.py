@@ -9,6 +9,7 @@ from typing import Any
 
 from fedwca.core.files import name_unwritable, write_atomically
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.class_scores import name_class
 from fedwca.results.table_rows import class_accuracies, count_numbers
 from fedwca.results.tables import spreadsheet_cell
 
@@ -52,8 +53,7 @@ def _counted(record: Mapping[str, Any], classes: Sequence[str]) -> dict[str, flo
     """What a round came to over the clients that tables count; nothing where it says no more than their accuracies."""
     if "confusion" not in record:
         return {}
-    names = dict(enumerate(classes))
-    by_class = {f"accuracy_of_{names.get(label, label)}": v for label, v in class_accuracies(record).items()}
+    by_class = {f"accuracy_of_{name_class(label, classes)}": v for label, v in class_accuracies(record).items()}
     return {**count_numbers(record), **by_class}
 
 

@@ -20,3 +20,12 @@ class TrialKey(NamedTuple):
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Of a record of a round."""
         return cls(record["source_model"], record["trial"])
+
+    @classmethod
+    def all_of(cls, source_models: int, trials: int) -> list[Self]:
+        """Those of a run with so many source models, and trials of each, in the order in which it comes to them.
+
+        >>> TrialKey.all_of(1, 2)
+        [TrialKey(source_model=0, trial=0), TrialKey(source_model=0, trial=1)]
+        """
+        return [cls(index, trial) for index in range(source_models) for trial in range(trials)]

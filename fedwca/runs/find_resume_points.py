@@ -83,7 +83,7 @@ def _last_rounds(records: Iterable[Mapping[str, Any]]) -> tuple[dict[Unit, int],
     last: dict[Unit, int] = {}
     diverged: dict[Unit, int] = {}
     for record in records:
-        unit = Unit(record["source_model"], record["trial"], record["method"])
+        unit = Unit.of(record)
         if DIVERGED in record:
             diverged[unit] = record["round"]
         elif record["round"] == last.get(unit, -2) + 1:
@@ -124,12 +124,8 @@ def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int
 
 def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
     """All that a bench does, with rounds, in the order in which it does them."""
-    return {
-        Unit(index, trial, method.name): rounds
-        for index in range(config.source_models)
-        for trial in range(config.trials)
-        for method, rounds in methods
-    }
+    federations = TrialKey.all_of(config.source_models, config.trials)
+    return {Unit(*at, method.name): rounds for at in federations for method, rounds in methods}
 
 
 def rewind_run(
@@ -143,22 +139,19 @@ def rewind_run(
     folder.remove_leftovers()
     checkpoints.remove_leftovers()
     units = units_of(plan.config, plan.methods)
-    federations = list(dict.fromkeys(TrialKey(unit.source_model, unit.trial) for unit in units))
+    federations = TrialKey.all_of(plan.config.source_models, plan.config.trials)
     together = group_trials(federations, plan.config.trials_at_once or 1)
     begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
     for sentence in damaged:
         reporter.warn(sentence)
 
-    def unit_of(record: Mapping[str, Any]) -> Unit:
-        return Unit(record["source_model"], record["trial"], record["method"])
-
     def stays(record: Mapping[str, Any]) -> bool:
-        unit = unit_of(record)
+        unit = Unit.of(record)
         saved = begun.get(unit)
         return unit in begun and (saved is None or record["round"] <= saved.round)
 
     order = list(units)
-    folder.rewrite(stays, lambda record: (order.index(unit_of(record)), record["round"]))
+    folder.rewrite(stays, lambda record: (order.index(Unit.of(record)), record["round"]))
     for unit in units:
         if unit in begun and begun[unit] is None:
             checkpoints.end(unit)

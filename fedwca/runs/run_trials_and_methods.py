@@ -203,7 +203,7 @@ def run_bench(
     """
     checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
-    federations = [TrialKey(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
+    federations = TrialKey.all_of(config.source_models, config.trials)
     left = {
         at: [
             (method, rounds) for method, rounds in methods if not checkpointer.finished(Unit(*at, method.name), rounds)

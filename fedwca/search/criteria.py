@@ -14,8 +14,7 @@ from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
-from fedwca.results.table_rows import shown_records
-from fedwca.results.trial_key import TrialKey
+from fedwca.results.table_rows import last_records, shown_records
 
 VALIDATION = "validation"
 CRITERIA = {"density": "maximize", "entropy": "minimize", VALIDATION: "maximize"}
@@ -116,8 +115,5 @@ def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
     if criterion == VALIDATION:
         (runs,) = shown_records(records).values()
         return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())
-    last: dict[TrialKey, Mapping[str, Any]] = {}
-    for record in records:
-        last[TrialKey.of(record)] = record
-    found = [r["accuracy"] if criterion == ORACLE else r["evidence"][criterion] for r in last.values()]
-    return mean(mean(values) for values in found)
+    last = [record for runs in last_records(records).values() for record in runs.values()]
+    return mean(mean(r["accuracy"] if criterion == ORACLE else r["evidence"][criterion]) for r in last)

@@ -157,7 +157,7 @@ class Trainings:
         if error := self.errors.get(len(self.rates) - 1):
             raise error
         value = float(rate) if self.value is None else self.value
-        record = {"source_model": 0, "trial": 0, "round": 0, "evidence": {"density": [value]}}
+        record = {"method": "fedavg", "source_model": 0, "trial": 0, "round": 0, "evidence": {"density": [value]}}
         return Mock(runs={"fedavg": None}, lines=lambda method: [record])
 
     def search(self, out: Path, param: Options | Range, tries: int | None = None) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fedwca.results.class_scores import ClassScore, score_classes
+from fedwca.results.class_scores import ClassScore, name_class, score_classes
 from fedwca.results.read_run import Run
 from fedwca.results.report.html_tables import escape, html_table, wide_table
 from fedwca.results.table_rows import Record, shown_records
@@ -62,7 +62,7 @@ def _of_method(records: Sequence[Record], guessed: Sequence[tuple[int, int]], cl
         for true, said, images in record["confusion"]:
             counts[true, said] += images
     scores = score_classes([(*pair, images) for pair, images in counts.items()], max(len(classes), len(guessed)))
-    names = {label: classes[label] if label < len(classes) else str(label) for label in scores}
+    names = {label: name_class(label, classes) for label in scores}
     matrix = _matrix(counts, scores, names) if len(scores) <= MOST else ""
     return matrix + _by_class(scores, names, guessed)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from fedwca.results.class_scores import name_class
 from fedwca.results.read_run import Run
 from fedwca.results.results_table import ON_REQUEST
 from fedwca.results.tables import comma_separated
@@ -28,7 +29,7 @@ def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
     found = [(run, name, method, entry) for run, name in zip(runs, names, strict=True)
              for method, entry in run.results.items()]  # fmt: skip
     domains = dict.fromkeys(domain for *_, entry in found for domain in entry["domains"])
-    classes = dict.fromkeys(str(label) for run, *_, entry in found for label in _by_class(run, entry))
+    classes = dict.fromkeys(label for run, *_, entry in found for label in _by_class(run, entry))
     rows: list[dict[str, Any]] = [
         {
             "run": name,
@@ -49,5 +50,4 @@ def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 def _by_class(run: Run, entry: Any) -> dict[str, float | None]:
     """Accuracy by the class's name, or its number where that is not known."""
-    names = {str(number): name for number, name in enumerate(run.classes)}
-    return {names.get(label, label): value for label, value in entry.get("class_accuracy", {}).items()}
+    return {name_class(int(label), run.classes): value for label, value in entry.get("class_accuracy", {}).items()}
