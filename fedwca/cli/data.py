@@ -28,6 +28,8 @@ Name = Annotated[
 Data = Annotated[Path | None, typer.Option("--data", help="Folder that holds the data set. [default: FEDWCA_DATA]")]
 Plan = Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched.")]
 Out = Annotated[Path, typer.Option("--out", help="PNG to write.")]
+MOST = 12
+"""Classes that `draw_sheet` shows."""
 
 
 @app.command("list")
@@ -57,7 +59,7 @@ def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
     if plan or not planned.parts:
         return
     with showing_bytes(console) as report:
-        counts = download_dataset(planned, source, report)
+        counts = download_dataset(planned, report)
     for domain, count in counts.items():
         expected = source.counts.get(domain)
         other = f", published are {expected:,}" if expected not in (None, count) else ""
@@ -117,15 +119,15 @@ def _loaded(source: DatasetSource) -> FederatedDataset:
     return dataset
 
 
-def draw_sheet(dataset: FederatedDataset, path: Path, most: int = 12) -> None:
-    """Draw a sheet of samples, two rows a domain and a column a class, of at most ``most`` classes, as a PNG."""
+def draw_sheet(dataset: FederatedDataset, path: Path) -> None:
+    """Draw a sheet of samples, two rows a domain and a column a class, of the first `MOST` classes, as a PNG."""
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     from fedwca.results.pictures.style import save
 
-    classes, rows = dataset.classes[:most], 2
+    classes, rows = dataset.classes[:MOST], 2
     figure = Figure(figsize=(1.6 + 0.9 * len(classes), 0.5 + 0.9 * rows * len(dataset.domains)), layout="constrained")
     FigureCanvasAgg(figure)  # a canvas of its own: no window, no global state of pyplot
     axes = figure.subplots(rows * len(dataset.domains), len(classes), squeeze=False)

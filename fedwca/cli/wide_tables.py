@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
@@ -38,7 +39,7 @@ def parts(grid: Table, width: int) -> list[Table]:
     if sum(_widths(grid)) + 3 * len(grid.columns) + 1 <= width:
         return [grid]
     rows = [[cell.replace(" ± ", "±").replace(", ", ",") for cell in row[1:]] for row in grid.rows]
-    tight = Table(grid.title, grid.columns, [[row[0], *cells] for row, cells in zip(grid.rows, rows, strict=True)])
+    tight = replace(grid, rows=[[row[0], *cells] for row, cells in zip(grid.rows, rows, strict=True)])
     first, *others = _widths(tight)
     others = [each + 2 for each in others]
     chosen: list[list[int]] = [[]]
@@ -54,6 +55,7 @@ def parts(grid: Table, width: int) -> list[Table]:
             grid.title if number == 0 else "",
             tuple(grid.columns[column] for column in (0, *columns)),
             [[row[column] for column in (0, *columns)] for row in tight.rows],
+            heads=sum(column < grid.heads for column in (0, *columns)),
         )
         for number, columns in enumerate(chosen)
     ]

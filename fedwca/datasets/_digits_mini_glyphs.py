@@ -18,6 +18,8 @@ Grey = NDArray[np.float32]
 """``[32, 32]`` in 0…1: how much of a pixel the digit covers."""
 
 CANVAS, SIZE = 64, 32
+HEIGHT = 46
+"""Of a digit that is set in type."""
 BUILT_IN = "Pillow built-in"
 """The face inside Pillow; every other face is the stem of a file in matplotlib's ``fonts/ttf``."""
 FACES = {
@@ -50,25 +52,25 @@ def load_handwriting() -> tuple[list[Image.Image], NDArray[np.int64]]:
 
     digits = load_digits()
     small = np.clip(digits.images * 16, 0, 255).astype(np.uint8)
-    return [_on_canvas(_smooth(Image.fromarray(image), 50)) for image in small], digits.target.astype(np.int64)
+    return [_on_canvas(_smooth(Image.fromarray(image))) for image in small], digits.target.astype(np.int64)
 
 
-def _smooth(small: Image.Image, size: int) -> Image.Image:
-    """8×8 enlarged to ``size`` and steepened, so that a stroke has an edge instead of a slope."""
-    large = np.asarray(small.resize((size, size), Image.Resampling.BICUBIC), np.float32) / 255
+def _smooth(small: Image.Image) -> Image.Image:
+    """8×8 enlarged to 50×50 and steepened, so that a stroke has an edge instead of a slope."""
+    large = np.asarray(small.resize((50, 50), Image.Resampling.BICUBIC), np.float32) / 255
     return Image.fromarray((np.clip((large - 0.25) * 1.8, 0, 1) * 255).astype(np.uint8))
 
 
 @cache
-def draw_glyph(face: str, text: str, height: int = 46) -> Image.Image:
-    """The base of one character set in one face, ``height`` canvas pixels tall and centred by its outline."""
+def draw_glyph(face: str, text: str) -> Image.Image:
+    """The base of one character set in one face, `HEIGHT` canvas pixels tall and centred by its outline."""
     size = 96
     font: Any = ImageFont.load_default(size) if face == BUILT_IN else _typeface(face, size)
     left, top, right, bottom = (int(edge) for edge in font.getbbox(text))
     drawn = Image.new("L", (right - left, bottom - top))
     ImageDraw.Draw(drawn).text((-left, -top), text, font=font, fill=255)
-    width = max(1, round(drawn.width * height / drawn.height))
-    return _on_canvas(drawn.resize((width, height), Image.Resampling.LANCZOS))
+    width = max(1, round(drawn.width * HEIGHT / drawn.height))
+    return _on_canvas(drawn.resize((width, HEIGHT), Image.Resampling.LANCZOS))
 
 
 def _typeface(face: str, size: int) -> ImageFont.FreeTypeFont:

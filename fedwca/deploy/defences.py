@@ -50,8 +50,8 @@ def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0)
     return {client: moved / bound for client, moved in moves.items() if moved > bound}
 
 
-def robust_mean(rows: Tensor, how: Robust, share: float = 0.25) -> Tensor:
-    """A robust mean ``[N, P] -> [P]``: by coordinate the median, or the mean without the outer ``share`` on each side.
+def robust_mean(rows: Tensor, how: Robust) -> Tensor:
+    """A robust mean ``[N, P] -> [P]``: by coordinate the median, or the mean without the outer quarter on each side.
 
     Of three rows or more at least one on each side is left out.
 
@@ -60,7 +60,7 @@ def robust_mean(rows: Tensor, how: Robust, share: float = 0.25) -> Tensor:
     """
     ordered = rows.sort(0).values
     n = len(ordered)
-    cut = (n - 1) // 2 if how == "median" else min(max(1, int(share * n)), (n - 1) // 2)
+    cut = (n - 1) // 2 if how == "median" else min(max(1, n // 4), (n - 1) // 2)
     return ordered[cut : n - cut].mean(0)
 
 

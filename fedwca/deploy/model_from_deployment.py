@@ -18,6 +18,7 @@ from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session
 from fedwca.deploy.wire_messages import tensors_to_row
 from fedwca.errors import CheckpointError, UsageError
+from fedwca.export.model_from_run import need_one_holder
 
 
 def open_deployment(folder: Path) -> Session:
@@ -50,8 +51,7 @@ def model_of_deployment(
         FedwcaError: it is a single client's own, and the federation's rules refuse to hand that on.
     """
     state, layout = session.state, session.layout
-    if (client is None) == (cluster is None):
-        raise UsageError("say whose model: --client K or --cluster C")
+    need_one_holder(client, cluster)
     if not session.method.aggregator.travels:
         raise UsageError("in this method models stay at the clients, so the server has none; export a client's own")
     if client is not None:

@@ -95,14 +95,11 @@ def _is_there(part: RemoteFile | HubCopy, source: DatasetSource, folder: Path) -
     return all(name in found for name in ((part.only,) if part.only else source.domains))
 
 
-def download_dataset(
-    plan: DownloadPlan, source: DatasetSource, report: Report = lambda name, done, total: None
-) -> Counter[str]:
+def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, total: None) -> Counter[str]:
     """Fetch what is missing; a second call, also after a kill, goes on where the first one was.
 
     Args:
         plan: of `plan_download`.
-        source: the data set.
         report: called while bytes come.
 
     Returns:

@@ -12,6 +12,11 @@ RUN = {
     "torch-export": "torch.export program; `torch.export.load(file).module()(images)`. Runs without fedwca. "
     "It is code: load it only if you trust its maker.",
 }
+CAVEATS = (
+    "Probabilities are not calibrated: training makes a model surer than it is right, most of all on self-made labels.",
+    "Images of other domains than the holder's, and things of none of the classes, get a label all the same.",
+    "Where it was adapted without labels, errors that it made on such images before may have become firmer.",
+)
 
 
 def model_card(about: ModelDescription, file: str, kind: str) -> str:
@@ -32,7 +37,7 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
     lines = [f"# {say(about.label)}, {say(about.holder)}", "", f"{_code(file)}: {RUN[kind]}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in rows]
     lines += ["", "## How good", "", *_measured(about), "", "## What goes in, what comes out", "", *_use(about), ""]
-    notes = [*map(say, about.notes), *_caveats(about)]
+    notes = [*map(say, about.notes), *CAVEATS]
     return "\n".join([*lines, "## Caveats", "", *(f"- {note}" for note in notes), ""])
 
 
@@ -72,13 +77,4 @@ def _use(about: ModelDescription) -> list[str]:
         f"white), {squares}. Arrays: stretched to that size.",
         f"- Out: one logit for each of {len(about.classes)} classes, in this order: {classes}. Their "
         "softmax is the probabilities.",
-    ]
-
-
-def _caveats(about: ModelDescription) -> list[str]:
-    return [
-        "Probabilities are not calibrated: training makes a model surer than it is right, most of all on self-made "
-        "labels.",
-        "Images of other domains than the holder's, and things of none of the classes, get a label all the same.",
-        "Where it was adapted without labels, errors that it made on such images before may have become firmer.",
     ]

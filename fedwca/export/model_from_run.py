@@ -41,8 +41,7 @@ def model_of(
         UsageError: there is no such client or cluster, or not one of the two is given.
     """
     clients, labels = len(reopened.delivered), reopened.labels.tolist()
-    if (client is None) == (cluster is None):
-        raise UsageError("say whose model: --client K or --cluster C")
+    need_one_holder(client, cluster)
     if reopened.network.generated:
         raise UsageError(
             f"method {reopened.unit.method!r} generates a model from each client's images, so there is none to hand "
@@ -69,12 +68,22 @@ def model_of(
     return network, describe(reopened, network, members, holder)
 
 
+def need_one_holder(client: int | None, cluster: int | None) -> None:
+    """See that a client is named or a cluster.
+
+    Raises:
+        UsageError: both are, or none.
+    """
+    if (client is None) == (cluster is None):
+        raise UsageError("say whose model: --client K or --cluster C")
+
+
 def describe(reopened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
     """What is said of a network that some clients of a run hold, with its accuracy on all their test images."""
     # Where predictions of the run were means over draws, those of the model alone are others.
     same = reopened.network.draws is None and _is_delivered(reopened, network, members)
     measured = recorded_accuracy(reopened, members) if same else None
-    notes = _notes(reopened, members, holder)
+    notes = _notes(reopened, holder)
     if measured is None:
         try:
             measured = measure_accuracy(reopened, network, members)
@@ -227,7 +236,7 @@ def input_side(model: Architecture) -> int:
     return model.stored
 
 
-def _notes(reopened: OpenedRun, members: Sequence[int], holder: str) -> tuple[str, ...]:
+def _notes(reopened: OpenedRun, holder: str) -> tuple[str, ...]:
     notes = (*_draws_note(reopened), *_unadapted_note(reopened))
     if not BatchNormPolicy(reopened.config.batch_norm).one_model and holder.startswith("cluster"):
         return (

@@ -58,21 +58,6 @@ def sample_of(values: Sequence[float]) -> Sample:
     return Sample(statistics.fmean(known) if known else math.nan, deviation(known), len(known))
 
 
-def pool_samples(groups: Sequence[Sample]) -> Sample:
-    """All values of several groups as one sample, from the groups' summaries alone.
-
-    The "Avg." rows of FedWCA's tables are this: mean and standard deviation (ddof 1) over all runs of all sources, so
-    that the spread is mostly that between sources.
-
-    >>> pool_samples([Sample(1.0, 0.0, 2), Sample(3.0, 0.0, 2)])
-    Sample(mean=2.0, std=1.1547005383792515, n=4)
-    """
-    total = sum(group.n for group in groups)
-    middle = sum(group.n * group.mean for group in groups) / total
-    squares = sum((g.n - 1) * (g.std or 0.0) ** 2 + g.n * (g.mean - middle) ** 2 for g in groups)
-    return Sample(middle, math.sqrt(squares / (total - 1)) if total > 1 else None, total)
-
-
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Student's t interval of the mean, two-sided; None for fewer than two values.
 

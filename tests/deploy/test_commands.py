@@ -105,7 +105,6 @@ def test_the_lines_that_init_prints_work_as_they_stand(
         return 0
 
     processes = "fedwca.deploy.flower.processes"
-    monkeypatch.setattr(f"{processes}.find_program", lambda name: name)
     monkeypatch.setattr(f"{processes}.run_until_stopped", begin)
     monkeypatch.setattr(f"{processes}.run_with_restarts", begin)
     folder = tmp_path / "a trial"

@@ -84,7 +84,7 @@ def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[...
                 return subprocess.CompletedProcess(command, 1, "", state)
             return subprocess.CompletedProcess(command, 0, json.dumps({"success": True, "runs": [state]}), "")
 
-        monkeypatch.setattr(control, "find_program", lambda name: name)
+        monkeypatch.setattr(control, "find_flwr", lambda: "flwr")
         monkeypatch.setattr(control.subprocess, "run", run)
         return asked
 

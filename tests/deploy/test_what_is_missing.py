@@ -36,7 +36,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
     monkeypatch.setattr("fedwca.cli.client.need_flower", lambda: None)
     monkeypatch.setattr("fedwca.cli.server.need_flower", lambda: None)
-    monkeypatch.setattr("fedwca.deploy.flower.processes.find_program", lambda name: name)
 
 
 def dead_port() -> int:

@@ -24,8 +24,9 @@ from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import domains_named
 from fedwca.reproduce.side_by_side import AVERAGE, find_printed
-from fedwca.results.statistics import Sample, pool_samples
+from fedwca.results.statistics import Sample
 from fedwca.results.table_rows import Row
+from tests.results.pool_samples import pool_samples
 
 # Printed averages that are not those of the printed rows: (table, data set, row).
 MEANS = {

@@ -12,10 +12,10 @@ from fedwca.results.statistics import (
     deviation,
     interval,
     paired_difference,
-    pool_samples,
     sample_of,
     signed_rank,
 )
+from tests.results.pool_samples import pool_samples
 
 
 def test_a_sample_leaves_out_what_was_not_measured() -> None:

@@ -40,15 +40,15 @@ ELSEWHERE = "the server takes runs and orders from its own machine alone; submit
 """What a server answers to whoever asks for more than a client does, and comes from another machine."""
 
 
-def find_program(name: str) -> str:
-    """Path of one of Flower's programs, beside this Python.
+def find_flwr() -> str:
+    """Path of Flower's command line, beside this Python.
 
     Raises:
         UsageError: Flower is not installed.
     """
-    path = Path(sys.executable).parent / name
+    path = Path(sys.executable).parent / "flwr"
     if not path.exists():
-        raise UsageError(f"{name} is not installed beside {sys.executable}; pip install 'fedwca[flower]'")
+        raise UsageError(f"flwr is not installed beside {sys.executable}; pip install 'fedwca[flower]'")
     return str(path)
 
 
@@ -185,7 +185,7 @@ def parse_address(server: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def check_reachable(server: str, timeout: float = 10.0) -> None:
+def check_reachable(server: str) -> None:
     """See that somebody listens where a server should be; Flower's own program would ask for ever.
 
     Raises:
@@ -193,7 +193,7 @@ def check_reachable(server: str, timeout: float = 10.0) -> None:
         FedwcaError: nobody listens there.
     """
     try:
-        socket.create_connection(parse_address(server), timeout).close()
+        socket.create_connection(parse_address(server), timeout=10).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise FedwcaError(f"--server {server}: no server can be reached there ({error})") from None
 

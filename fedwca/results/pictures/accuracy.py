@@ -25,10 +25,8 @@ def accuracy(run: Run) -> Any:
     made = style.figure(9, 5, run.title)
     axis = made.subplots()
     looks = style.looks(names)
-    ends: list[tuple[float, str]] = []
     for name, label in run.labels.items():
-        last = draw_curve(axis, run.counted_rounds(name), style.line_style(looks[name], name == names[-1]), label)
-        ends.append((last, name))
+        draw_curve(axis, run.counted_rounds(name), style.line_style(looks[name], name == names[-1]), label)
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
     axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
@@ -79,19 +77,18 @@ def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:
     return dict(sorted(values.items()))
 
 
-def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> float:
-    """Mean and band over runs; a level line for a method that never trains. Gives the last value."""
+def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> None:
+    """Mean and band over runs; a level line for a method that never trains."""
     values = mean_by_round(records, field)
     if not values:
-        return math.nan
+        return
     middle = [statistics.fmean(value) for value in values.values()]
     if list(values) == [0]:
         axis.axhline(middle[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
-        return middle[0]
+        return
     axis.plot(list(values), middle, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})
     spread = [deviation(value) or 0.0 for value in values.values()]
     if any(spread):
         low = [m - s for m, s in zip(middle, spread, strict=True)]
         high = [m + s for m, s in zip(middle, spread, strict=True)]
         axis.fill_between(list(values), low, high, color=look["color"], alpha=0.13, linewidth=0)
-    return middle[-1]

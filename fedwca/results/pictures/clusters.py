@@ -72,12 +72,13 @@ def take_in_turn(clients: Sequence[int], images: Sequence[Any], most: int = COLU
     return [images[k][i * len(images[k]) // counts[k]] for k in clients for i in range(counts[k])]
 
 
-def image_strip(images: Sequence[Any], gap: int = 2, columns: int = COLUMNS) -> Any:
-    """Images ``[H, W, 3]`` side by side on white, as wide as ``columns`` of them."""
+def image_strip(images: Sequence[Any]) -> Any:
+    """Images ``[H, W, 3]`` side by side on white, as wide as `COLUMNS` of them."""
     import numpy as np
 
     height, width, _ = images[0].shape
-    sheet = np.full((height, columns * (width + gap) - gap, 3), 255, dtype=np.uint8)
+    gap = 2
+    sheet = np.full((height, COLUMNS * (width + gap) - gap, 3), 255, dtype=np.uint8)
     for index, image in enumerate(images):
         sheet[:, index * (width + gap) : index * (width + gap) + width] = image
     return sheet

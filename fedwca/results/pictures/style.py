@@ -148,15 +148,15 @@ def remove_frame(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def count_domains(values: Sequence[str], most: int = 3) -> str:
-    """How often each domain comes, the commonest first.
+def count_domains(values: Sequence[str]) -> str:
+    """The three commonest domains with how often each comes, and how many more there are.
 
     >>> count_domains(["photo", "neon", "photo"])
     'photo ×2, neon'
     """
     counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])
-    shown = [name if count == 1 else f"{name} ×{count}" for count, name in counts[:most]]
-    more = len(counts) - most
+    shown = [name if count == 1 else f"{name} ×{count}" for count, name in counts[:3]]
+    more = len(counts) - 3
     return ", ".join(shown) + (f", {more} more domain{'s' * (more > 1)}" if more > 0 else "")
 
 
@@ -168,14 +168,14 @@ def save(picture: Any, path: Path, dpi: int = 120) -> None:
         _write(picture, path, dpi)
 
 
-def png_bytes(picture: Any, dpi: int = 110) -> bytes:
+def png_bytes(picture: Any) -> bytes:
     """A figure as a PNG."""
     from matplotlib import rc_context
 
     made = BytesIO()
     with rc_context({"text.parse_math": False}):
         _show_as_text(picture)
-        picture.savefig(made, dpi=dpi, format="png")
+        picture.savefig(made, dpi=110, format="png")
     return made.getvalue()
 
 
