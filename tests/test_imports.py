@@ -101,7 +101,7 @@ def test_no_file_imports_itself_through_others() -> None:
 
 # Who may ask the metrics for what a client does not have: whoever deals it out, pictures and oracles.
 HIDDEN = {
-    "truth": {"fedwca.data.labelled_clients", "fedwca.runs.cached_predictions"},
+    "truth": {"fedwca.data.labelled_clients", "fedwca.runs.final_model_predictions"},
     "training_truth": {"fedwca.runs.central_models"},
     "domain_labels": {"fedwca.data.metrics", "fedwca.runs.round_diagnostics", "fedwca.runs.run_rounds"},
 }

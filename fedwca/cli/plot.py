@@ -61,7 +61,7 @@ def command(
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
     from fedwca.results.pictures.style import save
     from fedwca.results.read_run import read_run
-    from fedwca.runs.cached_predictions import predictions_when_asked
+    from fedwca.runs.final_model_predictions import predictions_when_asked
 
     if list_:
         for name, picture in PICTURES.items():

@@ -232,7 +232,7 @@ def tag_run(
 @app.command("diff")
 def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
-    from fedwca.results.compare_runs import differing_settings
+    from fedwca.results.differing_settings import differing_settings
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import read_run
     from fedwca.results.tables import mean_cell

@@ -19,7 +19,7 @@ from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, mean_cell
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.cached_predictions import predictions_when_asked
+from fedwca.runs.final_model_predictions import predictions_when_asked
 from fedwca.runs.write_report import write_report
 
 

@@ -16,7 +16,7 @@ from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.style import save
 from fedwca.results.read_run import read_run
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.cached_predictions import predictions_when_asked
+from fedwca.runs.final_model_predictions import predictions_when_asked
 
 FIRST = TrialKey()
 """Source model and trial that a picture of one trial is of."""

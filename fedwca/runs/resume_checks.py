@@ -12,7 +12,7 @@ from fedwca.config.run_config import restore_config
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.federated.source_model import TrainedSource
-from fedwca.results.compare_runs import differing_settings
+from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 

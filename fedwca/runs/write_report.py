@@ -13,8 +13,8 @@ from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.cached_predictions import predictions_when_asked
 from fedwca.runs.check_several import check_several
+from fedwca.runs.final_model_predictions import predictions_when_asked
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}

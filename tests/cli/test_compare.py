@@ -16,7 +16,7 @@ import torch
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.models.lenet import LeNet
-from fedwca.results.compare_runs import differing_settings
+from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.reuse_runs import comparable_settings, fill_in_defaults

@@ -11,7 +11,7 @@ import pytest
 
 from fedwca.results.pictures.catalogue import PICTURES
 from fedwca.results.read_run import read_run
-from fedwca.runs.cached_predictions import predict_for_pictures
+from fedwca.runs.final_model_predictions import predict_for_pictures
 
 from ..results.runs import write_run
 from .conftest import Run, call

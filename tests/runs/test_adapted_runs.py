@@ -19,7 +19,7 @@ from fedwca.models.lenet import LeNet
 from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import accuracy_of_all
 from fedwca.runs import run_rounds
-from fedwca.runs.cached_predictions import predict_for_pictures
+from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call

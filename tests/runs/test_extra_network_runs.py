@@ -17,7 +17,7 @@ from fedwca.errors import UsageError
 from fedwca.export.load_model import read_exported
 from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
-from fedwca.runs.cached_predictions import predict_for_pictures
+from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.load_data import build_network
 from fedwca.runs.memory_estimate import shape_network
 from fedwca.runs.open_run import open_run
