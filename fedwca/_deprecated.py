@@ -65,7 +65,7 @@ MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "fedwca.source": (
         "fedwca.federated.source_model",
-        {"split": "split_source", "digest": "source_digest", "checkpoint": "load_source", "Source": "TrainedSource"},
+        {"split": "split_source", "digest": "source_digest", "checkpoint": "load_source", "Source": "StartModel"},
     ),
     "fedwca.types": ("fedwca.core.messages", {}),
 }

@@ -57,8 +57,8 @@ KEPT = {
 def words(name: str) -> str:
     """A name in small letters with lines between words.
 
-    >>> words("TrainedSource")
-    'trained_source'
+    >>> words("StartModel")
+    'start_model'
     """
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 

@@ -1,6 +1,6 @@
 """Central training: one model from labelled sources and an unlabeled target that are at one place, kept by a hash.
 
-The call is ``train_central(central, data, start, training, seed, device, progress) -> TrainedSource``::
+The call is ``train_central(central, data, start, training, seed, device, progress) -> StartModel``::
 
     data = CentralImages(images=(source_1, …), labels=(labels_1, …), target=images_of_the_target)
     trained = train_central(central, data, start, CentralTraining(epochs=20), seed=0)
@@ -37,7 +37,7 @@ from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged, UsageError
 from fedwca.federated.model_cache import read_cached_model, write_cached_model
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 
 RECIPE = 1
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
@@ -75,12 +75,12 @@ class CentralImages:
 def train_central(
     central: Central,
     data: CentralImages,
-    start: TrainedSource,
+    start: StartModel,
     training: CentralTraining,
     seed: int,
     device: str = "cpu",
     progress: Callable[[int, int], None] = lambda epoch, epochs: None,
-) -> TrainedSource:
+) -> StartModel:
     """The model that a central method trains, from the cache where it is there.
 
     Args:
@@ -114,11 +114,11 @@ def train_central(
             network.load_state_dict(start.network.state_dict())
             _Trainer(network, central, data, training, training.epochs, seed).run(progress)
         write_cached_model(path, network.state_dict(), what)
-    return TrainedSource(network.eval(), float("nan"), key)
+    return StartModel(network.eval(), float("nan"), key)
 
 
 def _digest(
-    central: Central, data: CentralImages, start: TrainedSource, training: CentralTraining, seed: int, device: str
+    central: Central, data: CentralImages, start: StartModel, training: CentralTraining, seed: int, device: str
 ) -> str:
     """Hash of everything that determines the model."""
     content = hashlib.sha256()

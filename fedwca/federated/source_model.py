@@ -33,12 +33,12 @@ RECIPE = 3
 
 
 @dataclass(frozen=True)
-class TrainedSource:
-    """A trained source model and how good it is at home."""
+class StartModel:
+    """A model that clients begin with, trained or not, and how good it is at home."""
 
     network: Network
     accuracy: float
-    """Percent on the held-out part of the source domain; NaN for a user's own checkpoint."""
+    """Percent on the held-out part of the source domain; NaN where that is not known."""
     digest: str
     """Hash of everything that determined it, or of the checkpoint file."""
 
@@ -89,7 +89,7 @@ def pretrain(
     seed: int,
     device: str = "cpu",
     progress: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None,
-) -> TrainedSource:
+) -> StartModel:
     """The source model for a domain, from the cache where it is there.
 
     Args:
@@ -113,7 +113,7 @@ def pretrain(
     network = model.build(len(classes), pretrained=False).to(device)
     found = read_cached_model(network, path, "the source model")
     if found is not None:
-        return TrainedSource(network, _accuracy_of(found), key)
+        return StartModel(network, _accuracy_of(found), key)
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
     # One thread: sums have one order, so the model does not depend on the machine's cores.
     with limit_to_one_thread():
@@ -121,7 +121,7 @@ def pretrain(
     network.load_state_dict(state)
     network.eval()
     write_cached_model(path, {**state, "accuracy": best}, "the source model")
-    return TrainedSource(network, float(best), key)
+    return StartModel(network, float(best), key)
 
 
 def _fit(
@@ -197,7 +197,7 @@ def _accuracy_of(tensors: Mapping[str, Tensor]) -> float:
     return float(tensors.get("accuracy", torch.tensor(float("nan"))))
 
 
-def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, device: str = "cpu") -> TrainedSource:
+def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, device: str = "cpu") -> StartModel:
     """The network that clients begin from where nobody trained it before: whole, its weights drawn or pre-trained.
 
     Args:
@@ -208,12 +208,12 @@ def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, devi
     """
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, whole=True).to(device).eval()
     recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": torch.__version__.partition("+")[0]}
-    return TrainedSource(network, float("nan"), digest_plain_values(recipe))
+    return StartModel(network, float("nan"), digest_plain_values(recipe))
 
 
 def load_source(
     path: str | Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu", whole: bool = False
-) -> TrainedSource:
+) -> StartModel:
     """A user's own source model: a state dict as .safetensors, or as a .pt file without pickled objects.
 
     Args:
@@ -233,4 +233,4 @@ def load_source(
     tensors.pop("accuracy", None)
     fill_module(network, tensors, path)
     refuse_others(network, tensors, path)
-    return TrainedSource(network.eval(), accuracy, file_digest(path))
+    return StartModel(network.eval(), accuracy, file_digest(path))

@@ -14,7 +14,7 @@ from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.precision import matmul_precision
 from fedwca.federated.central_training import CentralImages, train_central
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
 
@@ -24,10 +24,10 @@ def central_model(
     config: RunConfig,
     engine: Engine,
     metrics: Metrics,
-    start: TrainedSource,
+    start: StartModel,
     seed: int,
     progress: Callable[[int, int], None] = lambda epoch, epochs: None,
-) -> TrainedSource:
+) -> StartModel:
     """The model that a central method makes of a trial's training images, from the cache where it is there.
 
     Args:

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
 from fedwca.runs.resume_checks import refuse_other_source_model
 
@@ -66,7 +66,7 @@ class Checkpointer:
         """Whether its last point is there, or was not to be kept."""
         return is_finished(self.begun, unit, rounds)
 
-    def check_sources(self, models: Sequence[TrainedSource]) -> None:
+    def check_sources(self, models: Sequence[StartModel]) -> None:
         """See that methods yet to begin start from the source models that those of an earlier process started from.
 
         Raises:
@@ -75,7 +75,7 @@ class Checkpointer:
         for number, record in self.sources.items():
             refuse_other_source_model(f"source model {number} of this run", record, models[number])
 
-    def restore(self, unit: Unit, engine: Engine, model: TrainedSource) -> RoundState | None:
+    def restore(self, unit: Unit, engine: Engine, model: StartModel) -> RoundState | None:
         """The point in its newest checkpoint.
 
         Raises:
@@ -92,7 +92,7 @@ class Checkpointer:
         unit: Unit,
         point: RoundState,
         engine: Engine,
-        model: TrainedSource,
+        model: StartModel,
         last: bool,
         validation: float = math.nan,
     ) -> None:

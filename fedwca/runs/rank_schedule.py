@@ -17,7 +17,7 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import TrialsInTurn
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
@@ -66,7 +66,7 @@ class RankSchedule(Schedule):
 
     def models(
         self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
-    ) -> list[TrainedSource]:
+    ) -> list[StartModel]:
         """Each trained by one rank, in turn, and given to all."""
         everyone = self.world.everyone
         chosen = range(self.world.rank, config.source_models, self.world.size)
@@ -79,7 +79,7 @@ class RankSchedule(Schedule):
             if here is None:
                 network = build_network(config, len(dataset.classes), pretrained=False)
                 network.load_state_dict(state)
-                here = TrainedSource(network.eval().to(resolve_device(config.device)), accuracy, digest)
+                here = StartModel(network.eval().to(resolve_device(config.device)), accuracy, digest)
             found.append(here)
         epochs = config.source_models * config.source_training.epochs
         progress(epochs, epochs, found[-1].accuracy)

@@ -11,13 +11,13 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 
 
-def refuse_other_source_model(what: object, facts: Mapping[str, Any], model: TrainedSource) -> None:
+def refuse_other_source_model(what: object, facts: Mapping[str, Any], model: StartModel) -> None:
     """Refuse to go on from another source model than the one the run began with.
 
     Args:

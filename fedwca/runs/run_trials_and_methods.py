@@ -24,7 +24,7 @@ from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import begin_rows, draw_sizes
 from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import Unit
 from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
 from fedwca.results.table_rows import VALIDATION
@@ -49,7 +49,7 @@ class _Bench:
     methods: Sequence[tuple[Method, int]]
     splits: TrialSplits
     federations: Sequence[TrialKey]
-    models: Sequence[TrainedSource]
+    models: Sequence[StartModel]
     mine: set[Unit]
     """What is to be done."""
     progress: Progress
@@ -102,7 +102,7 @@ class _Bench:
         sizes = len(architecture(self.config).variants)
         return grow_network(network, method.trained, self.config.seed + index, sizes=sizes)
 
-    def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
+    def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> StartModel:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""
         model = self.models[unit.source_model]
         if method.start is None:

@@ -11,7 +11,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.precision import matmul_precision
-from fedwca.federated.source_model import TrainedSource, initial_model, load_source, pretrain
+from fedwca.federated.source_model import StartModel, initial_model, load_source, pretrain
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
 
@@ -24,7 +24,7 @@ def source_models(
     domain: str | None,
     progress: Tell,
     chosen: Sequence[int] | None = None,
-) -> list[TrainedSource]:
+) -> list[StartModel]:
     """Source models in order, each trained on a thread of its own as far as there are cores.
 
     Args:
@@ -38,7 +38,7 @@ def source_models(
     count, total = config.source_models, config.source_models * config.source_training.epochs
     done, stop = [0] * count, threading.Event()
 
-    def train(index: int) -> TrainedSource:
+    def train(index: int) -> StartModel:
         def tell(epoch: int, epochs: int, accuracy: float) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
@@ -68,7 +68,7 @@ def source_model(
     domain: str | None,
     index: int,
     progress: Tell = lambda epoch, epochs, accuracy: None,
-) -> TrainedSource:
+) -> StartModel:
     """The index-th source model: pre-trained, from the cache, or the user's own checkpoint.
 
     Where clients train the whole network it is one that nobody has trained, or the user's own.

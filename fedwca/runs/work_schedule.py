@@ -11,7 +11,7 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.stacked import can_share_step
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.clients_at_once import trials_at_once
 from fedwca.runs.reporter import Progress
@@ -33,7 +33,7 @@ class Schedule:
 
     def models(
         self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
-    ) -> list[TrainedSource]:
+    ) -> list[StartModel]:
         """All source models."""
         return source_models(config, dataset, domain, progress)
 

@@ -20,7 +20,7 @@ from fedwca.core.network import Architecture, Backbone
 from fedwca.core.training_settings import CentralTraining
 from fedwca.errors import DataError, Diverged, UsageError
 from fedwca.federated.central_training import CentralImages, train_central
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.functional import reversal_scale
 
 CLASSES = 4
@@ -47,7 +47,7 @@ class SmallModel(Architecture):
         return Small()
 
 
-START = TrainedSource(SmallModel(bottleneck=16).build(CLASSES, seed=3).eval(), float("nan"), "untrained")
+START = StartModel(SmallModel(bottleneck=16).build(CLASSES, seed=3).eval(), float("nan"), "untrained")
 
 
 def domain(shade: int, contrast: int, seed: int, images: int = 48) -> tuple[Tensor, Tensor]:
@@ -76,13 +76,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "centrals"
 
 
-def accuracy(trained: TrainedSource, pixels: Tensor = TARGET, labels: Tensor = ANSWERS) -> float:
+def accuracy(trained: StartModel, pixels: Tensor = TARGET, labels: Tensor = ANSWERS) -> float:
     with torch.no_grad():
         logits, _ = trained.network(trained.network.prepare(pixels))
     return float((logits.argmax(1) == labels).float().mean())
 
 
-def same(one: TrainedSource, other: TrainedSource) -> bool:
+def same(one: StartModel, other: StartModel) -> bool:
     states = one.network.state_dict(), other.network.state_dict()
     return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
@@ -150,7 +150,7 @@ def test_everything_that_determines_it_is_in_the_digest() -> None:
             (centrals.build("dan"), images(), START, training, 0),
             (dann, CentralImages(pixels, labels, other), START, training, 0),
             (dann, CentralImages(pixels[::-1], labels[::-1], TARGET), START, training, 0),
-            (dann, images(), TrainedSource(START.network, START.accuracy, "another"), training, 0),
+            (dann, images(), StartModel(START.network, START.accuracy, "another"), training, 0),
         )
     ]
     assert len(set(digests)) == len(digests)
@@ -249,7 +249,7 @@ def test_a_source_of_one_image() -> None:
 @pytest.mark.parametrize("word", ["dann", "fada"])
 def test_a_classifier_with_weight_normalisation(word: str) -> None:
     network = SmallModel(bottleneck=16, classifier="wn").build(CLASSES, seed=3).eval()
-    start = TrainedSource(network, float("nan"), "untrained, normalised")
+    start = StartModel(network, float("nan"), "untrained, normalised")
     trained = train_central(centrals.build(word), images(), start, CentralTraining(epochs=2, batch_size=16), 0)
     assert not torch.equal(trained.network.classifier.weight, network.classifier.weight)
 

@@ -23,7 +23,7 @@ from fedwca.errors import CheckpointError, DataError, Diverged
 from fedwca.federated import source_model as source_models
 from fedwca.federated.source_model import (
     SourceTraining,
-    TrainedSource,
+    StartModel,
     load_source,
     pretrain,
     source_digest,
@@ -50,7 +50,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "sources"
 
 
-def same(one: TrainedSource, other: TrainedSource) -> bool:
+def same(one: StartModel, other: StartModel) -> bool:
     states = one.network.state_dict(), other.network.state_dict()
     return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError
-from fedwca.federated.source_model import TrainedSource
+from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.runs.resume_checks import refuse_other_source_model
@@ -28,9 +28,9 @@ def test_what_a_preset_says_of_a_training_that_a_run_has_not_makes_no_other_run(
 
 
 def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
-    model = TrainedSource(LeNet(bottleneck=4).build(3, seed=0), 90.0, "recipe")
-    other = TrainedSource(LeNet(bottleneck=4).build(3, seed=1), 90.0, "recipe")
-    assert model.weights == TrainedSource(LeNet(bottleneck=4).build(3, seed=0), 80.0, "elsewhere").weights
+    model = StartModel(LeNet(bottleneck=4).build(3, seed=0), 90.0, "recipe")
+    other = StartModel(LeNet(bottleneck=4).build(3, seed=1), 90.0, "recipe")
+    assert model.weights == StartModel(LeNet(bottleneck=4).build(3, seed=0), 80.0, "elsewhere").weights
     saved = SavedCheckpoint(Path("a"), 0, {"source_digest": "recipe", "source_weights": model.weights})
     refuse_other_source_model(saved.path, saved.facts, model)
     with pytest.raises(CheckpointError, match=r"another kind of CPU trained.* folder 'sources' of the cache"):
