@@ -1,10 +1,29 @@
-"""What tables of single pieces share: means of clients' values by domain; no script."""
+"""Means of clients' values, some of which have none: over all of them, and by domain; no script."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+
+def known_values(values: Iterable[float | None]) -> list[float]:
+    """Values of the clients that have one: in files None stands for no value, in records that were read NaN.
+
+    >>> known_values([1.0, None, 2.0, float("nan")])
+    [1.0, 2.0]
+    """
+    return [value for value in values if value is not None and not math.isnan(value)]
+
+
+def mean_of_known(values: Iterable[float | None]) -> float:
+    """Mean over the clients that have a value.
+
+    >>> mean_of_known([1.0, None, 2.0])
+    1.5
+    """
+    return statistics.fmean(known_values(values))
 
 
 def mean_by_domain(domains: Sequence[str], values: Sequence[float | None]) -> dict[str, float]:
@@ -17,8 +36,7 @@ def mean_by_domain(domains: Sequence[str], values: Sequence[float | None]) -> di
     >>> mean_by_domain(["x", "x", "y"], [1.0, 2.0, None])
     {'x': 1.5}
     """
-    own: dict[str, list[float]] = defaultdict(list)
+    own: dict[str, list[float | None]] = defaultdict(list)
     for domain, value in zip(domains, values, strict=True):
-        if value is not None:
-            own[domain].append(value)
-    return {domain: statistics.fmean(some) for domain, some in own.items()}
+        own[domain].append(value)
+    return {domain: mean_of_known(some) for domain, some in own.items() if known_values(some)}

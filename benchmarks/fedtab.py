@@ -153,7 +153,6 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
     found, source = read_found(piece, given), None
 
     def write() -> None:
-        given.out.mkdir(parents=True, exist_ok=True)
         keep(given.out / f"{piece.name}.json", found)
 
     if fill_in_repeats(piece, found):

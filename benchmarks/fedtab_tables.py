@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from domain_means import mean_by_domain
+from domain_means import mean_by_domain, mean_of_known
 from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces, plan_of
 from readings import name_machine
 
@@ -73,7 +73,7 @@ def measured(found: Sequence[Found]) -> list[str]:
 
 def mean_of(piece: Found, method: str) -> float:
     """Mean over clients with test images."""
-    return statistics.fmean(v for v in piece["methods"][method]["accuracy"] if v is not None)
+    return mean_of_known(piece["methods"][method]["accuracy"])
 
 
 def base_of(piece: Found, method: str) -> Found:

@@ -19,7 +19,7 @@ PLACES = {"places", "command"}
 
 
 def keep(path: Path, result: dict[str, Any]) -> None:
-    """Write a result file, whole or not at all."""
+    """Write a result file, whole or not at all; makes its folder."""
     text = json.dumps(without_places(result), indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda file: file.write_text(text, encoding="utf-8") and None)
 

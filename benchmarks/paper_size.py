@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from domain_means import mean_of_known
 from keep import keep
 from paper_size_pieces import BY_CLUSTERER, KINDS, Piece, pieces
 from run_pieces import check_pieces, find_results, piece_options, run_pieces
@@ -151,7 +152,6 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
         found["config"] = joined
         add_results(run, found, stops.same)
         found["complete"] = not missing_methods(piece, found)
-        given.out.mkdir(parents=True, exist_ok=True)
         keep(given.out / f"{piece.name}.json", found)
 
 
@@ -176,7 +176,7 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
     return {
         "label": run.methods[name]["label"],
         "accuracy": [records[-1]["accuracy"] for records in trials],
-        "curve": [[round(average(r["accuracy"]), 2) for r in records] for records in trials],
+        "curve": [[round(mean_of_known(r["accuracy"]), 2) for r in records] for records in trials],
         "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
         "labels": first_labels(run, name),
         "source_weights": source_weights(run),
@@ -190,12 +190,6 @@ def repeat_method(run: Run, name: str, found: Mapping[str, Any], same: str) -> d
     """What is kept of a method stands for another one; what the run took and sent it does not."""
     kept = {key: value for key, value in found["methods"][same].items() if key not in ("seconds", "bytes")}
     return kept | {"label": run.methods[name]["label"], "same_run_as": same}
-
-
-def average(values: list[float | None]) -> float:
-    """Over clients with test images."""
-    known = [value for value in values if value is not None and value == value]
-    return sum(known) / len(known)
 
 
 def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from domain_means import mean_by_domain
+from domain_means import mean_by_domain, mean_of_known
 from paper_size_pieces import BY_MOMENTS, KINDS, TABLE2, Kind
 from readings import gains_by_right, name_machine, noted
 
@@ -60,11 +60,7 @@ def by_run(found: Sequence[Mapping[str, Any]], method: str) -> dict[Run, Mapping
 
 def means(entries: Mapping[Run, Mapping[str, Any]]) -> dict[Run, float]:
     """Mean over clients with test images and trials, percent."""
-    return {run: statistics.fmean(map(clients_mean, entry["accuracy"])) for run, entry in entries.items()}
-
-
-def clients_mean(values: Sequence[float | None]) -> float:
-    return statistics.fmean(value for value in values if value is not None and value == value)
+    return {run: statistics.fmean(map(mean_of_known, entry["accuracy"])) for run, entry in entries.items()}
 
 
 def table(kind: Kind, compared: Sequence[str] = (OWN,), read: Callable[[Kind], list[dict[str, Any]]] = finished) -> str:

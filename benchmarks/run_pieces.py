@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from domain_means import known_values, mean_of_known
 from time_limit import StopsAfter, TimeIsUp
 
 P = TypeVar("P")
@@ -102,5 +102,4 @@ def list_means(file: Path) -> dict[str, float]:
         name: [value for own in some for value in (own if isinstance(own, list) else [own])]
         for name, some in accuracies.items()
     }
-    known = {name: [value for value in some if value is not None] for name, some in flat.items()}
-    return {name: statistics.fmean(some) for name, some in known.items() if some}
+    return {name: mean_of_known(some) for name, some in flat.items() if known_values(some)}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from domain_means import mean_of_known
 from readings import name_machines, noted
 
-from fedwca.core.mean import mean
 from fedwca.results.statistics import paired_difference
 from fedwca.results.tables import Table, difference_cell
 
@@ -37,18 +36,13 @@ def measured(deal: str) -> dict[str, ByRun]:
     for record in records:
         method, run = record["method"], record["source_model"]
         if record["round"] == -1 and method == "source_only":
-            found.setdefault("source", {})[run] = known_mean(record["accuracy"])
+            found.setdefault("source", {})[run] = mean_of_known(record["accuracy"])
         if record["round"] in (0, last):
             when = "first" if record["round"] == 0 else "last"
-            found.setdefault(f"{method} {when}", {})[run] = known_mean(record["pseudo_label_accuracy"])
+            found.setdefault(f"{method} {when}", {})[run] = mean_of_known(record["pseudo_label_accuracy"])
         if record["round"] == last:
-            found.setdefault(f"{method} accuracy", {})[run] = known_mean(record["accuracy"])
+            found.setdefault(f"{method} accuracy", {})[run] = mean_of_known(record["accuracy"])
     return found
-
-
-def known_mean(values: list[float | None]) -> float:
-    """Of clients, without those that were not measured."""
-    return mean(math.nan if value is None else value for value in values)
 
 
 def skewed() -> str:

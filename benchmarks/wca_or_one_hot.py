@@ -110,7 +110,6 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
     """Run a piece of which no result is kept, and keep it."""
     if not find_results(piece.name, given, RESULTS):
         found = measure(play(piece, given, clock), piece)
-        given.out.mkdir(parents=True, exist_ok=True)
         keep(given.out / f"{piece.name}.json", found)
 
 

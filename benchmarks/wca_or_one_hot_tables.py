@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from domain_means import mean_by_domain
+from domain_means import mean_by_domain, mean_of_known
 from readings import apart, gains_by_right, noted, on_machines
 from wca_or_one_hot_pieces import METHODS, UNTRAINED, pieces
 
@@ -51,7 +51,7 @@ def hardware(found: Sequence[Piece]) -> str:
 
 def mean_accuracy(piece: Piece, method: str) -> float:
     """Mean over clients in percent after the last round."""
-    return statistics.fmean(value for value in piece[method]["accuracy"] if value is not None)
+    return mean_of_known(piece[method]["accuracy"])
 
 
 def by_seed(found: Sequence[Piece], method: str) -> dict[int, float]:
@@ -61,7 +61,7 @@ def by_seed(found: Sequence[Piece], method: str) -> dict[int, float]:
 
 def right_labels(piece: Piece, method: str, place: int) -> float:
     """Share of right labels in percent, mean over clients; place 0 is round 1, place 1 the last."""
-    return statistics.fmean(value for value in piece[method]["right"][place] if value is not None)
+    return mean_of_known(piece[method]["right"][place])
 
 
 def cases(dataset: str) -> str:
