@@ -14,6 +14,8 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 
+pytest.register_assert_rewrite("tests.engine.federations")
+
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
 HERE = Path(__file__).resolve().parent

@@ -38,7 +38,7 @@ from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
-from tests.engine.test_stacked import Thin, ThinCnn3, some
+from tests.engine.federations import Thin, ThinCnn3, some
 
 SIZES = (12, 14, 9, 17)
 DOMAINS = torch.arange(len(SIZES))

@@ -24,7 +24,7 @@ from fedwca.federated.round import init_server, run_round
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
-from tests.engine.test_stacked import DOMAINS, clients, lenet
+from tests.engine.federations import DOMAINS, clients, lenet
 
 SIZES = (9, 14, 8, 23)
 KEYS = Keys(3)

@@ -26,8 +26,8 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
+from tests.engine.federations import clients, compare, rounds
 
-from .test_stacked import clients, compare, rounds
 from .test_training import Fixed
 
 ENGINES: list[Any] = [SequentialEngine, StackedEngine]

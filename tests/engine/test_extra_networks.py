@@ -37,8 +37,8 @@ from fedwca.objectives.simple_representation import REFERENCE, SimpleRepresentat
 from fedwca.objectives.strong_views import StrongViews
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.engine.federations import Thin
 from tests.engine.test_adaptation import ENGINES, clients, engines, play
-from tests.engine.test_stacked import Thin
 
 TRAINING = Training(epochs=2, lr=0.02, batch_size=8, clip=5)
 FEDSR = SimpleRepresentation(norm=0.1, divergence=0.01, draws=3)

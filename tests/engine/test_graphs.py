@@ -23,9 +23,9 @@ from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.errors import UsageError
 from fedwca.functional import augment as views
 from fedwca.models.lenet import LeNet
+from tests.engine.federations import KINDS, clients, lenet, trained
 
 from .tape import Tapes
-from .test_stacked import KINDS, clients, lenet, trained
 from .test_trials import played
 
 SIZES = (36, 36, 36, 9)

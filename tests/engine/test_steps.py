@@ -26,7 +26,7 @@ from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
-from tests.engine.test_stacked import Thin, some
+from tests.engine.federations import Thin, some
 
 SIZES = (9, 4, 1, 13, 2, 8)
 """With batches of 4: a last one of a single image, none, and a client of one image."""

@@ -26,8 +26,7 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-
-from .test_stacked import DOMAINS, KINDS, TRAINING, ShortResNet, Thin, clients, same, trained
+from tests.engine.federations import DOMAINS, KINDS, TRAINING, ShortResNet, Thin, clients, same, trained
 
 SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
 """Images of each client of three trials: full batches and last ones that trials share, and some they do not."""

@@ -26,8 +26,7 @@ from fedwca.federated.round import init_server, open_round, run_round
 from fedwca.functional import mutual_information
 from fedwca.models.resnet18 import ResNet18
 from fedwca.pseudo_labelers.trusted import Trusted
-
-from .test_stacked import DOMAINS, TRAINING, clients, compare, lenet, rounds
+from tests.engine.federations import DOMAINS, TRAINING, clients, compare, lenet, rounds
 
 
 def trust() -> Tensor:

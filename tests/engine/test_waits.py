@@ -33,9 +33,9 @@ from fedwca.federated.round import OpenRound, init_server, open_round, run_round
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.pseudo_labelers import pseudo_labelers
+from tests.engine.federations import DOMAINS, KINDS, METHODS, TRAINING, ShortResNet, Thin, clients, trained
 
 from .tape import Tapes, tensors
-from .test_stacked import DOMAINS, KINDS, METHODS, TRAINING, ShortResNet, Thin, clients, trained
 
 FAR = torch.device("meta")
 OURS = str(Path(fedwca.__file__).parent)

@@ -32,7 +32,7 @@ from fedwca.models.lenet import LeNet
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
-from tests.engine.test_stacked import Thin, some
+from tests.engine.federations import Thin, some
 
 UNLABELED = 1
 SIZES = (12, 14, 9, 17)

@@ -24,9 +24,9 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import CheckpointError, InvalidConfig
 from fedwca.models import models
+from tests.engine.federations import clients, compare
 
 from ..cli.conftest import call
-from ..engine.test_stacked import clients, compare
 
 timm = pytest.importorskip("timm")
 
