@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 
-pytest.register_assert_rewrite("tests.engine.federations")
+from .shades import write_shades
 
+pytest.register_assert_rewrite("tests.engine.federations")
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
 HERE = Path(__file__).resolve().parent
@@ -78,6 +80,15 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["FEDWCA_CACHE"] = str(folder)
     os.environ.pop("FEDWCA_DATA", None)
     return folder
+
+
+@pytest.fixture(scope="session")
+def shades(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of images that all tests read, and none may write to."""
+    folder = write_shades(tmp_path_factory.mktemp("data") / "shades")
+    written = {file: file.read_bytes() for file in folder.rglob("*")}
+    yield folder
+    assert {file: file.read_bytes() for file in folder.rglob("*")} == written, "a test wrote to images of all tests"
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,6 @@ import pytest
 
 from fedwca.cli import run
 
-from ..shades import write_shades
-
 SIZE = "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 --device cpu"
 SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--set", "model.bottleneck=8"]
 
@@ -54,11 +52,6 @@ def leave_half_written(file: Path) -> None:
     folder = file.with_name(f".{file.name}-{'a' * 32}")
     folder.mkdir(parents=True)
     (folder / file.name).write_text("{")
-
-
-@pytest.fixture(scope="session")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
 
 
 @pytest.fixture(scope="session")

@@ -28,14 +28,8 @@ from fedwca.deploy.server_rules import Rules
 from fedwca.errors import DataError, InvalidConfig, UsageError
 
 from ..cli.conftest import call
-from ..shades import write_shades
 
 SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--insecure"]
-
-
-@pytest.fixture(scope="module")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
 
 
 @pytest.fixture

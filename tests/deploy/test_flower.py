@@ -24,7 +24,6 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
-from ..shades import write_shades
 from .conftest import Federation as Composed
 from .processes import PARTS, call, laid_out, message_by_message, require_same, stacked
 
@@ -50,11 +49,6 @@ def swept() -> Iterator[None]:
     """Ray drops files and processes unclosed, in cycles; collected later, they would count against who runs then."""
     yield
     gc.collect()
-
-
-@pytest.fixture(scope="module")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
 
 
 def test_what_several_parcels_have_is_packed_once() -> None:

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.folder_names import CONFIG_NAME
 
-from ..shades import write_shades
 from .processes import (
     LIES,
     PARTS,
@@ -34,11 +33,6 @@ from .processes import (
 pytest.importorskip("flwr")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # of Flower
-
-
-@pytest.fixture(scope="module")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -19,7 +19,6 @@ from fedwca.deploy.state_files import resume_session, save_final, save_session
 from fedwca.export.load_model import open_model
 
 from ..cli.conftest import call
-from ..shades import write_shades
 
 SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--insecure"]
 
@@ -27,11 +26,6 @@ SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--
 @pytest.fixture(autouse=True)
 def flower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
-
-
-@pytest.fixture(scope="module")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
 
 
 def write_deployment(folder: Path, shades: Path, *method: str) -> None:

@@ -52,10 +52,7 @@ END = RunEnd({"local": {}, "wca": {"wca/0-1": 60.0, "wca/1-1": 70.0}}, {"overvie
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    folder = tmp_path_factory.mktemp("loggers")
-    shades = write_shades(folder / "shades")
-
+def bench(shades: Path) -> Callable[..., Run]:
     def started(out: Path, *arguments: str) -> Run:
         given = ["--data", str(shades), *SMALL, "--baseline", "none", "--out", str(out), *arguments]
         return call("bench", *given, folder=out)

@@ -20,21 +20,14 @@ from fedwca.objectives.shot import Shot
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
 
-from ..shades import write_shades
-
 pytestmark = pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
 OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
-
-
 @pytest.fixture
-def settings(data: Path) -> dict[str, Any]:
+def settings(shades: Path) -> dict[str, Any]:
     small = {"clients": 1, "rounds": 1, "epochs": 1, "lr": 0.01, "batch_size": 16, "device": "cpu"}
-    return {"data": data, "baselines": ["fedavg"], "overrides": OVERRIDES, **small}
+    return {"data": shades, "baselines": ["fedavg"], "overrides": OVERRIDES, **small}
 
 
 def rounds(folder: Path) -> list[dict[str, Any]]:
@@ -43,13 +36,13 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_run_is_that_of_the_command_line(
-    settings: dict[str, Any], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    settings: dict[str, Any], shades: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = fedwca.bench(out=tmp_path / "python", aggregator=WCA(ta=0.5), **settings)
     assert capsys.readouterr() == ("", "")
     words = "--baseline fedavg --aggregator wca:ta=0.5 --clients 1 --rounds 1 --epochs 1 --lr 0.01 --batch-size 16"
     sets = [word for key, value in OVERRIDES.items() for word in ("--set", f"{key}={value}")]
-    line = ["bench", "--data", str(data), *words.split(), *sets, "--device", "cpu", "--quiet"]
+    line = ["bench", "--data", str(shades), *words.split(), *sets, "--device", "cpu", "--quiet"]
     assert run([*line, "--out", str(tmp_path / "line")]) == 0
     assert rounds(tmp_path / "python") == rounds(tmp_path / "line")
     about = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("python", "line")]

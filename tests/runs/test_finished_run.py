@@ -13,16 +13,12 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.read_run_files import read_notes
 from fedwca.runs.finished_run import FinishedRun
 
-from ..shades import write_shades
-
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    folder = tmp_path_factory.mktemp("finished")
-    write_shades(folder / "shades")
+def done(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     with pytest.warns(UserWarning, match="little about"):
         return fedwca.bench(
-            data=folder / "shades",
+            data=shades,
             clusterer="true",
             clients=1,
             samples=20,
@@ -31,7 +27,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             batch_size=16,
             device="cpu",
             overrides={"source_training.epochs": 0, "model.bottleneck": 4},
-            out=folder / "run",
+            out=tmp_path_factory.mktemp("finished") / "run",
         )
 
 

@@ -18,17 +18,15 @@ from fedwca.runs.measure_delivered import list_accuracies
 from fedwca.runs.open_run import open_run
 
 from ..cli.conftest import SMALL, call
-from ..shades import write_shades
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("reopen")
-    shades = write_shades(folder / "shades")
+def run(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reopen") / "run"
     given = ["--data", str(shades), *SMALL, "--trials", "2", "--keep", "all", "--batch-norm", "local"]
-    done = call("bench", *given, "--baseline", "source-only", "--out", str(folder / "run"), "--json")
+    done = call("bench", *given, "--baseline", "source-only", "--out", str(out), "--json")
     assert done.code == 0, done.err
-    return folder / "run"
+    return out
 
 
 @pytest.mark.parametrize("method", [None, "source_only", "Source-Only"])

@@ -13,7 +13,6 @@ from fedwca.results.read_run import read_run
 from fedwca.results.report.page_data import page_data
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
-from tests.shades import write_shades
 
 SMALL: dict[str, Any] = {
     "clients": 2,
@@ -26,11 +25,6 @@ SMALL: dict[str, Any] = {
 }
 OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
 SKEWED = "skewed-domains:alpha=0.5,least=4,source_ratio=2,target_ratio=2"
-
-
-@pytest.fixture(scope="module")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shades(tmp_path_factory.mktemp("data") / "shades")
 
 
 @pytest.fixture(scope="module")

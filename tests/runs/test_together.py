@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,15 +17,13 @@ from fedwca.runs.load_data import load
 from fedwca.runs.reporter import Progress
 from fedwca.runs.run_trials_and_methods import run_bench
 
-from ..shades import write_shades
-
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def config(shades: Path) -> RunConfig:
     return RunConfig.model_validate(
         {
             "dataset": "folder",
-            "data": write_shades(tmp_path_factory.mktemp("data") / "shades"),
+            "data": shades,
             "model": "lenet",
             "components": {"model": {"lenet": {"bottleneck": 8}}},
             "baselines": ["source_only", "local"],
