@@ -22,28 +22,20 @@ from typing import Any
 
 from fedtab_pieces import BESIDE, FIRST, RUNS, SMALL, SOURCE, Piece, Plan, pieces
 from keep import keep
-from run_pieces import check_pieces, find_results, piece_options, run_pieces
+from run_pieces import check_pieces, find_results, piece_options, run_bench, run_pieces
 from time_limit import StopsAfter
 
-from fedwca import bench
-from fedwca.results.read_run import Run, read_run
+from fedwca.results.read_run import Run
 
 RESULTS = Path(__file__).parent / "results" / "fedtab"
 
 
 def play(piece: Piece, name: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one run of a piece."""
-    clock.check()
-    settings = piece.runs()[name]
-    folder, more = given.runs / piece.name / name.replace(" ", "_"), SMALL if given.small else {}
+    settings = {**piece.runs()[name], **(SMALL if given.small else {})}
     if settings["dataset"] == "pacs":
-        more = {**more, "model": f"resnet18:side=64,weights={given.weights}"}
-    at = {"device": given.device, "engine": given.engine}
-    if settings["dataset"] != "digits_mini":
-        at["data"] = str(given.data)
-    quick = {"source_training.epochs": 1} if given.small else {}
-    bench(out=folder, resume=True, overrides=quick, keep="none", reporter=clock, **{**settings, **at, **more})
-    return read_run(folder)
+        settings["model"] = f"resnet18:side=64,weights={given.weights}"
+    return run_bench(given.runs / piece.name / name.replace(" ", "_"), settings, given, clock)
 
 
 def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:

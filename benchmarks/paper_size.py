@@ -28,10 +28,9 @@ import torch
 from domain_means import mean_of_known
 from keep import keep
 from paper_size_pieces import BY_CLUSTERER, KINDS, Piece, pieces
-from run_pieces import check_pieces, find_results, piece_options, run_pieces
+from run_pieces import check_pieces, find_results, piece_options, run_bench, run_pieces
 from time_limit import StopsAfter
 
-from fedwca import bench
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import merge
 from fedwca.core.files import write_atomically
@@ -101,13 +100,10 @@ def known_clusters(method: str, found: Mapping[str, Any]) -> dict[str, list[int]
 
 def play(piece: Piece, method: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one method of a piece."""
-    clock.check()
-    place = {"device": given.device, "engine": given.engine}
-    settings = {**piece.settings(given.data, given.weights, given.small), **place, "baselines": [method]}
-    quick = {"source_training.epochs": 1} if given.small else {}
+    settings = {**piece.settings(given.weights, given.small), "baselines": [method]}
     folder = run_folder(piece, method, given.runs)
     with suppress(SameClusters):
-        bench(out=folder, resume=True, keep="none", overrides=quick, reporter=clock, **settings)
+        return run_bench(folder, settings, given, clock)
     return read_run(folder)
 
 

@@ -95,14 +95,14 @@ class Piece:
         """As it is asked for, and its folder is called."""
         return f"{self.kind.name}-{self.source}-{self.seed}"
 
-    def settings(self, data: Path, weights: Path, small: bool) -> dict[str, Any]:
-        """What `fedwca.bench` is given."""
+    def settings(self, weights: Path, small: bool) -> dict[str, Any]:
+        """What `fedwca.bench` is given, but for where the data lie."""
         kind = self.kind
         side = 32 if small and kind.dataset != "digit_five" else kind.side
         name = "resnet50" if kind.dataset == "office_home" else "resnet18"
         file = "none" if name == "resnet50" else weights if weights.exists() else "imagenet"
         model = {} if side is None else {"model": f"{name}:side={side},weights={file}"}
-        own = {"dataset": kind.dataset, "data": str(data), "source": self.source, "seed": self.seed}
+        own = {"dataset": kind.dataset, "source": self.source, "seed": self.seed}
         one = {"source_models": 1, "baselines": kind.methods, "composed": False}
         return {"preset": "paper", **own, **one, **kind.settings, **model, **(SMALL if small else {})}
 

@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 from domain_means import known_values, mean_of_known
 from time_limit import StopsAfter, TimeIsUp
 
+from fedwca import bench
+from fedwca.results.read_run import Run, read_run
+
 P = TypeVar("P")
 
 
@@ -83,6 +86,25 @@ def run_pieces(
         print(name, flush=True)
         if given.again:
             print_beside_kept(f"{name}.json", given)
+
+
+def run_bench(folder: Path, settings: Mapping[str, Any], given: argparse.Namespace, clock: StopsAfter) -> Run:
+    """Run what is missing of a run folder, where the options say, and read it; to rehearse, source models train little.
+
+    Args:
+        folder: of the run.
+        settings: what `fedwca.bench` is given.
+        given: of `piece_options`; the data set of ``fedwca`` itself needs no --data.
+        clock: stops it.
+    """
+    clock.check()
+    more: dict[str, Any] = {"device": given.device, "engine": given.engine}
+    if settings["dataset"] != "digits_mini":
+        more["data"] = str(given.data)
+    if given.small:
+        more["overrides"] = {"source_training.epochs": 1}
+    bench(out=folder, resume=True, keep="none", reporter=clock, **{**settings, **more})
+    return read_run(folder)
 
 
 def print_beside_kept(file: str, given: argparse.Namespace) -> None:

@@ -18,19 +18,18 @@ from typing import Any
 
 import torch
 from keep import keep
-from run_pieces import check_pieces, find_results, piece_options, run_pieces
+from run_pieces import check_pieces, find_results, piece_options, run_bench, run_pieces
 from time_limit import StopsAfter
 from torch import Tensor
 from wca_or_one_hot_pieces import METHODS, UNTRAINED, Damage, Piece, damage_clusters, pieces
 
-from fedwca import bench
 from fedwca.clusterers import register
 from fedwca.clusterers.true import TrueDomains
 from fedwca.core.messages import Signatures
-from fedwca.results.read_run import Run, read_run
+from fedwca.results.read_run import Run
 
 RESULTS = Path(__file__).parent / "results" / "wca_or_one_hot"
-SMALL: dict[str, Any] = {"samples": 40, "rounds": 2, "epochs": 1, "overrides": {"source_training.epochs": 1}}
+SMALL: dict[str, Any] = {"samples": 40, "rounds": 2, "epochs": 1}
 """To rehearse."""
 
 
@@ -97,13 +96,8 @@ def density_lead(beta: Sequence[Sequence[float]], tb: float) -> float:
 
 def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run a piece, or what it lacks."""
-    clock.check()
-    at = {"device": given.device, "engine": given.engine}
-    if piece.dataset != "digits_mini":
-        at["data"] = str(given.data)
-    folder, smaller = given.runs / piece.name, SMALL if given.small else {}
-    bench(out=folder, resume=True, keep="none", reporter=clock, **{**piece.settings(), **at, **smaller})
-    return read_run(folder)
+    settings = {**piece.settings(), **(SMALL if given.small else {})}
+    return run_bench(given.runs / piece.name, settings, given, clock)
 
 
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:

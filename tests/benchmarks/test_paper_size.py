@@ -63,7 +63,7 @@ def test_pieces(data: Path) -> None:
 )
 def test_a_piece_is_the_papers_preset_but_for_its_size(data: Path, name: str, size: tuple[float, ...]) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == name)
-    settings = piece.settings(data, Path("w.pth"), small=False)
+    settings = piece.settings(Path("w.pth"), small=False)
     config = resolve_plan(layer_from_words({k: v for k, v in settings.items() if k != "preset"}), (), "paper").config
     assert settings["preset"] == "paper"
     found = (config.clients, config.rounds, config.training.lr, config.source_models, config.trials, config.seed)
