@@ -21,6 +21,7 @@ from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.registry import Component, Registry
+from tests.read_rounds import read_rounds
 
 from .shades import write_shades
 
@@ -224,9 +225,8 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     summary = json.loads(ran.stdout)
     assert set(summary["methods"]) == {"half_and_half"}
     assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
-    rounds = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     # FINCH puts two clients in one cluster; own and mean are one model then.
-    assert rounds[-1]["weights"] == [[1.0], [1.0]]
+    assert read_rounds(tmp_path / "run")[-1]["weights"] == [[1.0], [1.0]]
 
 
 def test_an_instance_of_a_plugin_needs_no_look_at_it_before(site: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedwca.cli import run
+from tests.read_rounds import read_rounds
 
 SIZE = "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 --device cpu"
 SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--set", "model.bottleneck=8"]
@@ -31,7 +32,7 @@ class Run:
 
     @property
     def rounds(self) -> list[dict[str, Any]]:
-        return [json.loads(line, parse_constant=pytest.fail) for line in self.lines]
+        return read_rounds(self.folder)
 
     @property
     def lines(self) -> list[str]:

@@ -25,6 +25,7 @@ from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run_files import read_notes
 from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
+from tests.read_rounds import read_rounds
 
 from .conftest import SIZE, SMALL, Run
 
@@ -119,7 +120,7 @@ def test_the_summary_is_of_the_last_round(plain: Run) -> None:
     assert summary["complete"] is True
     assert list(summary["methods"]) == METHODS
     for name, entry in summary["methods"].items():
-        last = [line for line in plain.rounds if line["method"] == name][-1]["accuracy"]
+        last = read_rounds(plain.folder, name)[-1]["accuracy"]
         assert entry["mean"] == pytest.approx(statistics.fmean(last))
         assert entry["domains"] == pytest.approx(
             {"brass": statistics.fmean(last[:2]), "coral": statistics.fmean(last[2:])}
@@ -231,10 +232,10 @@ def test_trials_seeds_and_names(bench: Bench) -> None:
     paired = [a["mean"] - b["mean"] for a, b in pairs]
     assert methods["mine"]["difference"]["mean"] == pytest.approx(statistics.fmean(paired))
     assert methods["mine"]["difference"]["std"] == pytest.approx(statistics.stdev(paired))
-    lines = [line for line in two.rounds if line["round"] == 0]
+    lines = read_rounds(two.folder, number=0)
     first, second = (line["accuracy_local"] for line in lines if line["method"] == "mine")
     assert first != second
-    mine = [line["accuracy"] for line in two.rounds if line["method"] == "mine"]
+    mine = [line["accuracy"] for line in read_rounds(two.folder, "mine")]
     table = bench("--trials", "2", "--baseline", "none", "--rounds", "1", "--name", "mine")
     assert "mean ± std (ddof 1) over n = 2 runs" in table.out
     assert [line["accuracy"] for line in table.rounds] == mine
@@ -427,7 +428,7 @@ def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    lines = [json.loads(line) for line in rounds.read_text().splitlines()]
+    lines = read_rounds(folder)
     assert len(lines) >= 3
     done = sum(line["round"] >= 0 for line in lines)
     assert f"Stopped; {done} round" in err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fedwca.cli.join import usual_folder
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import check_installed
 from fedwca.results import json_output
+from tests.read_rounds import read_rounds
 
 from .conftest import Run, call
 
@@ -62,7 +62,7 @@ def test_a_clients_model_leaves_and_predicts(suffix: str, done: Path, photos: Pa
     assert (run.code, run.err) == (0, "")
     assert "coral" in run.out
     opened = open_model(file, trust_code=True).about
-    last = json.loads((done / "rounds.jsonl").read_text().splitlines()[-1])
+    last = read_rounds(done)[-1]
     assert opened.accuracy == pytest.approx(last["accuracy"][3])
     assert (opened.holder, opened.domain, opened.method, opened.rounds) == ("client 3", "coral", "wca", 2)
     assert opened.images == 6

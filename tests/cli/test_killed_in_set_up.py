@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedwca.results.write_run import RunFolder
+from tests.read_rounds import read_rounds
 
 from ..shades import write_shades
 from .conftest import Run, call, leave_half_written
@@ -48,11 +49,10 @@ def kill(bench: Make, folder: Path, moment: str, *more: str) -> None:
 
 def result(folder: Path) -> tuple[Any, ...]:
     """What a run comes to, less times."""
-    records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     models = {file.relative_to(folder): file.read_bytes() for file in folder.glob("checkpoints/*/*")}
     config = {**json.loads((folder / "config.json").read_text()), "places": None}
     return (
-        [{**record, "seconds": None} for record in records],
+        read_rounds(folder, without=["seconds"]),
         models,
         config,
         sorted(file.name for file in folder.iterdir()),

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from tests.read_rounds import read_rounds
+
 BENCH = [
     *("bench", "--clients", "1", "--samples", "40", "--rounds", "2", "--epochs", "1", "--device", "cpu", "--quiet"),
     *("--baseline", "fedavg", "--set", "source_training.epochs=1", "--out", "run", "--resume"),
@@ -81,12 +83,11 @@ def finish(place: Path, words: Sequence[str]) -> None:
 def result(place: Path) -> Any:
     """All that decides numbers, and the names of what is there; without times."""
     run = place / "run"
-    records = [{**json.loads(line), "seconds": 0} for line in (run / "rounds.jsonl").read_text().splitlines()]
     summary = json.loads((run / "summary.json").read_text())
     config = json.loads((run / "config.json").read_text())
     models = {str(file.relative_to(run)): file.read_bytes() for file in run.glob("checkpoints/*/*")}
     names = sorted(str(file.relative_to(place)) for file in place.rglob("*"))
-    return records, {**summary, "timing": 0}, {**config, "places": 0}, models, names
+    return read_rounds(run, without=["seconds"]), {**summary, "timing": 0}, {**config, "places": 0}, models, names
 
 
 def run_whole(make_folder: pytest.TempPathFactory, *words: str) -> Whole:

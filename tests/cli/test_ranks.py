@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.read_rounds import read_rounds
+
 from .conftest import SMALL, Run, call
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "fedwca"]
@@ -39,11 +41,8 @@ def torchrun(*arguments: str) -> tuple[int, str, str]:
 
 def result(folder: Path) -> tuple[list[Any], Any, dict[str, bytes]]:
     """Rounds without seconds, the summary's table, and the bytes of the models kept."""
-    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    for record in rounds:
-        record.pop("seconds", None)
     kept = {str(f.relative_to(folder)): f.read_bytes() for f in folder.glob("checkpoints/*/*.safetensors")}
-    return rounds, json.loads((folder / "summary.json").read_text())["methods"], kept
+    return read_rounds(folder, without=["seconds"]), json.loads((folder / "summary.json").read_text())["methods"], kept
 
 
 def assert_same(one: Path, other: Path) -> None:

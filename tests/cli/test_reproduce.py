@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.read_rounds import read_rounds
+
 from .conftest import Run, call
 
 SMALL = "--quick --clients 2 --rounds 2 --epochs 1 --device cpu --set source_training.epochs=1 --set model.bottleneck=8"
@@ -91,8 +93,7 @@ def test_ours_stands_beside_the_published_numbers(digits: Path, out: Path) -> No
 def test_clusters_by_layer_come_from_one_run(digits: Path, out: Path) -> None:
     run = reproduce(digits, out, "table11", "--source", "mnist")
     assert run.code == 0, run.err
-    records = [json.loads(line) for line in (out / "digit_five-mnist-2/rounds.jsonl").read_text().splitlines()]
-    (first, *_) = [record for record in records if record["round"] == 0]
+    first, *_ = read_rounds(out / "digit_five-mnist-2", number=0)
     # LeNet has three layers of its own; deeper ones are left out.
     assert list(first["probes"]) == [f"finch:signature={layer}" for layer in (1, 2, 3, "all")]
     assert first["probes"]["finch:signature=1"]["labels"] == first["labels"]

@@ -30,6 +30,7 @@ from fedwca.results.read_run_files import read_notes
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
+from tests.read_rounds import read_rounds
 
 from ..shades import write_shades
 from .conftest import SIZE, SMALL, Run, call, leave_half_written
@@ -102,13 +103,10 @@ fedwca.cli.main()
 
 def result(folder: Path) -> tuple[list[Any], dict[str, Any], dict[str, bytes]]:
     """Rounds without seconds, the summary without times, and the bytes of the models kept."""
-    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    for record in rounds:
-        record.pop("seconds", None)
     summary = json.loads((folder / "summary.json").read_text())
     del summary["timing"]
-    files = sorted(folder.glob("checkpoints/*/*"))
-    return rounds, summary, {str(file.relative_to(folder)): file.read_bytes() for file in files}
+    kept = {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.glob("checkpoints/*/*"))}
+    return read_rounds(folder, without=["seconds"]), summary, kept
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.read_rounds import read_rounds
 
 from .conftest import SMALL, Run, call
 
@@ -41,7 +42,7 @@ def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     runs = list((tmp_path / "s/runs").iterdir())
     assert len(runs) == 3
     for path in runs:
-        last = json.loads((path / "rounds.jsonl").read_text().splitlines()[-1])
+        last = read_rounds(path)[-1]
         assert {name: len(found) for name, found in last["evidence"].items()} == {"density": 4, "entropy": 4}
         assert all(value >= 0 for value in last["evidence"]["entropy"])
     assert [row["try"] for row in tries(sweep(shades, tmp_path / "s", *asked))] == [row["try"] for row in rows]

@@ -13,6 +13,7 @@ from fedwca.config.run_config import Layer, RunConfig, resolve
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 WORDS = ["fedprox", "tent", "fedtta", "fedtta_prox", "fedtta_pp"]
 # Table 4: FedAvg's rate, FedProx's, (outer, inner, adaptation network's) of FedTTA and of its variants, mu, patience.
@@ -134,8 +135,7 @@ def test_a_run_trains_each_method_by_its_own_values(tmp_path: Path) -> None:
     more = ["--set", "model.width=8", "--set", "partition.per_client=4", "--baseline", "fedprox", "--config", str(file)]
     call("bench", "--preset", "upfl", *words.split(), *more, "--out", str(tmp_path / "run"))
     methods = json.loads((tmp_path / "run" / "summary.json").read_text())["methods"]
-    records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
-    accuracy = {(r["method"], r["round"]): r["accuracy"] for r in records}
+    accuracy = {(r["method"], r["round"]): r["accuracy"] for r in read_rounds(tmp_path / "run")}
     assert accuracy["fedprox", 0] == accuracy["fedprox", -1] != accuracy["fedavg", 0]
     assert set(methods) >= {"fedavg", "fedprox"}
     about = json.loads((tmp_path / "run" / "config.json").read_text())

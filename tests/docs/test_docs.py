@@ -29,6 +29,7 @@ from fedwca.errors import UnknownComponent
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical_name
 from fedwca.reproduce.definitions import definition
+from tests.read_rounds import read_rounds
 
 from ..cli.conftest import call
 from ..shades import write_shades
@@ -79,7 +80,7 @@ def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
     summary = json.loads((workplace / "summary.json").read_text())
     assert list(summary["methods"]) == ["lean"]
     assert summary["config"]["components"]["aggregator"] == {"lean": {"p": 0.7}}
-    last = json.loads((workplace / "runs/first/rounds.jsonl").read_text().splitlines()[-1])
+    last = read_rounds(workplace / "runs/first")[-1]
     labels = last["labels"]
     for client, label in enumerate(labels):
         share = labels.count(label) / len(labels)
@@ -127,7 +128,7 @@ def test_the_tutorials_first_run_has_clusters(tmp_path: Path, private_cache: Pat
     words = shown.splitlines()[0].removeprefix("$ fedwca ").replace("runs/first", str(tmp_path / "first")).split()
     run = call(*words, "--device", "cpu", folder=tmp_path / "first")
     assert run.code == 0, run.err
-    (grouped,) = [line for line in run.rounds if line["method"] == "wca" and line["round"] == 0]
+    (grouped,) = read_rounds(run.folder, "wca", number=0)
     assert max(grouped["labels"]) > 0
     assert run.summary["methods"]["wca"]["mean"] != run.summary["methods"]["fedavg"]["mean"]
 

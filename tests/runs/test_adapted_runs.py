@@ -23,6 +23,7 @@ from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 FEDTTA = {
     "aggregator": "fedavg",
@@ -49,16 +50,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
-
-
-def without_times(path: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
-
-
 def test_what_is_recorded(run: Path) -> None:
-    last = {record["method"]: record for record in records(run) if record["round"] == 1}
+    last = {record["method"]: record for record in read_rounds(run, number=1)}
     assert list(last) == ["fedavg_labelled", "tent", "fedavg_learned"]
     assert "adaptation" not in last["fedavg_labelled"]
     found = last["fedavg_learned"]["adaptation"]
@@ -90,7 +83,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
     monkeypatch.setattr(run_rounds, "begin_round", real)
     done = resume(tmp_path / "run")
-    assert without_times(done.path) == without_times(run)
+    assert read_rounds(done.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
     one, other = open_run(run), open_run(done.path)
     assert one.unit.method == "fedavg_learned"
     assert torch.equal(one.server.rows, other.server.rows)
@@ -214,7 +207,7 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
     given = {**UPFL, "baselines": names, "engine": engine}
     overrides = {"training.steps": 2, "model.mlp.width": 8}
     done = bench(**given, overrides=overrides, out=tmp_path / "run", preset="upfl")
-    last = {record["method"]: record for record in records(done.path) if record["round"] == 1}
+    last = {record["method"]: record for record in read_rounds(done.path, number=1)}
     assert list(last) == names
     for name in names[1:]:
         found = last[name]["adaptation"]
@@ -236,7 +229,7 @@ def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_p
     more: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
     small = {"training.steps": 2, "model.width": 8}
     path = bench(preset="upfl-released", **given, **more, overrides=small, out=tmp_path / "run").path
-    last = [record for record in records(path) if record["round"] == 0]
+    last = read_rounds(path, number=0)
     assert len(last) == 2
     for record in last:
         found, shown = record["adaptation"], [*record["accuracy_validation"][:3], *record["accuracy"][3:]]

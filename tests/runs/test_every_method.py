@@ -6,7 +6,6 @@ run that is stopped after a round goes on to the same bits.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -28,6 +27,7 @@ from fedwca.runs import split_trials
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench
 from fedwca.runs.reporter import SILENT, Progress, RunReporter
+from tests.read_rounds import read_rounds
 
 TINY = {"rounds": 2, "batch_size": 8, "device": "cpu", "keep": "all", "composed": False}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -83,10 +83,6 @@ def play(setting: str, out: Path, methods: list[str], reporter: RunReporter = SI
     overrides = {**given.pop("overrides", {}), **SMALLER[setting]}
     given |= {"baselines": methods, "overrides": overrides, "reporter": reporter}
     return bench(**TINY, **given, out=out, resume=True).path
-
-
-def read_records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
 
 
 def list_methods(setting: str) -> list[str]:
@@ -158,7 +154,7 @@ def test_no_method_meets_hidden_labels(
         shown = {"handwritten"} if setting == "ffreeda" else {"handwritten", "photo", "printed", "street"}
         shuffle_domains(monkeypatch, shown)
     other = play(setting, tmp_path / "other", list_methods(setting))
-    mine, theirs = read_records(whole), read_records(other)
+    mine, theirs = read_rounds(whole), read_rounds(other)
     assert [unmeasured(record) for record in mine] == [unmeasured(record) for record in theirs]
     assert mine != theirs
     assert setting != "ffreeda" or any(all(record.get("trusted", [False])) for record in mine), "FedTAB trains nothing"
@@ -173,7 +169,7 @@ def test_a_run_stopped_in_each_method_goes_on_to_the_same_bits(setting: str, who
         with suppress(KeyboardInterrupt):
             play(setting, tmp_path / "run", methods, reporter)
             break
-    mine, theirs = read_records(whole), read_records(tmp_path / "run")
+    mine, theirs = read_rounds(whole), read_rounds(tmp_path / "run")
     assert reporter.stops == sum(record["round"] == 0 for record in mine)
     assert [untimed(record) for record in mine] == [untimed(record) for record in theirs]
     check_models(whole, tmp_path / "run", {record["method"] for record in mine if record["round"] >= 0})

@@ -19,6 +19,7 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.objectives.shot import Shot
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
+from tests.read_rounds import read_rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
 OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
@@ -30,11 +31,6 @@ def settings(shades: Path) -> dict[str, Any]:
     return {"data": shades, "baselines": ["fedavg"], "overrides": OVERRIDES, **small}
 
 
-def rounds(folder: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
-
-
 def test_a_run_is_that_of_the_command_line(
     settings: dict[str, Any], shades: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,7 +40,7 @@ def test_a_run_is_that_of_the_command_line(
     sets = [word for key, value in OVERRIDES.items() for word in ("--set", f"{key}={value}")]
     line = ["bench", "--data", str(shades), *words.split(), *sets, "--device", "cpu", "--quiet"]
     assert run([*line, "--out", str(tmp_path / "line")]) == 0
-    assert rounds(tmp_path / "python") == rounds(tmp_path / "line")
+    assert read_rounds(tmp_path / "python", without=["seconds"]) == read_rounds(tmp_path / "line", without=["seconds"])
     about = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("python", "line")]
     assert about[0] == about[1]
     assert done.path == tmp_path / "python"

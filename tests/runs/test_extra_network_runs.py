@@ -23,6 +23,7 @@ from fedwca.runs.memory_estimate import shape_network
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 NAMES = ["fedsr", "fedadg", "odpfl_hn"]
 WIDTH, PIXELS, CLASSES, TRAIN, NEW = 8, 64, 10, 5, 6
@@ -54,15 +55,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
-def records(path: Path, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key not in without} for record in lines]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_bytes_are_those_of_what_travels(run: Path, name: str) -> None:
     for number in (0, 1):
-        by_name = {record["method"]: record for record in records(run) if record["round"] == number}
+        by_name = {record["method"]: record for record in read_rounds(run, number=number)}
         for way in ("bytes_up", "bytes_down"):
             assert by_name[name][way] - by_name["fedavg"][way] == 4 * TRAIN * SENT_BESIDE[name]
 
@@ -91,7 +87,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
             resume(out) if i else bench(**SMALL, overrides=OVERRIDES, out=out, keep="all")
     monkeypatch.setattr(run_rounds, "begin_round", real)
     done = resume(out)
-    assert records(done.path, ("seconds",)) == records(run, ("seconds",))
+    assert read_rounds(done.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
     for name in NAMES:
         one, other = open_run(run, name), open_run(done.path, name)
         assert torch.equal(one.server.rows, other.server.rows)
@@ -150,16 +146,16 @@ def test_a_client_that_joins_is_given_a_model_of_its_own(run: Path, tmp_path: Pa
 
 
 def test_models_are_generated_for_those_who_predict(run: Path) -> None:
-    last = next(record for record in records(run) if (record["method"], record["round"]) == ("odpfl_hn", 1))
+    (last,) = read_rounds(run, "odpfl_hn", number=1)
     assert last["adaptation"]["taken"] == [1] * (TRAIN + NEW)
-    begun = next(record for record in records(run) if (record["method"], record["round"]) == ("fedavg", -1))
+    (begun,) = read_rounds(run, "fedavg", number=-1)
     # What new clients would have without it is the model that nobody trained.
     assert last["adaptation"]["accuracy_before"][TRAIN:] == begun["accuracy"][TRAIN:]
 
 
 def test_pictures_are_of_the_generated_models(run: Path) -> None:
     pictured = predict_for_pictures(run, "odpfl_hn")
-    last = next(record for record in records(run) if (record["method"], record["round"]) == ("odpfl_hn", 1))
+    (last,) = read_rounds(run, "odpfl_hn", number=1)
     right = [100 * float((a == b).mean()) for a, b in zip(pictured.predicted, pictured.truth, strict=True)]
     assert right == pytest.approx(last["accuracy_validation"][:TRAIN])
     assert right != pytest.approx(last["adaptation"]["accuracy_before"][:TRAIN])
@@ -207,7 +203,7 @@ def test_it_learns(name: str, tmp_path: Path) -> None:
     given = {**SMALL, "clients": 10, "new_clients": 10, "samples": 45, "rounds": 12, "baselines": [name]}
     done = bench(**given, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
     means = {
-        key: [float(np.nanmean([np.nan if x is None else x for x in record[key]])) for record in records(done.path)]
+        key: [float(np.nanmean([np.nan if x is None else x for x in record[key]])) for record in read_rounds(done.path)]
         for key in ("accuracy", "accuracy_validation")
     }
     assert max(means["accuracy_validation"]) > means["accuracy_validation"][0] + 30

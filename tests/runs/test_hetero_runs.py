@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from fedwca.runs.split_trials import split_trial
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 SMALL: dict[str, Any] = {
     "preset": "upfl",
@@ -54,11 +54,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return play(tmp_path_factory.mktemp("hetero") / "run")
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in lines]
-
-
 def test_a_client_has_the_model_of_its_size_from_first_to_last(run: Path) -> None:
     drawn = draw_sizes(Keys(0), range(4), 3).tolist()
     assert len(set(drawn)) > 1
@@ -78,7 +73,7 @@ def test_a_client_has_the_model_of_its_size_from_first_to_last(run: Path) -> Non
 def test_bytes_are_those_of_logits(run: Path) -> None:
     public = split_trial(open_run(run).config, open_run(run).dataset, None, 0, 0).public
     assert public is not None
-    for record in records(run):
+    for record in read_rounds(run):
         if record["round"] >= 0:
             said = 2 if record["method"] == "hetero_fedtta" else 1
             values = 4 * 4 * said * len(public) * 10
@@ -113,7 +108,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         play(tmp_path / "run")
     monkeypatch.setattr(run_rounds, "close_round", real)
     done = resume(tmp_path / "run").path
-    assert records(done) == records(run)
+    assert read_rounds(done, without=["seconds"]) == read_rounds(run, without=["seconds"])
     for method in SMALL["baselines"]:
         assert torch.equal(open_run(done, method).delivered, open_run(run, method).delivered)
 
@@ -121,7 +116,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
     given = {"model": "mlp:width=8", "baselines": ["fedavg", "hetero_tent"], "rounds": 1}
     path = play(tmp_path / "run", **given)
-    first = {record["method"]: record for record in records(path) if record["round"] == -1}
+    first = {record["method"]: record for record in read_rounds(path, number=-1)}
     assert first["fedavg"]["accuracy"] == first["hetero_tent"]["accuracy"]  # all begin with the same weights
     alone = play(tmp_path / "alone", **{**given, "baselines": ["fedavg"], "overrides": {"training.steps": 3}})
     assert torch.equal(open_run(alone, "fedavg").server.rows, open_run(path, "fedavg").server.rows)
@@ -184,7 +179,7 @@ def test_pictures_have_a_row_for_each_client_that_trains(run: Path, tmp_path: Pa
 @pytest.mark.parametrize("method", SMALL["baselines"])
 def test_whoever_joins_has_the_very_model_of_the_benchs_new_client(method: str, run: Path) -> None:
     opened = open_run(run, method)
-    told = next(r for r in reversed(records(run)) if r["method"] == method)
+    told = read_rounds(run, method)[-1]
     (new,) = opened.federation.newcomers
     sizes = draw_sizes(Keys(0), range(4, 9), 3).tolist()
     trained = load_federation(opened)

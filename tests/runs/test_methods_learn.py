@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from fedwca.config.baselines import baseline_names
 from fedwca.core.mean import mean
 from fedwca.runs.python_api import bench
+from tests.read_rounds import read_rounds
 
 METHODS = baseline_names("upfl")
 MARGIN = 30.0
@@ -32,7 +32,7 @@ def gains(method: str, out: Path, given: dict[str, Any], hetero: dict[str, Any])
     overrides = {**given.get("overrides", {}), **more.get("overrides", {})}
     said = {"preset": "upfl", "composed": False, "source_models": 1, "device": "cpu"}
     bench(**{**said, **given, **more, "overrides": overrides}, baselines=[method], out=out)
-    records = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+    records = read_rounds(out)
     found = {}
     for group, key in (("training", "accuracy_validation"), ("new", "accuracy")):
         found[group] = known_mean(records[-1][key]) - known_mean(records[0][key])

@@ -28,6 +28,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 SMALL: dict[str, Any] = {
     "preset": "upfl",
@@ -50,11 +51,6 @@ def play(out: Path, **more: Any) -> Path:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return play(tmp_path_factory.mktemp("new") / "run")
-
-
-def records(path: Path, without: tuple[str, ...] = ("seconds",)) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key not in without} for record in lines]
 
 
 def summary(path: Path) -> dict[str, Any]:
@@ -89,7 +85,7 @@ def test_what_the_user_says_of_a_rounds_length_counts() -> None:
 def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> None:
     about = json.loads((run / "config.json").read_text())
     assert about["domains"] == ["training clients"] * 4 + ["new clients"] * 6
-    found = records(run)
+    found = read_rounds(run)
     for record in found:
         assert [value is None for value in record["accuracy"]] == [True] * 4 + [False] * 6
         assert [value is None for value in record["accuracy_validation"]] == [False] * 4 + [True] * 6
@@ -171,9 +167,9 @@ def test_training_never_meets_new_clients(
 
     monkeypatch.setattr(split_trials, "split_trial", changed)
     other = play(tmp_path / "run")
-    assert records(other, ("seconds",)) != records(run, ("seconds",))
+    assert read_rounds(other, without=["seconds"]) != read_rounds(run, without=["seconds"])
     measured = ("seconds", "accuracy", "accuracy_validation", "test_images", "calibration_error", "confusion")
-    assert records(other, measured) == records(run, measured)
+    assert read_rounds(other, without=measured) == read_rounds(run, without=measured)
     for method in ("fedavg", "fedprox"):
         assert torch.equal(open_run(other, method).bank, open_run(run, method).bank)
         assert summary(other)[method]["round"] == summary(run)[method]["round"]
@@ -182,7 +178,7 @@ def test_training_never_meets_new_clients(
 
 def test_engines_agree(run: Path, tmp_path: Path) -> None:
     other = play(tmp_path / "run", engine="stacked")
-    for one, two in zip(records(run), records(other), strict=True):
+    for one, two in zip(read_rounds(run), read_rounds(other), strict=True):
         assert one["accuracy"] == two["accuracy"]
         assert one["accuracy_validation"] == two["accuracy_validation"]
     assert torch.allclose(open_run(run).server.rows, open_run(other).server.rows, atol=1e-5)
@@ -204,7 +200,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         play(tmp_path / "run")
     monkeypatch.setattr(run_rounds, "close_round", real)
     done = resume(tmp_path / "run").path
-    assert records(done) == records(run)
+    assert read_rounds(done, without=["seconds"]) == read_rounds(run, without=["seconds"])
     assert torch.equal(open_run(done).delivered, open_run(run).delivered)
 
 
@@ -214,13 +210,13 @@ def test_the_trained_classifier_is_everybodys_own(run: Path) -> None:
     assert len(opened.domains) == len(opened.bank) == 4
     head = opened.layout.head
     assert not torch.equal(opened.delivered[0, head], before.delivered[0, head])
-    for one in records(run):
+    for one in read_rounds(run):
         if one["round"] >= 0:
             assert one["bytes_down"] == one["bytes_up"] == 4 * 4 * opened.layout.width
     out = run.parent / "model.safetensors"
     result = call("export", str(run), "--client", "1", "--out", str(out))
     assert result.code == 0, result.err
-    measured = records(run)[-1]["accuracy_validation"][1]
+    measured = read_rounds(run)[-1]["accuracy_validation"][1]
     assert f"{measured:.1f} %" in out.with_name("model.safetensors.md").read_text()
 
 

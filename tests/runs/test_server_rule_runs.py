@@ -19,7 +19,8 @@ from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
-from tests.runs.test_new_clients import OVERRIDES, SMALL, records
+from tests.read_rounds import read_rounds
+from tests.runs.test_new_clients import OVERRIDES, SMALL
 
 METHODS = ["fedavg", "afl", "fedgma", "scaffold", "pfl_sampled", "pfl_ensemble"]
 
@@ -35,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_method_measures_both_groups(run: Path) -> None:
-    last = {record["method"]: record for record in records(run) if record["round"] == 1}
+    last = {record["method"]: record for record in read_rounds(run, number=1)}
     assert list(last) == METHODS
     for record in last.values():
         assert all(math.isfinite(x) for x in (*record["accuracy"][4:], *record["accuracy_validation"][:4]))
@@ -48,7 +49,7 @@ def test_bytes_are_those_of_what_travels(run: Path) -> None:
     down = dict.fromkeys(METHODS, (model, model)) | {"scaffold": (model, 2 * model)}
     down |= dict.fromkeys(METHODS[-2:], (model, shared))
     up = dict.fromkeys(METHODS, 4 * model) | {"afl": 4 * model + 4 * 4} | dict.fromkeys(METHODS[-2:], 4 * shared)
-    for record in records(run):
+    for record in read_rounds(run):
         if record["round"] >= 0:
             name = record["method"]
             assert record["bytes_down"] == 4 * down[name][record["round"]], name
@@ -71,7 +72,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         play(tmp_path / "run", baselines=[stopped])
     monkeypatch.setattr(run_rounds, "begin_round", real)
     done = resume(tmp_path / "run").path
-    assert json.dumps(records(done)) == json.dumps([r for r in records(run) if r["method"] == stopped])
+    one, other = read_rounds(done, without=["seconds"]), read_rounds(run, stopped, without=["seconds"])
+    assert json.dumps(one) == json.dumps(other)
     assert torch.equal(open_run(done, stopped).server.rows, open_run(run, stopped).server.rows)
     assert torch.equal(open_run(done, stopped).delivered, open_run(run, stopped).delivered)
 
@@ -80,7 +82,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 def test_every_method_learns(tmp_path: Path) -> None:
     given = {"preset": "upfl", "source_models": 1, "rounds": 15, "device": "cpu", "baselines": METHODS}
     path = bench(**given, composed=False, out=tmp_path / "run").path
-    found = {name: [r for r in records(path) if r["method"] == name] for name in METHODS}
+    found = {name: read_rounds(path, name) for name in METHODS}
     for name, own in found.items():
         first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (own[0], own[-1]))
         assert last - first > 60, (name, first, last)  # measured: 80 and more
@@ -95,7 +97,7 @@ def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
 
 
 def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run: Path) -> None:
-    one, other = ([r for r in records(run) if r["method"] == name] for name in METHODS[-2:])
+    one, other = (read_rounds(run, name) for name in METHODS[-2:])
     assert [r["accuracy_validation"] for r in one] == [r["accuracy_validation"] for r in other]
     assert [r["accuracy"] for r in one] != [r["accuracy"] for r in other]
     opened = open_run(run, "pfl_sampled")

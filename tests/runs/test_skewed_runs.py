@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.report.page_data import page_data
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 SMALL: dict[str, Any] = {
     "clients": 2,
@@ -33,12 +33,8 @@ def run(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench(**SMALL, data=shades, partition=SKEWED, baselines=[], overrides=OVERRIDES, out=out, keep="all").path
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
-
-
 def test_the_first_record_counts_classes_and_a_page_shows_them(run: Path) -> None:
-    first, *others = records(run)
+    first, *others = read_rounds(run)
     counts = first["class_counts"]
     assert first["round"] == -1
     assert len(counts) == len(first["accuracy"])
@@ -59,11 +55,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(run: Path, tmp_path: Path, shade
         file.unlink()
     (again / "summary.json").unlink()
     resume(again)
-
-    def plain(path: Path) -> list[dict[str, Any]]:
-        return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
-
-    assert plain(again) == plain(run)
+    assert read_rounds(again, without=["seconds"]) == read_rounds(run, without=["seconds"])
 
 
 def test_a_dry_run_says_the_deal_and_a_configuration_gives_it_back(run: Path, shades: Path) -> None:

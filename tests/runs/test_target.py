@@ -31,6 +31,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, compare, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
+from tests.read_rounds import read_rounds
 
 SMALL: dict[str, Any] = {
     "target": "neon",
@@ -47,14 +48,6 @@ OVERRIDES = {"model.bottleneck": 8, "finish_training.epochs": 2}
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("target") / "run"
     return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
-
-
-def without_times(path: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
 
 
 def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
@@ -203,7 +196,7 @@ def test_a_domain_is_split_alike_whatever_its_role() -> None:
 
 
 def test_records_keep_the_target_apart_and_say_what_the_last_phase_did(run: Path) -> None:
-    by_round = {(r["method"], r["round"]): r for r in records(run)}
+    by_round = {(r["method"], r["round"]): r for r in read_rounds(run)}
     last = by_round["sfda", 2]
     assert (last["phase"], last["bytes_up"]) == ("finish", 0)
     assert [value is None for value in last["accuracy"]] == [True, True, True, True, False]
@@ -227,8 +220,8 @@ def test_records_keep_the_target_apart_and_say_what_the_last_phase_did(run: Path
 def test_bytes_are_those_of_two_models_down_and_centroids_up(run: Path) -> None:
     opened = open_run(run, "mdmgb")
     values, sources, classes, features = opened.layout.width, 4, 10, 8
-    for record in records(run):
-        if record["method"] == "mdmgb" and record["round"] >= 0:
+    for record in read_rounds(run, "mdmgb"):
+        if record["round"] >= 0:
             assert record["bytes_down"] == 4 * values * (2 * sources + 1)
             assert record["bytes_up"] == 4 * (sources * values + (sources + 1) * classes * (features + 1))
             assert record["passes"] == sources + 1
@@ -252,7 +245,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
     monkeypatch.setattr(home, name, real)
     done = resume(tmp_path / "run")
-    assert without_times(done.path) == without_times(run)
+    assert read_rounds(done.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
     for method in ("mdmgb", "sfda"):
         one, other = open_run(run, method), open_run(done.path, method)
         assert torch.equal(one.delivered, other.delivered)
@@ -288,11 +281,7 @@ def test_labels_of_the_target_reach_the_metrics_alone(
     other = bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
     measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
     measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
-
-    def rest(path: Path) -> list[dict[str, Any]]:
-        return [{key: value for key, value in record.items() if key not in measured} for record in records(path)]
-
-    assert rest(other) == rest(run)
+    assert read_rounds(other, without=measured) == read_rounds(run, without=measured)
     assert torch.equal(open_run(other, "sfda").bank, open_run(run, "sfda").bank)
 
 
@@ -303,7 +292,7 @@ def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: P
     done = bench(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
     assert (done.config.target, done.config.partition) == (None, "all_labelled")
     assert {row.name for row in done.table} == {"sfda_dg", "fedavg"}
-    last = records(done.path)[-1]
+    last = read_rounds(done.path)[-1]
     assert [math.isnan(value) for value in last["accuracy"]] == [False] * 5
     assert "phase" not in last
 
@@ -397,7 +386,7 @@ def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monke
         "client 2's answer is refused (centroids has values that are not finite); the mean is made without it"
         in result.err
     )
-    (record,) = [one for one in records(tmp_path / "run") if one["method"] == "sfda" and one["round"] == 0]
+    (record,) = read_rounds(tmp_path / "run", "sfda", number=0)
     assert record["refused"] == {"2": "centroids has values that are not finite"}
     assert record["gathered"][0][3] == 0
     assert sum(record["gathered"][0]) == pytest.approx(1)
@@ -468,7 +457,7 @@ def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None
     }
     made = bench(**small, overrides={**OVERRIDES, "central_training.epochs": 1}, out=tmp_path / "run", keep="all")
     plain, finished, stepped = (row.name for row in made.table)
-    by_method = {name: [r for r in records(made.path) if r["method"] == name] for name in (plain, finished, stepped)}
+    by_method = {name: read_rounds(made.path, name) for name in (plain, finished, stepped)}
     assert [r["round"] for r in by_method[finished]] == [-1, 0]
     assert by_method[finished][0]["accuracy"] == by_method[plain][0]["accuracy"], "the same start"
     assert by_method[finished][1]["phase"] == "finish"
