@@ -495,4 +495,4 @@ def test_what_labelled_clients_upload_is_not_asked_of_the_target(tmp_path: Path)
         overrides=OVERRIDES,
         out=tmp_path / "run",
     )
-    assert [record["round"] for record in records(made.path)] == [-1, 0, 1]
+    assert [record["round"] for record in read_rounds(made.path)] == [-1, 0, 1]
