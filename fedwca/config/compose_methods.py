@@ -155,7 +155,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     if not config.composed:
         if not methods:
             raise UsageError("no method is left to run; name at least one, such as fedavg")
-        return _finish(config, methods)
+        return _label_methods(config, methods)
     own = _compose_own(config, partition)
     check_name_length(own.name)
     if own.name in names:
@@ -168,10 +168,10 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         if describe_method(theirs) != describe_method(own) and theirs.label == own.label:
             own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
-    return _finish(config, methods)
+    return _label_methods(config, methods)
 
 
-def _finish(config: RunConfig, methods: Sequence[tuple[Method, int | None]]) -> list[tuple[Method, int]]:
+def _label_methods(config: RunConfig, methods: Sequence[tuple[Method, int | None]]) -> list[tuple[Method, int]]:
     """The methods with their rounds, and a label each: those that share one have their name behind it."""
     labels = [method.label for method, _ in methods]
     found = []

@@ -167,19 +167,19 @@ class Network(nn.Module):
         z = read if self.head == "direct" else self.bottleneck(read)
         if self.draws is not None:
             z = torch.cat([z, self.extras[SPREAD](read)], -1)
-        return self.finish(z, masks[inside:dropped])
+        return self.activate(z, masks[inside:dropped])
 
-    def finish(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+    def activate(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training;
         where features are drawn, mean and spread of each ``[N, 2q]`` to mean and standard deviation.
         """
         if self.draws is None:
-            return self._finish(z, masks)
+            return self._activate(z, masks)
         mean, spread = z.chunk(2, -1)
-        mean = self._finish(mean, masks)
+        mean = self._activate(mean, masks)
         return torch.cat([mean, nn.functional.softplus(spread.to(mean.dtype))], -1)
 
-    def _finish(self, z: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    def _activate(self, z: Tensor, masks: Sequence[Tensor]) -> Tensor:
         # Under autocast that layer gives bfloat16; what comes behind it is in the network's own precision.
         if self.head == "bottleneck":
             z = self.norm(z.to(self.norm.weight.dtype))

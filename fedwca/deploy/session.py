@@ -164,7 +164,7 @@ class Session:
         self.state = close_session_round(self.context, state, answers, late)
         return True
 
-    def finish(self) -> dict[int, Parcel]:
+    def final_parcels(self) -> dict[int, Parcel]:
         """The model each client ends with; see `fedwca.deploy.server_round.make_final_parcels`."""
         heard = [client for client, number in enumerate(self.state.samples) if number]
         return make_final_parcels(self.context, self.state, heard, self._informed)

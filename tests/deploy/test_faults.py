@@ -307,12 +307,12 @@ def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 1)
     fresh = built.clients()[2]
-    parcel = session.finish()[2]
+    parcel = session.final_parcels()[2]
     assert "source" not in parcel.models
     lost = fresh.handle(parcel)
     assert lost.kind == "lost"
     assert session.receive(2, lost) == "does not know the source model; it is sent again"
-    assert fresh.handle(session.finish()[2]).kind == "done"
+    assert fresh.handle(session.final_parcels()[2]).kind == "done"
     assert fresh.final is not None
     assert clients[2].final is not None
     assert torch.equal(fresh.final, clients[2].final)

@@ -135,7 +135,7 @@ def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed
                 answer = clients[client].handle(through(parcel, None))
                 assert session.receive(client, through(answer, session.context.max_answer_bytes)) == ""
             session.close()
-        for client, parcel in session.finish().items():
+        for client, parcel in session.final_parcels().items():
             clients[client].handle(through(parcel, None))
         found.append(stacked(clients))
     assert torch.equal(found[0], found[1])

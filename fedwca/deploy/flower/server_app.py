@@ -177,16 +177,16 @@ class FlowerServer:
 
     def _deliver(self) -> None:
         """Give each client the model it ends with, once more to who was away for a moment or has lost its folder."""
-        missing = set(self.session.finish())
+        missing = set(self.session.final_parcels())
         for _ in range(DELIVERIES):
-            nodes, parcels = self._present(), self.session.finish()
+            nodes, parcels = self._present(), self.session.final_parcels()
             last = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
             if not last:
                 break
             missing -= self._exchange(last, self.deployment.rounds)
         if missing:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
-        if without := sorted(set(self._present()) - set(self.session.finish())):
+        if without := sorted(set(self._present()) - set(self.session.final_parcels())):
             log.warning("clients %s took part in no round, so there is no model for them", without)
 
     def _say(self, **changes: int) -> None:

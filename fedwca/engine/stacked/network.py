@@ -81,7 +81,7 @@ class _Extractor(nn.Module):
         self.network, self.begun = network, begun
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        return self.network.finish(x, masks) if self.begun else self.network.extract(x, masks)
+        return self.network.activate(x, masks) if self.begun else self.network.extract(x, masks)
 
 
 @dataclass(frozen=True)
