@@ -51,10 +51,10 @@ def command(
             raise UsageError(f"{run}: is a deployment; choose a model of it by --client or --cluster alone")
         network, about = model_of_deployment(open_deployment(run), client, cluster)
     else:
-        reopened = open_run(run, method, source_model, trial, round_)
-        network, about = model_of(reopened, client, cluster)
-        if reopened.choice:
-            say(reopened.choice, err=True)
+        opened = open_run(run, method, source_model, trial, round_)
+        network, about = model_of(opened, client, cluster)
+        if opened.choice:
+            say(opened.choice, err=True)
     card = export(out, kind, network, about)
     measured = (
         "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"

@@ -85,11 +85,11 @@ def command(
     files = find_images([data])
     if folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
-    reopened = open_run(run, method, source_model, trial)
-    if reopened.choice:
-        say(reopened.choice, err=True)
-    stretch = stretches_images(reopened.config.dataset)
-    found = list(load_pictures(files, input_side(reopened.architecture), stretch))
+    opened = open_run(run, method, source_model, trial)
+    if opened.choice:
+        say(opened.choice, err=True)
+    stretch = stretches_images(opened.config.dataset)
+    found = list(load_pictures(files, input_side(opened.architecture), stretch))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
     if not pixels:
         raise DataError(
@@ -97,7 +97,7 @@ def command(
         )
     if len(pixels) < len(found):
         say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
-    federation, done = load_federation(reopened), count(1)
+    federation, done = load_federation(opened), count(1)
     check_writable(folder)
     with show_progress("clients whose round 0 is repeated") as told:
         joined = join(
@@ -108,7 +108,7 @@ def command(
         )
     if joined.trust is not None and (note := own_low_trust_note(joined.trust)):
         say(f"Warning: {note}", err=True)
-    about = newcomer_note(reopened, joined, len(pixels))
+    about = newcomer_note(opened, joined, len(pixels))
     answers = list(predict(serve_model(joined.network, about), found))
     with all_or_none(folder):
         card = export(folder / FILES[0], "safetensors", joined.network, about)

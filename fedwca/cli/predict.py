@@ -82,10 +82,10 @@ def open_run_model(run: Path, client: int | None, method: str | None, round: int
 
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    reopened = open_run(run, method, round=round)
-    if reopened.choice:
-        say(reopened.choice, err=True)
-    return serve_model(*model_of(reopened, client=client), device)
+    opened = open_run(run, method, round=round)
+    if opened.choice:
+        say(opened.choice, err=True)
+    return serve_model(*model_of(opened, client=client), device)
 
 
 def write_answers(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:

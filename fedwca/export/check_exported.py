@@ -32,10 +32,10 @@ def compare_outputs(served: InferenceModel, about: ModelDescription, file: Path,
     Raises:
         FedwcaError: they differ.
     """
-    reopened = open_model(file, trust_code=True)  # written a moment ago, by this process
+    opened = open_model(file, trust_code=True)  # written a moment ago, by this process
     for images in (comparison_images(about.side, 1), comparison_images(about.side, 5)):
         with torch.no_grad():
             right = served(images)
-        apart = float((reopened.logits(images) - right).abs().max()) / max(1.0, float(right.abs().max()))
+        apart = float((opened.logits(images) - right).abs().max()) / max(1.0, float(right.abs().max()))
         if not apart <= TOLERANCE:
             raise FedwcaError(f"{path}: the file's outputs are {apart:.2g} away from the model's; it was not kept")

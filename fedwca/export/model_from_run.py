@@ -28,44 +28,44 @@ if TYPE_CHECKING:
 
 
 def model_of(
-    reopened: OpenedRun, client: int | None = None, cluster: int | None = None
+    opened: OpenedRun, client: int | None = None, cluster: int | None = None
 ) -> tuple[Network, ModelDescription]:
     """The model that a client was given, or a cluster's, with what is known of it.
 
     Args:
-        reopened: a run after its last round.
+        opened: a run after its last round.
         client: 0…K-1.
         cluster: 0…C-1; one of the two.
 
     Raises:
         UsageError: there is no such client or cluster, or not one of the two is given.
     """
-    clients, labels = len(reopened.delivered), reopened.labels.tolist()
+    clients, labels = len(opened.delivered), opened.labels.tolist()
     need_one_holder(client, cluster)
-    if reopened.network.generated:
+    if opened.network.generated:
         raise UsageError(
-            f"method {reopened.unit.method!r} generates a model from each client's images, so there is none to hand "
+            f"method {opened.unit.method!r} generates a model from each client's images, so there is none to hand "
             "on; `fedwca join` makes one for a client's images"
         )
     if client is not None:
         if not 0 <= client < clients:
             raise UsageError(f"--client {client}: this run has clients 0 to {clients - 1}")
-        row, members, holder = reopened.delivered[client], [client], f"client {client}"
+        row, members, holder = opened.delivered[client], [client], f"client {client}"
     else:
         assert cluster is not None
-        if reopened.method.aggregator.keeps:
+        if opened.method.aggregator.keeps:
             raise UsageError(
-                f"--cluster {cluster}: method {reopened.unit.method!r} leaves the last layers with its clients, so no "
+                f"--cluster {cluster}: method {opened.unit.method!r} leaves the last layers with its clients, so no "
                 "whole model is a cluster's; take --client K"
             )
         members = [k for k, label in enumerate(labels) if label == cluster]
         if not members:
-            raise UsageError(f"--cluster {cluster}: method {reopened.unit.method!r} has clusters 0 to {max(labels)}")
-        row, holder = reopened.server.rows[cluster], f"cluster {cluster}"
-    network = copy.deepcopy(reopened.network)
-    reopened.layout.write(network, row)
+            raise UsageError(f"--cluster {cluster}: method {opened.unit.method!r} has clusters 0 to {max(labels)}")
+        row, holder = opened.server.rows[cluster], f"cluster {cluster}"
+    network = copy.deepcopy(opened.network)
+    opened.layout.write(network, row)
     network = remove_extras(network).eval()
-    return network, describe(reopened, network, members, holder)
+    return network, describe(opened, network, members, holder)
 
 
 def need_one_holder(client: int | None, cluster: int | None) -> None:
@@ -78,22 +78,22 @@ def need_one_holder(client: int | None, cluster: int | None) -> None:
         raise UsageError("say whose model: --client K or --cluster C")
 
 
-def describe(reopened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
+def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
     """What is said of a network that some clients of a run hold, with its accuracy on all their test images."""
     # Where predictions of the run were means over draws, those of the model alone are others.
-    same = reopened.network.draws is None and _is_delivered(reopened, network, members)
-    measured = recorded_accuracy(reopened, members) if same else None
-    notes = _notes(reopened, holder)
+    same = opened.network.draws is None and _is_delivered(opened, network, members)
+    measured = recorded_accuracy(opened, members) if same else None
+    notes = _notes(opened, holder)
     if measured is None:
         try:
-            measured = measure_accuracy(reopened, network, members)
+            measured = measure_accuracy(opened, network, members)
         except DataError as error:
             measured, notes = MeasuredAccuracy(None, None, 0), (*notes, f"Its accuracy was not measured: {error}.")
     return describe_model(
-        reopened,
+        opened,
         network,
         holder=holder,
-        domain=", ".join(dict.fromkeys(reopened.domains[k] for k in members)),
+        domain=", ".join(dict.fromkeys(opened.domains[k] for k in members)),
         clients=tuple(members),
         accuracy=measured.own,
         source_accuracy=measured.source,
@@ -112,31 +112,31 @@ class MeasuredAccuracy(NamedTuple):
     images: int
 
 
-def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAccuracy | None:
+def recorded_accuracy(opened: OpenedRun, members: Sequence[int]) -> MeasuredAccuracy | None:
     """Accuracy of models as they were delivered, before an adaptation's steps, from the run's records; None where these
     do not say it.
     """
-    found = {record["round"]: record for record in read_records(reopened.path) if Unit.of(record) == reopened.unit}
-    if "test_images" not in found.get(-1, {}) or reopened.round not in found:
+    found = {record["round"]: record for record in read_records(opened.path) if Unit.of(record) == opened.unit}
+    if "test_images" not in found.get(-1, {}) or opened.round not in found:
         return None
-    sizes, record = found[-1]["test_images"], found[reopened.round]
+    sizes, record = found[-1]["test_images"], found[opened.round]
     delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
     own, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(found[-1])))
-    if reopened.network.whole:  # what everybody started from is nobody's model
+    if opened.network.whole:  # what everybody started from is nobody's model
         source = None
     return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
 
 
-def measure_accuracy(reopened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:
+def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:
     """Accuracy of one model on the test images of some clients, read again.
 
     Raises:
         DataError: they are not there, or others.
     """
-    source = copy.deepcopy(reopened.network)
-    reopened.layout.write(source, reopened.server.source)
+    source = copy.deepcopy(opened.network)
+    opened.layout.write(source, opened.server.source)
     source.eval()
-    clients, metrics = reopened.federation.clients, reopened.federation.metrics
+    clients, metrics = opened.federation.clients, opened.federation.metrics
     sizes = metrics.test_images()
 
     def pooled(model: Network) -> float | None:
@@ -158,36 +158,36 @@ def _pooled(
     return right / count if count else None
 
 
-def _is_delivered(reopened: OpenedRun, network: Network, members: Sequence[int]) -> bool:
+def _is_delivered(opened: OpenedRun, network: Network, members: Sequence[int]) -> bool:
     """Whether a model is what each of some clients was delivered, and so what the records measured."""
-    row, delivered = Layout.of(network).read(network), reopened.layout.without_extras(reopened.delivered)
+    row, delivered = Layout.of(network).read(network), opened.layout.without_extras(opened.delivered)
     return all(torch.equal(delivered[k].to(row.device), row) for k in members)
 
 
-def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
+def newcomer_note(opened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
     """What is said of the model of a client that joined."""
-    choice, more = joined.choice, _draws_note(reopened)
+    choice, more = joined.choice, _draws_note(opened)
     where = f"cluster {choice.cluster} (by {choice.by})" if joined.size is None else "with a model of its own"
     how = f"Joined {where} after training, with {images} images and no labels"
     if joined.size is not None:
         how += f"; its model, of size {joined.size}, learned what clients say of public images"
     return describe_model(
-        reopened,
+        opened,
         joined.network,
         holder="a newcomer",
         notes=(f"{how}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.", *more),
     )
 
 
-def _draws_note(reopened: OpenedRun) -> tuple[str, ...]:
-    draws = reopened.network.draws
+def _draws_note(opened: OpenedRun) -> tuple[str, ...]:
+    draws = opened.network.draws
     if draws is None:
         return ()
     return (f"In the run, predictions were means over {len(draws)} draws of features; here they are of mean features.",)
 
 
-def _unadapted_note(reopened: OpenedRun) -> tuple[str, ...]:
-    parts = reopened.about["methods"][reopened.unit.method]["components"]
+def _unadapted_note(opened: OpenedRun) -> tuple[str, ...]:
+    parts = opened.about["methods"][opened.unit.method]["components"]
     return tuple(
         f"In the run, a client predicted after steps of adaptation {part['name']!r} on the images themselves, and the "
         "table measures that; this model is as it was before them."
@@ -202,33 +202,33 @@ def _steps_note(joined: JoinedClient) -> str:
     return f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
 
 
-def describe_model(reopened: OpenedRun, network: Network, **more: object) -> ModelDescription:
+def describe_model(opened: OpenedRun, network: Network, **more: object) -> ModelDescription:
     """A description with all that a run says."""
-    model = reopened.architecture
+    model = opened.architecture
     return ModelDescription.model_validate(
         {
             "fedwca": __version__,
-            "classes": reopened.classes,
+            "classes": opened.classes,
             "side": input_side(model),
-            "stretch": stretches_images(reopened.config.dataset),
+            "stretch": stretches_images(opened.config.dataset),
             "model": model.without_folders(),
-            "method": reopened.unit.method,
-            "label": reopened.label,
-            "dataset": reopened.dataset_name,
-            "source": labelled_domains(reopened),
-            "rounds": reopened.round + 1,
-            "config_hash": run_identity(reopened.about),
+            "method": opened.unit.method,
+            "label": opened.label,
+            "dataset": opened.dataset_name,
+            "source": labelled_domains(opened),
+            "rounds": opened.round + 1,
+            "config_hash": run_identity(opened.about),
             "weights_hash": weights_hash(network.state_dict()),
             **more,
         }
     )
 
 
-def labelled_domains(reopened: OpenedRun) -> str:
+def labelled_domains(opened: OpenedRun) -> str:
     """Names of the domains whose images have labels: the source, or those of all clients that have some."""
-    if reopened.source is not None:
-        return reopened.source
-    return ", ".join(dict.fromkeys(name for name in reopened.domains if name != reopened.config.target))
+    if opened.source is not None:
+        return opened.source
+    return ", ".join(dict.fromkeys(name for name in opened.domains if name != opened.config.target))
 
 
 def input_side(model: Architecture) -> int:
@@ -236,13 +236,13 @@ def input_side(model: Architecture) -> int:
     return model.stored
 
 
-def _notes(reopened: OpenedRun, holder: str) -> tuple[str, ...]:
-    notes = (*_draws_note(reopened), *_unadapted_note(reopened))
-    if not BatchNormPolicy(reopened.config.batch_norm).one_model and holder.startswith("cluster"):
+def _notes(opened: OpenedRun, holder: str) -> tuple[str, ...]:
+    notes = (*_draws_note(opened), *_unadapted_note(opened))
+    if not BatchNormPolicy(opened.config.batch_norm).one_model and holder.startswith("cluster"):
         return (
             *notes,
             f"BatchNorm statistics are those of the cluster's mean; clients of this run have their own "
-            f"({reopened.config.batch_norm}), so a client's model is the better one to hand on.",
+            f"({opened.config.batch_norm}), so a client's model is the better one to hand on.",
         )
     return notes
 

@@ -51,35 +51,35 @@ class TrainedFederation:
     """What a newcomer begins with where models stay with the clients that train; None: one of the server's."""
 
 
-def load_federation(reopened: OpenedRun) -> TrainedFederation:
+def load_federation(opened: OpenedRun) -> TrainedFederation:
     """The federation of a run that was opened again; where its clients have labels, newcomers do as those without did.
 
     Raises:
         DatasetMissing: its images are not there.
         DataError: they are others than those the run began with.
     """
-    config, unit, method = reopened.config, reopened.unit, reopened.method
+    config, unit, method = opened.config, opened.unit, opened.method
     training: Training = method.finish_training or method.training_in(config.training)
     if method.finish:
         method = replace(method, objectives=method.finish)
-    keys, clients = Keys(config.seed + unit.source_model, unit.trial), reopened.federation.clients
-    public, fresh = reopened.federation.public, None
+    keys, clients = Keys(config.seed + unit.source_model, unit.trial), opened.federation.clients
+    public, fresh = opened.federation.public, None
     if method.public_objective is not None and public is not None:
         # An engine moves its network to where it computes.
-        network, seed = copy.deepcopy(reopened.network), config.seed + unit.source_model
+        network, seed = copy.deepcopy(opened.network), config.seed + unit.source_model
         fresh = prepare_fresh_models(config, method, network, public, seed, keys, len(clients), [0])
     return TrainedFederation(
         method,
-        reopened.network,
+        opened.network,
         clients,
-        reopened.server,
-        reopened.labels,
+        opened.server,
+        opened.labels,
         training,
         keys,
         BatchNormPolicy(config.batch_norm),
         resolve_device(config.device),
         config.workers,
         config.precision,
-        round=max(0, reopened.round),
+        round=max(0, opened.round),
         fresh=fresh,
     )

@@ -46,7 +46,7 @@ from fedwca.runs.work_schedule import Schedule
 
 
 @dataclass(frozen=True)
-class OpenRunFolder:
+class ClaimedFolder:
     """A folder that is ours to write, and what is to be run in it."""
 
     folder: RunFolder
@@ -67,27 +67,27 @@ class OpenRunFolder:
         return self.about if is_set_up(self.about) else None
 
 
-def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -> PreparedRun:
+def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) -> PreparedRun:
     """Decide how many trials go together and by which kernels, check memory, and find where each method stands.
 
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then.
     """
-    folder, plan, dataset = opened.folder, opened.plan, opened.dataset
+    folder, plan, dataset = claimed.folder, claimed.plan, claimed.dataset
     device = resolve_device(plan.config.device)
-    splits = TrialSplits(plan.config, dataset, opened.domain)
+    splits = TrialSplits(plan.config, dataset, claimed.domain)
     first = splits.first()
     tests = [len(client.test) for client in first.everybody]
     if unmeasured := describe_unmeasured(tests, first.least_measured, len(tests) - len(first)):
         reporter.warn(unmeasured)
-    if opened.earlier is None:
-        refuse_full_disk(folder.path, plan, opened.about["keep"], first, len(dataset.classes))
+    if claimed.earlier is None:
+        refuse_full_disk(folder.path, plan, claimed.about["keep"], first, len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
-    config, kernels, needed = size_run(opened, first, device, reporter)
+    config, kernels, needed = size_run(claimed, first, device, reporter)
     domains, digests = first.measured, describe_images(dataset)
-    if opened.earlier is None:
+    if claimed.earlier is None:
         decided: dict[str, Any] = {
-            "config": {**opened.about["config"], **name_domain(plan.config, opened.domain)},
+            "config": {**claimed.about["config"], **name_domain(plan.config, claimed.domain)},
             "dataset_name": dataset.name,
             "classes": dataset.classes,
             "domains": domains,
@@ -97,12 +97,12 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             "trials_at_once": config.trials_at_once,
             "kernels": kernels.chosen,
         }
-        folder.write("config.json", {**opened.about, **decided})
+        folder.write("config.json", {**claimed.about, **decided})
     plan = replace(plan, config=config)
     checkpoints = Checkpoints(
-        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.about["keep"])
+        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(claimed.about["keep"])
     )
-    begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
+    begun = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
     records, own = folder.records(), {method.name for method, _ in plan.methods if method.start is None}
     sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in own}
     checkpointer, schedule = Checkpointer(checkpoints, begun, sources), Schedule()
@@ -113,16 +113,16 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     if moved := note_environment(folder, here, done):
         reporter.warn(moved)
     told = kernels.sentence if engine_name(config) == "stacked" else ""
-    stays = estimate_checkpoints(plan, opened.about["keep"], first, len(dataset.classes))
-    disk = f"checkpoints about {human_size(stays)} (--keep {opened.about['keep']})"
+    stays = estimate_checkpoints(plan, claimed.about["keep"], first, len(dataset.classes))
+    disk = f"checkpoints about {human_size(stays)} (--keep {claimed.about['keep']})"
     features = memory.describe_embeddings(config, len(dataset.classes), first)
     sizes = (memory.describe_memory(needed), disk, told, features)
-    reporter.planned(PlannedRun(plan, dataset, opened.domain, device, folder.path, *sizes))
-    if opened.earlier is not None:
+    reporter.planned(PlannedRun(plan, dataset, claimed.domain, device, folder.path, *sizes))
+    if claimed.earlier is not None:
         reporter.resumed(done, sum(units_of(plan.config, plan.methods).values()))
     return PreparedRun(
-        *(folder, plan, splits, domains, checkpointer, opened.started, opened.loggers, schedule, needed, device),
-        profile=opened.profile,
+        *(folder, plan, splits, domains, checkpointer, claimed.started, claimed.loggers, schedule, needed, device),
+        profile=claimed.profile,
         before=sum(map(seconds_spent, records)),
     )
 
@@ -202,12 +202,12 @@ def kind_of_device(device: str, ranks: RunRanks) -> str:
 
 
 def size_run(
-    opened: OpenRunFolder, first: Federation, device: str, reporter: RunReporter
+    claimed: ClaimedFolder, first: Federation, device: str, reporter: RunReporter
 ) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
     """The configuration with its number of trials at once and its kernels, why these, and the memory that it takes.
 
     Args:
-        opened: what is to be run.
+        claimed: what is to be run.
         first: clients of the first trial; all trials have as many.
         device: where.
         reporter: told where a run goes on otherwise than it began.
@@ -215,17 +215,17 @@ def size_run(
     Raises:
         UsageError: it does not fit into memory, or the engine or the device has not what is asked for.
     """
-    plan, classes, clients = opened.plan, len(opened.dataset.classes), first.clients
-    if opened.earlier is None:
+    plan, classes, clients = claimed.plan, len(claimed.dataset.classes), first.clients
+    if claimed.earlier is None:
         config = plan.config.model_copy(update={"trials_at_once": trials_at_once(plan.config, clients)})
     else:
-        config = restore_sizes(plan.config, opened.earlier, classes, clients, device, reporter)
+        config = restore_sizes(plan.config, claimed.earlier, classes, clients, device, reporter)
     needed = memory.estimate_run(config, plan.methods, classes, first)
     memory.refuse_if_too_large(needed, free_bytes(device), device, config.trials_at_once or 1)
-    if opened.earlier is None:
+    if claimed.earlier is None:
         kernels = choose_kernels(config, plan.methods, classes, clients)
     else:
-        kernels = KernelChoice(restore_kernels(opened.earlier.get("kernels", "eager"), device), "as before")
+        kernels = KernelChoice(restore_kernels(claimed.earlier.get("kernels", "eager"), device), "as before")
     config = config.model_copy(update={"kernels": kernels.chosen})
     # Some kernels take more than the ones it was asked for with.
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)

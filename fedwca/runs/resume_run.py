@@ -17,7 +17,7 @@ from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare_run import OpenRunFolder, prepare_run
+from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume_checks import refuse_other_components
 from fedwca.runs.run_images import load_same_images, locate_paths
@@ -55,8 +55,8 @@ def resume_run(
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
         dataset, domain = load_same_images(plan.config, about, path)
-        opened = OpenRunFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
-        return execute_run(prepare_run(opened, reporter, ranks), reporter)
+        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
+        return execute_run(prepare_run(claimed, reporter, ranks), reporter)
 
 
 def reopen_finished(run: Run, config: RunConfig) -> FinishedRun:

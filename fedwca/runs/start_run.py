@@ -23,7 +23,7 @@ from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare_run import OpenRunFolder, PreparedRun, describe_request, prepare_run
+from fedwca.runs.prepare_run import ClaimedFolder, PreparedRun, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume_checks import refuse_other_request, with_canonical_domain
 from fedwca.runs.resume_run import resume_run
@@ -135,7 +135,7 @@ def set_up_run(
         reporter.loading(plan.config.dataset)
         dataset, domain = load(plan.config)
         given = (dataset, domain, started, to_plain(about), loggers, request.profile)
-        return prepare_run(OpenRunFolder(folder, plan.at(domain), *given), reporter, ranks)
+        return prepare_run(ClaimedFolder(folder, plan.at(domain), *given), reporter, ranks)
     except BaseException:
         folder.discard()
         raise
