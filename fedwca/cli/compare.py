@@ -77,7 +77,10 @@ def command(
     if target:
         if source:
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
-        layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
+        if target == ["none"]:  # not the name of a domain: all are labelled
+            layer, target = {**layer, "target": "none"}, None
+        else:
+            layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
     request = asked.request(layer=layer, keep=keep, loggers=logger or ())
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
     domains = source or target or []

@@ -20,19 +20,26 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     )
 
 
-def trainings_of_nobody(methods: Sequence[Method], partition: type[Partition]) -> dict[str, str]:
-    """Tables of a configuration that a partition's setting has and none of a run's methods reads, each with why.
+def refuse_trainings_of_nobody(keys: Sequence[str], methods: Sequence[Method], partition: type[Partition]) -> None:
+    """Refuse values of a training that a partition's setting has, and none of a run's methods.
 
     Args:
+        keys: dotted, of what a user set one by one; files and presets hold values for all methods of a setting.
         methods: of the run.
         partition: of the run.
+
+    Raises:
+        UsageError: names the key.
     """
-    found = {}
+    whys = {}
     if not any(method.finish for method in methods):
-        found["finish_training"] = "no method of this run has a last phase"
+        whys["finish_training"] = "no method of this run has a last phase"
     if not any(method.start for method in methods):
-        found["central_training"] = "no method of this run trains a model at one place"
-    return {table: why for table, why in found.items() if table not in idle_tables(partition)}
+        whys["central_training"] = "no method of this run trains a model at one place"
+    for key in keys:
+        table = key.partition(".")[0]
+        if table in whys and table not in idle_tables(partition):
+            raise UsageError(f"{key} is given, but {whys[table]}; leave it out")
 
 
 def without_idle_tables(config: RunConfig) -> RunConfig:

@@ -15,7 +15,7 @@ from fedwca.config.compose_methods import (
     describe_method,
     partition_of,
 )
-from fedwca.config.idle_settings import idle_tables, refuse_idle, trainings_of_nobody, without_table
+from fedwca.config.idle_settings import idle_tables, refuse_idle, refuse_trainings_of_nobody, without_table
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
     chosen_partition,
@@ -78,6 +78,7 @@ def resolve_plan(
     preset_name: str = "default",
     file: Path | None = None,
     tried: Sequence[tuple[str, str]] = (),
+    checked: bool = False,
 ) -> RunPlan:
     """Layers put over one another: command line over file over preset over field defaults.
 
@@ -87,6 +88,8 @@ def resolve_plan(
         preset_name: see `fedwca.config.presets.preset`.
         file: TOML or JSON.
         tried: like ``pairs``, and put over them: what a search tries.
+        checked: whether the same values were found right for more methods, of which these are some: what none of these
+            reads is left out then, and not refused.
 
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
@@ -130,9 +133,9 @@ def resolve_plan(
         config, origins = without_table("source_training", config, origins)
     refuse_fields_of_another_clusterer(config, origins.get("clusterer", ""))
     methods = compose(config)
-    for table, why in trainings_of_nobody([method for method, _ in methods], partition).items():
-        refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
-    config, origins = without_unused(config, origins, methods, f"preset {preset_name}")
+    if not checked:
+        refuse_trainings_of_nobody([key for key, _ in (*pairs, *tried)], [method for method, _ in methods], partition)
+    config, origins = without_unused(config, origins, methods, f"preset {preset_name}", refuses=not checked)
     return RunPlan(type_components(config), methods, origins)
 
 

@@ -23,7 +23,7 @@ Key = tuple[str, str, str]
 
 
 def without_unused(
-    config: RunConfig, origins: Mapping[str, str], methods: Methods, preset: str
+    config: RunConfig, origins: Mapping[str, str], methods: Methods, preset: str, refuses: bool = True
 ) -> tuple[RunConfig, dict[str, str]]:
     """A configuration, and where its values come from, less what a preset says of parts that no method has.
 
@@ -32,6 +32,7 @@ def without_unused(
         origins: of these.
         methods: of the run.
         preset: the origin of the preset's values.
+        refuses: whether a value that somebody else gives is refused; otherwise it is left out, too.
 
     Raises:
         UsageError: somebody else gives such a value, or the command line one that every method overrules.
@@ -40,12 +41,13 @@ def without_unused(
     idle = _unused_fields(config, methods)
     for kind, name, field in idle:
         key = f"{kind}.{name}.{field}"
-        if kept.pop(f"components.{key}") != preset:
+        if kept.pop(f"components.{key}") != preset and refuses:
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
-    _refuse_overruled_fields(config, kept, methods)
+    if refuses:
+        _refuse_overruled_fields(config, kept, methods)
     lost = _unused_values(config, methods)
     for key in lost:
-        if kept.pop(f"methods.{key}") != preset:
+        if kept.pop(f"methods.{key}") != preset and refuses:
             raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
     return _without_values(_without_fields(config, idle), lost), kept
 

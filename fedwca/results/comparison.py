@@ -40,6 +40,8 @@ class Comparison:
     """Method to what else is known of its runs, by the names of `fedwca.results.table_rows.count_numbers`."""
     trained: frozenset[str] = frozenset()
     """Methods that train."""
+    first: str = ""
+    """What clients began with, see `first_model`; empty: as ``named`` says."""
 
     @staticmethod
     def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
@@ -120,7 +122,7 @@ class Comparison:
         """
         more = check_columns(requested, tuple(ON_REQUEST))
         several, named = len(self.sources) > 1, self.named
-        first = first_model({named: self.sources[0]})
+        first = self.first or first_model({named: self.sources[0]})
         reference = self.labels[self.reference] if self.reference else None
         columns = ["method", *self.sources, *(["Avg."] if several else [])]
         columns += [ON_REQUEST[name] for name in more]

@@ -28,12 +28,17 @@ def special_domain(config: Mapping[str, Any]) -> str:
 
 
 def first_model(config: Mapping[str, Any]) -> str:
-    """What a run's clients begin with: a source model that was trained at the server, or one that nobody has trained.
+    """What a run's clients begin with: a source model that was trained at the server, one of a checkpoint, or one that
+    nobody has trained.
 
     >>> first_model({"source": "mnist"}), first_model({"source": None, "target": "usps"})
     ('source model', 'untrained model')
+    >>> first_model({"target": "usps", "checkpoint": "model.safetensors"})
+    'given model'
     """
-    return "source model" if config.get("source") else "untrained model"
+    if config.get("source"):
+        return "source model"
+    return "given model" if config.get("checkpoint") else "untrained model"
 
 
 def shown_round(chosen: bool, last: str = "last round") -> str:

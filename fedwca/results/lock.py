@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -29,9 +30,11 @@ def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
     except NotImplementedError:
         pass  # a file system without locks: there is nothing to wait for
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # nobody writes what is only read
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-    return lock
+        if (run / name).exists() and os.access(run, os.W_OK):  # somebody else's folder that is open to all
+            raise UsageError(f"{run / name}: is another user's, so it cannot be seen who is at work here") from None
+    return lock  # nobody writes what is only read
 
 
 def is_locked(run: Path) -> bool:
@@ -43,7 +46,25 @@ def is_locked(run: Path) -> bool:
         lock.acquire()
     except Timeout:
         return True
+    except PermissionError:
+        return _is_held_by_its_owner(run / NAME)
     except (NotImplementedError, OSError):
         return False
     lock.release()
+    return False
+
+
+def _is_held_by_its_owner(file: Path) -> bool:
+    """Whether a lock is held that may be read alone; where the system has no such question, no."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        with file.open("rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
     return False

@@ -64,6 +64,7 @@ class Configuration(_Values):
     data_digest: str | None = None
     split_digest: str | None = None
     dataset_name: Text | None = None
+    checkpoint_digest: Text | None = None
     classes: list[Text] = []
     places: dict[Literal["directory", "from_run"], str] | None = None
 

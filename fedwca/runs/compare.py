@@ -15,6 +15,7 @@ from fedwca.datasets import datasets
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
+from fedwca.results.describe_run import first_model
 from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
@@ -66,7 +67,8 @@ def run_comparison(
     tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
     config = gathered[-1].config
     found = Comparison.of(dataset_name(config), tables, planned.reference, partition_of(config).named or "partition")
-    return replace(found, trained=frozenset[str]().union(*(one.trained for one in gathered)))
+    trained = frozenset[str]().union(*(one.trained for one in gathered))
+    return replace(found, trained=trained, first=first_model(config.model_dump()))
 
 
 def plan_comparison(

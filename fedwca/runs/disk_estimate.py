@@ -38,7 +38,7 @@ def refuse_full_disk(run: Path, plan: RunPlan, keep: str, federation: Federation
 
 
 def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, classes: int) -> int:
-    """Bytes of all checkpoints that stay, or of those of one method while it runs if these are more.
+    """Bytes of all checkpoints that stay, or of those of one method while its trials run if these are more.
 
     Args:
         plan: methods, rounds and trials.
@@ -55,7 +55,8 @@ def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, class
 
     each = [(checkpoint_size(network, method, federation, classes, sizes), rounds) for method, rounds in plan.methods]
     stay = sum(size * count(policy.ended, rounds) for size, rounds in each)
-    at_work = max(size * count(policy.running, rounds) for size, rounds in each)
+    together = min(plan.config.trials_at_once or 1, federations)
+    at_work = together * max(size * count(policy.running, rounds) for size, rounds in each)
     return max(stay * federations, at_work)
 
 

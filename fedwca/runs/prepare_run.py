@@ -13,6 +13,8 @@ from typing import Any
 from fedwca.config.partition_and_domain import name_domain
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.files import expand_home
+from fedwca.core.tensor_files import file_digest
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
@@ -136,8 +138,10 @@ def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logg
         keep: which checkpoints stay.
         loggers: where numbers go, too.
     """
+    file = plan.config.checkpoint
     return {
         **plan.described(),
+        **({} if file is None else {"checkpoint_digest": file_digest(expand_home(file))}),
         "schema": SCHEMA,
         "places": describe_places(run),
         "identity_without": SAME_NUMBERS,

@@ -25,7 +25,11 @@ from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 
 
 def resume_run(
-    path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS, profile: bool = False
+    path: Path,
+    reporter: RunReporter = SILENT,
+    ranks: RunRanks = ONE_PROCESS,
+    profile: bool = False,
+    workers: int | None = None,
 ) -> FinishedRun:
     """Continue the run in a folder; one that is finished is read.
 
@@ -34,6 +38,7 @@ def resume_run(
         reporter: told how it goes.
         ranks: the processes that share it; this is the first of them.
         profile: see `fedwca.runs.run_request.RunRequest.profile`; of what is left.
+        workers: clients at the same time, of what is left, which changes no number; None: as the run began.
 
     Raises:
         UsageError: it cannot be continued, or another process is at work on it.
@@ -49,6 +54,8 @@ def resume_run(
             ranks.world.everyone.broadcast_object({})  # nothing for anybody
         reporter.nothing_left(path)
         return reopen_finished(read_run(path), config)
+    if workers is not None:
+        config = config.model_copy(update={"workers": workers})
     plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
     refuse_other_components(path, about, plan)
     plan = replace(plan, config=locate_paths(config, about, path))

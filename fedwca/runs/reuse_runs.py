@@ -121,7 +121,8 @@ def refuse_other_checkpoint(plan: RunPlan, file: Path, runs: Mapping[str, Run]) 
     Args:
         plan: what is asked for.
         file: the checkpoint.
-        runs: by method; one that trains its own start is not looked at.
+        runs: by method. Those of earlier releases say of each method what it began with; one that trains its own start
+            is not looked at there.
 
     Raises:
         CheckpointError: one began from another.
@@ -129,8 +130,10 @@ def refuse_other_checkpoint(plan: RunPlan, file: Path, runs: Mapping[str, Run]) 
     own = {method.name for method, _ in plan.methods if method.start is not None}
     now = file_digest(expand_home(file))
     for name, run in runs.items():
-        began = {r.get("source_digest") for r in run.rounds(name) if r["round"] == -1} - {None, now}
-        if began and name not in own:
+        began = {run.about.get("checkpoint_digest")} - {None}
+        if not began and name not in own:
+            began = {r.get("source_digest") for r in run.rounds(name) if r["round"] == -1} - {None}
+        if began - {now}:
             raise CheckpointError(
                 f"{run.path}: began from another model than {file} holds now; put that one back, or name another --out"
             )
@@ -142,13 +145,14 @@ def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> N
     for run in {run.path: run for run in runs}.values():
         for record in run.lines:
             if weights := record.get("source_weights"):
-                # Methods that train their own start have another digest, and so has another checkpoint file.
-                recipe = "checkpoint" if run.config.get("checkpoint") else record["source_digest"]
-                other, theirs = first.setdefault((TrialKey.of(record), recipe), (run, weights))
+                # A method that trains its own start is beside none; all others begin with one model.
+                parts = run.methods.get(record["method"], {}).get("components", ())
+                own = record["method"] if any(part["kind"] == "central" for part in parts) else ""
+                other, theirs = first.setdefault((TrialKey.of(record), own), (run, weights))
                 if theirs != weights and other is not run:
                     reporter.warn(
-                        f"{run.path} began from another source model than {other.path} (another kind of CPU or another "
-                        "checkpoint file), so what sets them apart is not their methods alone"
+                        f"{run.path} began from another source model than {other.path} (another kind of machine, "
+                        "version of torch or checkpoint file), so what sets them apart is not their methods alone"
                     )
                     break
 
@@ -234,7 +238,8 @@ def place_run(request: RunRequest, methods: Sequence[str], out: Path, name: str)
     words = {parse_method(text).name: text for text in request.plan().config.baselines}
 
     def ordered(names: Iterable[str]) -> RunRequest:
-        return replace(request, layer={**request.layer, "baselines": [words[n] for n in names], "composed": False})
+        layer = {**request.layer, "baselines": [words[n] for n in names], "composed": False}
+        return replace(request, layer=layer, checked=True)
 
     number = 1
     while True:

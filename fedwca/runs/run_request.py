@@ -42,13 +42,16 @@ class RunRequest:
     tried: Sequence[tuple[str, str]] = ()
     """Like ``pairs``, and put over them: what a search tries."""
 
+    checked: bool = False
+    """Whether a request for more methods, of which these are some, was found right: see `resolve_plan`."""
+
     def plan(self) -> RunPlan:
         """The layers put over one another; see `fedwca.config.resolve_config.resolve_plan`.
 
         Raises:
             UsageError: unknown names, bad values, or parts that do not fit each other.
         """
-        found = resolve_plan(self.layer, self.pairs, self.preset, self.file, tried=self.tried)
+        found = resolve_plan(self.layer, self.pairs, self.preset, self.file, tried=self.tried, checked=self.checked)
         origins = {
             key: self.said.get(key, origin) if origin == "CLI" else origin for key, origin in found.origins.items()
         }

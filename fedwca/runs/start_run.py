@@ -51,7 +51,8 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
         warn_of_other_recording(path, request, loggers, reporter)
         hold_lock(path).release()  # who is refused leaves no note
         take_notes(path, request)
-        return resume_run(path, reporter, ranks, request.profile)
+        workers = plan.config.workers if plan.origins.get("workers") == "CLI" else None
+        return resume_run(path, reporter, ranks, request.profile, workers)
     with RunFolder(path) as folder:
         prepared = set_up_run(folder, request, plan, loggers, started, reporter, ranks)
         return execute_run(prepared, reporter)
@@ -150,10 +151,14 @@ def take_notes(path: Path, request: RunRequest) -> None:
 def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[Logger], reporter: RunReporter) -> None:
     """Say where a run that goes on leaves other things beside its numbers than are asked for now."""
     about, asked = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
-    for there, here in (
+    pairs = [
         (f"--keep {about.get('keep', 'last')}", f"--keep {request.keep}"),
         (describe_loggers(about.get("loggers", ())), describe_loggers(asked)),
-    ):
+    ]
+    if (at_once := request.layer.get("trials_at_once")) is not None:
+        began = about["config"].get("trials_at_once")
+        pairs.append((f"--trials-at-once {began}", f"--trials-at-once {at_once}"))
+    for there, here in pairs:
         if there != here:
             reporter.warn(f"{path}: was begun with {there} and stays so; asked for now: {here}")
 

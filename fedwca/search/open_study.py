@@ -50,7 +50,7 @@ def read_tried_values(optuna: Any, folder: Path, about: Mapping[str, Any]) -> li
     except KeyError:  # it was killed before there was a study in it
         return []
     refuse_other_search(study, folder, about)
-    return [trial.params for trial in complete_trials(optuna, study)]
+    return tried_values(optuna, study)
 
 
 def refuse_other_search(study: Any, folder: Path, about: Mapping[str, Any]) -> None:
@@ -59,7 +59,12 @@ def refuse_other_search(study: Any, folder: Path, about: Mapping[str, Any]) -> N
     Raises:
         UsageError: it is not.
     """
-    began = {**about, **study.user_attrs.get("about", {})}  # one of an earlier release does not say its images
+    began = {**about, **study.user_attrs.get("about", {})}  # one of an earlier release does not say all of it
+    if began.get("checkpoint_digest") != about.get("checkpoint_digest"):
+        raise UsageError(
+            f"--out {folder}: its tries began from another model than the checkpoint holds now; put that one back or "
+            "name another folder"
+        )
     if _typed({**began, "images": None}) != _typed({**about, "images": None}):
         raise UsageError(f"--out {folder}: holds a search with other settings; name another folder or remove it")
     if began["images"] != about["images"]:
@@ -70,6 +75,13 @@ def complete_trials(optuna: Any, study: Any) -> list[Any]:
     """Tries with a value."""
     found: list[Any] = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
     return found
+
+
+def tried_values(optuna: Any, study: Any) -> list[dict[str, Any]]:
+    """Values of tries that are over: judged, or left out since they do not go together."""
+    states = optuna.trial.TrialState
+    ended = study.get_trials(deepcopy=False, states=[states.COMPLETE, states.PRUNED])
+    return [trial.params for trial in ended]
 
 
 def _storage(optuna: Any, folder: Path) -> Any:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
+from fedwca.core.files import expand_home
+from fedwca.core.tensor_files import file_digest
 from fedwca.errors import UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.compare import chosen_domains
@@ -94,10 +96,7 @@ def plan_search(wanted: Search) -> PlannedSearch:
     listed = {param.key: param.values for param in params if isinstance(param, Options)}
     grid = _shuffled_grid(listed, plan.config.seed) if len(listed) == len(params) else None
     others = first_values(params)
-    for param in params:
-        for value in param.values if isinstance(param, Options) else (param.low, param.high):
-            # Refuses what would not reach the method; some values go with those of other fields alone.
-            with_values(request, others | {param.key: value}).plan()
+    _refuse_values(request, params, others)
     first = with_values(request, others).plan()
     ((method, rounds),) = first.methods
     refuse_unseen(wanted.criterion, keys, method)
@@ -112,7 +111,16 @@ def plan_search(wanted: Search) -> PlannedSearch:
         "params": sorted(map(repr, params)),
         "images": describe_images(dataset),
     }
+    if (file := plan.config.checkpoint) is not None:
+        about["checkpoint_digest"] = file_digest(expand_home(file))
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
+
+
+def _refuse_values(request: RunRequest, params: Sequence[Options | Range], others: Mapping[str, Any]) -> None:
+    """Refuse what would not reach the method beside the first values of the others, which some alone go with."""
+    for param in params:
+        for value in param.values if isinstance(param, Options) else (param.low, param.high):
+            with_values(request, {**others, param.key: value}).plan()
 
 
 def first_values(params: Sequence[Options | Range]) -> dict[str, Any]:

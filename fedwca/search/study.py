@@ -16,7 +16,7 @@ from fedwca.runs.reporter import OneOfMany, RunReporter
 from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import ORACLE, VALIDATION, judge, worst
-from fedwca.search.open_study import complete_trials, open_study
+from fedwca.search.open_study import complete_trials, open_study, tried_values
 from fedwca.search.plan_search import Search, plan_search, with_values
 from fedwca.search.space import Options, Range
 
@@ -43,15 +43,21 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
         # What goes on draws anew, not what was tried before.
         study.sampler = optuna.samplers.TPESampler(seed=planned.seed + len(study.trials))
 
-        complete = [trial.params for trial in complete_trials(optuna, study)]
-        missing = planned.missing(complete, _end_stopped(optuna, study, len(planned.params)))
-        if complete:
-            reporter.note(f"{wanted.out}: {len(complete)} tries are there already")
+        tried = tried_values(optuna, study)
+        missing = planned.missing(tried, _end_stopped(optuna, study, len(planned.params)))
+        if tried:
+            reporter.note(f"{wanted.out}: {len(tried)} tries are there already")
         done = planned.tries - len(missing)
 
         def objective(trial: Any) -> float:
             nonlocal done
             values = {param.key: _suggested(trial, param) for param in planned.params}
+            try:
+                with_values(planned.request, values).plan()
+            except UsageError as error:  # each value fits beside the first ones of the others, which says not all
+                done += 1
+                reporter.warn(f"try {trial.number}: {_shown(values)} do not go together and are left out: {error}")
+                raise optuna.TrialPruned from None
             value = _measure(with_values(planned.request, values), wanted, reporter)
             done += 1
             counted = f"{done} of {planned.tries}"

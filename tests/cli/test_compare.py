@@ -330,3 +330,13 @@ def test_an_unfinished_run_of_another_version_is_left_alone(shades: Path, tmp_pa
     run = compare(shades, out, "local", "--source", "amber")
     assert run.code == 0, run.err
     assert (out / "shades-amber-2/summary.json").is_file()
+
+
+def test_a_comparison_with_a_value_of_a_finished_method_is_extended(shades: Path, tmp_path: Path) -> None:
+    given = ["--set", "aggregator.wca.ta=0.05", "--source", "amber", "--quiet"]
+    assert compare(shades, tmp_path, "fedwca", *given).code == 0
+    run = compare(shades, tmp_path, "fedwca", "fedavg", *given)
+    assert run.code == 0, run.err
+    assert "FedAvg" in run.out
+    alone = compare(shades, tmp_path / "other", "fedavg", *given)
+    assert (alone.code, "aggregator.wca.ta is given, but no method of this run uses" in alone.err) == (2, True)

@@ -28,6 +28,7 @@ from fedwca.results.environment import describe_environment
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import read_notes
 from fedwca.results.write_run import RunFolder
+from fedwca.runs.execute_run import execute_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 from tests.read_rounds import read_rounds
@@ -596,8 +597,17 @@ def test_a_request_can_take_up_what_is_there(
 
     with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
         start_run(request(seed=3))
+    taken: list[int | None] = []
+    monkeypatch.setattr(
+        "fedwca.runs.resume_run.execute_run",
+        lambda run, *a: (taken.append(run.plan.config.workers), execute_run(run, *a))[1],
+    )
     done = start_run(request(workers=1))
-    assert result(folder) == result(every)
+    assert taken == [1]
+    rounds, summary, kept = result(folder)
+    assert summary["config"].pop("workers") == 1
+    summary["config"]["workers"] = None
+    assert (rounds, summary, kept) == result(every)
     monkeypatch.setattr("fedwca.runs.execute_run.run_bench", lambda *_: pytest.fail("work has started"))
     again = start_run(request())
     assert again.summary == done.summary

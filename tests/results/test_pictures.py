@@ -278,3 +278,15 @@ def test_figure_5_has_a_row_a_method_and_a_column_a_round(run: Run) -> None:
     figure = pictures.draw_weights({"A": found, "B": found}, run.domains, "made up")
     titles = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
     assert titles == [f"{name}, r = {record['round']}" for name in "AB" for record in found]
+
+
+def test_many_clients_have_the_same_rows_in_each_round() -> None:
+    domains = ["a"] * 25 + ["b"] * 20
+    first = {"round": 1, "labels": [0] * 25 + [1] * 20, "weights": [[1.0, 0.0]] * 45}
+    later = {"round": 2, "labels": [0] * 25 + [1] * 19 + [0], "weights": [[None, None]] * 25 + [[0.0, 1.0]] * 20}
+    figure = pictures.draw_weights({"A": [first, later]}, domains, "made up")
+    left, right = (axis for axis in figure.axes if axis.images and axis.get_title())
+    assert [text.get_text() for text in left.get_yticklabels()] == ["a, cluster 0", "b, cluster 0", "b, cluster 1"]
+    one, other = (np.ma.filled(axis.images[0].get_array().astype(float), np.nan) for axis in (left, right))
+    np.testing.assert_array_equal(one, [[1, 0], [np.nan] * 2, [1, 0]])
+    np.testing.assert_array_equal(other, [[np.nan] * 2, [0, 1], [0, 1]])

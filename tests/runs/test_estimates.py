@@ -99,3 +99,11 @@ def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pyte
         federation = split_trial(plan.config, *load(plan.config), 0, 0)
         found.append(clients_at_once(plan.config, build_network(plan.config, 10), federation.clients))
     assert found[0] > found[1]
+
+
+def test_trials_that_go_together_have_their_checkpoints_at_once() -> None:
+    given: dict[str, Any] = {"baselines": ["fedprox"], "trials": 4}
+    alone, federation = planned(**given)
+    together, _ = planned(**given, trials_at_once=3)
+    found = [estimate_checkpoints(plan, "none", federation, 10) for plan in (alone, together)]
+    assert found[1] == 3 * found[0]

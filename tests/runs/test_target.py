@@ -128,14 +128,6 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
             "there is no source model, which pseudo-labeler 'argmax' reads",
         ),
         (
-            {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False, "finish_training": {"lr": 0.1}},
-            "finish_training.lr is given, but no method of this run has a last phase",
-        ),
-        (
-            {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False, "central_training": {"lr": 0.1}},
-            "central_training.lr is given, but no method of this run trains a model at one place",
-        ),
-        (
             {"target": "neon", "baselines": ["dann"], "methods": {"dann": {"training": {"lr": 0.1}}}},
             "methods.dann.training.lr is given, but no method of this run is called so and reads it",
         ),
@@ -147,6 +139,18 @@ def test_what_does_not_go_together_is_said(layer: dict[str, Any], sentence: str)
     with pytest.raises(UsageError) as caught:
         resolve_plan(layer)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [("finish_training.lr", "has a last phase"), ("central_training.lr", "trains a model at one place")],
+)
+def test_values_of_a_training_that_no_method_has_are_refused(key: str, why: str) -> None:
+    layer = {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False}
+    with pytest.raises(UsageError, match=f"{key} is given, but no method of this run {why}; leave it out"):
+        resolve_plan(layer, [(key, "0.1")])
+    assert resolve_plan(layer, [(key, "0.1")], checked=True)
+    assert resolve_plan({"target": "neon", "baselines": ["dann"]}, [(key, "0.1")])
 
 
 def test_a_preset_of_the_other_setting_is_refused() -> None:

@@ -330,3 +330,21 @@ def test_what_the_criterion_does_not_see_is_not_searched(tmp_path: Path) -> None
     assert planned(tmp_path, "fedavg/adaptation=entropy", "adaptation.lr=0.1,0.2").tries == 2
     through = "fedavg/objective=adapted/adaptation=entropy"  # trains through the steps
     assert planned(tmp_path, through, "adaptation.lr=0.1,0.2", criterion="density").tries == 2
+
+
+def test_values_that_do_not_go_together_are_left_out(trainings: Trainings, tmp_path: Path) -> None:
+    """Each goes with the first of the other field, so that nothing is refused before the search begins."""
+    real = RunRequest.plan
+
+    def plan(request: RunRequest) -> Any:
+        if dict(request.tried).get(LR) == "0.3":
+            raise UsageError("0.3 is too much")
+        return real(request)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RunRequest, "plan", plan)
+        patched.setattr("fedwca.search.plan_search._refuse_values", lambda *given: None)
+        for _ in range(2):
+            assert trainings.search(tmp_path, LIST) == [0.4, 0.2, 0.1]
+    assert sorted(trainings.rates) == [0.1, 0.2, 0.4]
+    assert sum("do not go together and are left out: 0.3 is too much" in text for text in trainings.said) == 1

@@ -83,7 +83,7 @@ def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: st
     if not values:
         return
     middle = [statistics.fmean(value) for value in values.values()]
-    if list(values) == [0]:
+    if list(values) == [0] and not any("diverged" in record for record in records):
         axis.axhline(middle[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
         return
     axis.plot(list(values), middle, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})

@@ -15,6 +15,8 @@ from fedwca.results.trial_key import TrialKey
 PANELS = 4
 MOST = 40
 """Clients with a row of their own; more are averaged by domain and cluster."""
+Groups = Sequence[tuple[str, int]]
+"""Domains and clusters."""
 
 
 def weights(run: Run, method: str | None = None, one: TrialKey | None = None) -> Any:
@@ -43,7 +45,8 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
         domains: true domain of each client; those of newcomers, which come last and start no round, are left out.
         title: what was run.
     """
-    shapes = [_shape(domains, found[0]) for found in records.values()]
+    groups = {label: group_clients(domains, found) for label, found in records.items()}
+    shapes = [_shape(domains, found[0], groups[label]) for label, found in records.items()]
     across = len(next(iter(records.values())))
     each = min(max(2.4, 0.9 + 0.42 * max(columns for _, columns in shapes)), 13 / across)
     made = style.figure(max(6.5, 1.8 + each * across), sum(_height(rows) for rows, _ in shapes), title)
@@ -51,7 +54,7 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
     high = highest_weight(domains, [record for found in records.values() for record in found])
     for line, (label, found) in zip(axes, records.items(), strict=True):
         for index, (axis, record) in enumerate(zip(line, found, strict=True)):
-            image = draw_panel(axis, domains, record, high, index == 0)
+            image = draw_panel(axis, domains, record, high, index == 0, groups[label])
             if label:
                 axis.set_title(f"{label}, r = {record['round']}", fontsize=10)
     made.colorbar(image, ax=list(axes.flat), label="weight")
@@ -67,17 +70,18 @@ def weights_animation(run: Run, method: str | None = None, one: TrialKey | None 
     from matplotlib.animation import FuncAnimation
 
     method, records = select_records(run, method, one)
-    rows, columns = _shape(run.domains, records[0])
+    groups = group_clients(run.domains, records)
+    rows, columns = _shape(run.domains, records[0], groups)
     made = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
     axis = made.subplots()
     high = highest_weight(run.domains, records)
 
     def frame(index: int) -> Sequence[Any]:
         axis.clear()
-        draw_panel(axis, run.domains, records[index], high, True)
+        draw_panel(axis, run.domains, records[index], high, True, groups)
         return ()
 
-    image = draw_panel(axis, run.domains, records[0], high, True)
+    image = draw_panel(axis, run.domains, records[0], high, True, groups)
     made.colorbar(image, ax=axis, label="weight")
     return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
 
@@ -98,8 +102,8 @@ def select_records(run: Run, method: str | None, one: TrialKey | None) -> tuple[
     raise style.NotDrawn(why if method else f"{why}; --method names another method")
 
 
-def _shape(domains: Sequence[str], record: Record) -> tuple[int, int]:
-    labels, table = label_rows(domains, record)
+def _shape(domains: Sequence[str], record: Record, groups: Groups) -> tuple[int, int]:
+    labels, table = label_rows(domains, record, groups)
     return len(labels), len(table[0])
 
 
@@ -114,28 +118,49 @@ def _height(rows: int) -> float:
 
 def highest_weight(domains: Sequence[str], records: Sequence[Record]) -> float:
     """The largest weight that is drawn, the top of the colour scale."""
-    values = [value for record in records for row in label_rows(domains, record)[1] for value in row]
+    groups = group_clients(domains, records)
+    values = [value for record in records for row in label_rows(domains, record, groups)[1] for value in row]
     return max((value for value in values if not math.isnan(value)), default=1.0)
 
 
-def label_rows(domains: Sequence[str], record: Record) -> tuple[list[str], list[list[float]]]:
-    """Row labels and weights: a client each, or means by domain and cluster where clients are many."""
-    labels = record["labels"]  # of clients that train; newcomers are behind them
-    clients = list(zip(domains[: len(labels)], labels, record["weights"], strict=True))
-    table = [[math.nan if v is None else v for v in row] for _, _, row in clients]
-    if len(clients) <= MOST:
-        return [f"{domain}  {k}" for k, (domain, _, _) in enumerate(clients)], table
-    found: dict[tuple[str, int], list[list[float]]] = {}
-    for (domain, label, _), row in zip(clients, table, strict=True):
+def group_clients(domains: Sequence[str], records: Sequence[Record]) -> Groups:
+    """Domain and cluster of the clients of all of some rounds, where clients are many; nothing where each has a row."""
+    found = {(domain, label) for record in records for domain, label, _ in _clients(domains, record)}
+    return sorted(found) if len(records[0]["labels"]) > MOST else []
+
+
+def label_rows(domains: Sequence[str], record: Record, groups: Groups = ()) -> tuple[list[str], list[list[float]]]:
+    """Row labels and weights: a client each, or means by domain and cluster.
+
+    Args:
+        domains: true domain of each client.
+        record: of a round.
+        groups: of `group_clients`, a row each, NaN where nobody of it took part; none: clients.
+    """
+    clients = _clients(domains, record)
+    if not groups:
+        return [f"{domain}  {k}" for k, (domain, _, _) in enumerate(clients)], [row for _, _, row in clients]
+    found: dict[tuple[str, int], list[list[float]]] = {group: [] for group in groups}
+    for domain, label, row in clients:
         if not math.isnan(row[0]):
-            found.setdefault((domain, label), []).append(row)
-    means = [[sum(column) / len(rows) for column in zip(*rows, strict=True)] for rows in found.values()]
-    return [f"{domain}, cluster {label} (×{len(rows)})" for (domain, label), rows in found.items()], means
+            found[domain, label].append(row)
+    absent = [math.nan] * max(len(row) for _, _, row in clients)
+    means = [
+        [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else absent for rows in found.values()
+    ]
+    return [f"{domain}, cluster {label}" for domain, label in found], means
 
 
-def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, named: bool) -> Any:
+def _clients(domains: Sequence[str], record: Record) -> list[tuple[str, int, list[float]]]:
+    """Domain, cluster and weights of each client that trains; newcomers are behind them."""
+    labels = record["labels"]
+    rows = [[math.nan if value is None else value for value in row] for row in record["weights"]]
+    return list(zip(domains[: len(labels)], labels, rows, strict=True))
+
+
+def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, named: bool, groups: Groups = ()) -> Any:
     """One round's heat map; a frame is around the own cluster of a client, numbers where there is room."""
-    labels, table = label_rows(domains, record)
+    labels, table = label_rows(domains, record, groups)
     image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)
     columns = len(table[0])
     axis.set_title(f"round {record['round'] + 1}", fontsize=10)

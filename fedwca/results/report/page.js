@@ -84,10 +84,7 @@ function ticks(low, high, count) {
 }
 
 // One point before the first round is a level line.
-const isLevel = (series) => {
-  const points = series.points.filter((p) => p[1] !== null);
-  return points.length === 1 && points[0][0] === 0;
-};
+const isLevel = (series) => series.points.length === 1 && series.points[0][0] === 0;
 const dashOf = (series) => (isLevel(series) ? "6 4" : series.dash);
 
 function mark(series) {

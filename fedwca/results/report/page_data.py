@@ -58,9 +58,11 @@ def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
 
 def _curve(records: list[Record]) -> list[list[float | None]]:
     """[rounds done, mean, standard deviation] over runs."""
-    return [
+    curve = [
         [r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in mean_by_round(records, "accuracy").items()
     ]
+    # One point at the start is a method that never trains; where the first round diverged there is no second one.
+    return [*curve, [1, None, None]] if len(curve) == 1 and any("diverged" in record for record in records) else curve
 
 
 def _clients(records: list[Record]) -> dict[str, Any]:

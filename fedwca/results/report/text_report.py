@@ -33,7 +33,10 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
     if any(entry["n"] > 1 for _, entry in entries):
         spread = "mean ± standard deviation (ddof 1) over runs"
     last = "last round" if all(run.complete for run in runs) else "last round that was run"
-    shown = shown_round(any("round" in entry for _, entry in entries), last)
+    chosen = {"round" in entry for _, entry in entries}
+    shown = shown_round(chosen == {True}, last)
+    if len(chosen) > 1:
+        shown = f"{shown}, with new clients {shown_round(True)}"
     title = f"Test accuracy in percent {shown}, {spread}"
     classes = runs[0].classes if len({run.classes for run in runs}) == 1 else ()
     more = requested_columns(columns, classes, [entry for _, entry in entries])

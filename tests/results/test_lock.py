@@ -1,0 +1,35 @@
+"""Whether somebody is at work on a run folder, for whoever may only read it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fedwca.errors import UsageError
+from fedwca.results.lock import NAME, hold_lock, is_locked
+
+
+def refuse(lock: object) -> None:
+    """What the system says of another user's file: root, as who tests may run, could open it."""
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_reader_sees_who_is_at_work(tmp_path: Path) -> None:
+    lock = hold_lock(tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("filelock.FileLock._acquire", refuse)
+        assert is_locked(tmp_path)
+        lock.release()
+        (tmp_path / NAME).touch()
+        assert not is_locked(tmp_path)
+
+
+def test_another_users_lock_in_a_folder_of_all_lets_nobody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / NAME).touch()
+    monkeypatch.setattr("filelock.FileLock._acquire", refuse)
+    with pytest.raises(UsageError, match="is another user's, so it cannot be seen who is at work here"):
+        hold_lock(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    hold_lock(tmp_path)  # nobody writes what is only read
