@@ -53,11 +53,7 @@ def model_of(
         row, members, holder = opened.delivered[client], [client], f"client {client}"
     else:
         assert cluster is not None
-        if opened.method.aggregator.keeps:
-            raise UsageError(
-                f"--cluster {cluster}: method {opened.unit.method!r} leaves the last layers with its clients, so no "
-                "whole model is a cluster's; take --client K"
-            )
+        refuse_own_layers(opened, cluster)
         members = [k for k, label in enumerate(labels) if label == cluster]
         if not members:
             raise UsageError(f"--cluster {cluster}: method {opened.unit.method!r} has clusters 0 to {max(labels)}")
@@ -76,6 +72,23 @@ def need_one_holder(client: int | None, cluster: int | None) -> None:
     """
     if (client is None) == (cluster is None):
         raise UsageError("say whose model: --client K or --cluster C")
+
+
+def refuse_own_layers(opened: OpenedRun, cluster: int) -> None:
+    """Refuse to take a client's model for its cluster's.
+
+    Raises:
+        UsageError: clients keep layers of their own.
+    """
+    try:
+        aggregator = opened.method.aggregator
+    except UsageError:  # a plugin's that is no longer installed
+        return
+    if aggregator.keeps:
+        raise UsageError(
+            f"--cluster {cluster}: method {opened.unit.method!r} leaves the last layers with its clients, so no whole "
+            "model is a cluster's; take --client K"
+        )
 
 
 def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:

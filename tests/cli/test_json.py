@@ -80,6 +80,7 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
     from fedwca.deploy.flower.config import DeploymentConfig
     from fedwca.deploy.in_process import run_in_process
     from fedwca.deploy.session import Session
+    from fedwca.deploy.state_files import save_final
 
     def play(federation: DeploymentConfig, server: Path, data: Path) -> Session:
         session = federation.session(server / "source.safetensors")
@@ -87,6 +88,8 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
         images = [torch.from_numpy(x).permute(0, 3, 1, 2) for x in dealt]
         clients = [Client(lambda side, stretch, x=x: x) for x in images]
         run_in_process(session, clients, federation.rounds)
+        for number, client in enumerate(clients):
+            save_final(client, server / f"client-{number}")
         return session
 
     monkeypatch.setattr(deploy, "need_flower", lambda: None)
