@@ -51,7 +51,7 @@ def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
     def wire(client: int, parcel: Parcel) -> Parcel:
         if client != liar or parcel.kind != "upload":
             return parcel
-        own = session.expected[client].sent
+        own = session.expected[client].starts[0]
         slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})

@@ -13,7 +13,7 @@ from readings import apart, gains_by_right, noted, on_machines
 from wca_or_one_hot_pieces import METHODS, UNTRAINED, pieces
 
 from fedwca.results.statistics import paired_difference
-from fedwca.results.tables import MISSING, Table, mean_cell
+from fedwca.results.tables import MISSING, Cell, Table, mean_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "wca_or_one_hot"
 NAMES = {"digit_five": "Digit-Five", "digits_mini": "digits-mini"}
@@ -59,6 +59,13 @@ def by_seed(found: Sequence[Piece], method: str) -> dict[int, float]:
     return {piece["seed"]: mean_accuracy(piece, method) for piece in found}
 
 
+def level(found: Sequence[Piece], method: str) -> Cell:
+    """Mean over seeds; missing where a seed was not measured."""
+    if not all(method in piece for piece in found):
+        return MISSING
+    return mean_cell(statistics.fmean(by_seed(found, method).values()))
+
+
 def right_labels(piece: Piece, method: str, place: int) -> float:
     """Share of right labels in percent, mean over clients; place 0 is round 1, place 1 the last."""
     return mean_of_known(piece[method]["right"][place])
@@ -70,7 +77,7 @@ def cases(dataset: str) -> str:
     lines = []
     for case in cases_of(found, dataset):
         own = select(found, dataset, case)
-        levels = [mean_cell(statistics.fmean(by_seed(own, method).values())) for method in (WCA, ONE_HOT, UNTRAINED)]
+        levels = [level(own, method) for method in (WCA, ONE_HOT, UNTRAINED)]
         beside = apart(paired_difference(by_seed(own, WCA), by_seed(own, ONE_HOT)))
         right = [mean_cell(statistics.fmean(right_labels(piece, WCA, place) for piece in own)) for place in (0, 1)]
         ari = mean_cell(statistics.fmean(piece[WCA]["ari"] for piece in own), digits=2)

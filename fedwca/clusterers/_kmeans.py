@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 
 import torch
-from pydantic import NonNegativeInt, PositiveInt, field_validator
-from pydantic_core.core_schema import ValidationInfo
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
 from fedwca.core.interfaces import Clusterer
@@ -24,12 +23,13 @@ class KMeansClusterer(Clusterer):
     seed: NonNegativeInt = 0
     """Of K-means."""
 
-    @field_validator("most")
-    @classmethod
-    def _is_no_less_than_least(cls, value: int, given: ValidationInfo) -> int:
-        if value < given.data.get("least", 1):
-            raise ValueError(f"is below least, which is {given.data['least']}; give most that or more")
-        return value
+    @model_validator(mode="after")
+    def _is_a_range(self) -> KMeansClusterer:
+        if self.most < self.least:
+            raise ValueError(
+                f"most, which is {self.most}, is below least, which is {self.least}; give most that or more"
+            )
+        return self
 
     def partition(self, x: Tensor) -> Tensor:
         """Labels ``[K]`` of rows ``[K, P]``, see `best_kmeans`."""

@@ -210,7 +210,9 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
 
 def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[Method, int]:
     """A method that fits the run, and its rounds, of which the last phase is one more."""
-    check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
+    check_fits_partition(
+        method, config.training, config.batch_norm, partition_of(config), config.checkpoint is not None
+    )
     check_public_images(method, component("partition", config.partition, config.components))
     check_sizes(method, component("model", config.model, config.components), config.checkpoint is not None)
     check_whole_model_is_trained(method, config.training)

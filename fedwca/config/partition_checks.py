@@ -9,7 +9,9 @@ from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
 
-def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
+def check_fits_partition(
+    method: Method, training: Training, batch_norm: str, partition: type[Partition], checkpoint: bool
+) -> None:
     """Refuse a method whose parts are made for another setting than the run's.
 
     Args:
@@ -17,12 +19,13 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
         training: how clients train in a round, unless the method says it.
         batch_norm: what becomes of BatchNorm's statistics.
         partition: of the run.
+        checkpoint: whether the user's own model is started from.
 
     Raises:
         UsageError: names the part and what it needs.
     """
     what = f"method {method.name!r}: "
-    if partition.whole:
+    if partition.whole and not checkpoint:
         _check_needs_no_source_model(method)
     if partition.some_unlabeled:
         _check_unlabeled_fit(method, batch_norm)
@@ -50,17 +53,21 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
 
 
 def _check_needs_no_source_model(method: Method) -> None:
-    """Refuse what compares with a source model, or takes its labels, where the first model is one that nobody trained.
+    """Refuse what learns of a source model where clients begin with one that nobody trained.
+
+    To stay near such a model in the rounds is another thing.
 
     Raises:
         UsageError: names it.
     """
     where = f"method {method.name!r}: where clients have labels there is no source model, which"
-    for objective in (*method.objectives, *method.finish):
-        if "source" in (*objective.anchors, *objective.teachers):
-            raise UsageError(f"{where} objective {objective.name!r} reads; leave it out, or give --source")
+    learns = [objective for objective in (*method.objectives, *method.finish) if "source" in objective.teachers]
+    learns += [objective for objective in method.finish if "source" in objective.anchors]
+    if learns:
+        raise UsageError(f"{where} objective {learns[0].name!r} reads; leave it out, or give a --checkpoint")
     if method.finish and "source" in method.pseudo_labeler.models:
-        raise UsageError(f"{where} pseudo-labeler {method.pseudo_labeler.name!r} reads; take another, or give --source")
+        name = method.pseudo_labeler.name
+        raise UsageError(f"{where} pseudo-labeler {name!r} reads; take another, or give a --checkpoint")
 
 
 def _check_new_clients_fit(method: Method, batch_norm: str) -> None:

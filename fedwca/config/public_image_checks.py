@@ -61,6 +61,9 @@ def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
         )
     if checkpoint:
         raise UsageError(f"{what}begin with weights of their own; leave --checkpoint out")
+    for objective in method.objectives:
+        if "source" in (*objective.anchors, *objective.teachers):
+            raise UsageError(f"{what}have no source model, which objective {objective.name!r} reads; leave it out")
     for part in method.trained:
         if changes_network(part) and (part is not method.adaptation or part.by_client):
             raise UsageError(f"{what}have no other networks beside them than an adaptation's; leave {part.name!r} out")

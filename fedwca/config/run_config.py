@@ -247,12 +247,18 @@ def validate(values: Layer) -> RunConfig:
 
 
 def restore_config(values: Layer) -> RunConfig:
-    """The configuration in a run folder, of an earlier release too: kernels that were dropped since are read as auto.
+    """The configuration in a run folder, of an earlier release too.
+
+    Kernels that were dropped since are read as auto, and a schedule of the last phase, which did nothing, is left out.
 
     Raises:
         InvalidConfig: see `validate`.
     """
-    return validate({**values, "kernels": "auto"} if values.get("kernels") in DROPPED else values)
+    kept = {**values, "kernels": "auto"} if values.get("kernels") in DROPPED else dict(values)
+    if isinstance(finish := kept.get("finish_training"), Mapping):
+        schedule = ("cosine", "decay", "decay_rounds")
+        kept["finish_training"] = {key: value for key, value in finish.items() if key not in schedule}
+    return validate(kept)
 
 
 def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

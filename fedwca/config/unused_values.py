@@ -114,14 +114,14 @@ def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
     heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
     parts: dict[str, set[tuple[str, str]]] = {}
     played = set()
-    """Those with rounds: how clients train in a round is said of them alone."""
+    """Those with rounds, or steps of an adaptation: how clients train in a round is said of them alone."""
     for method, rounds in methods:
         own, head = (
             {(kind, part.name) for kind, part in method_parts(method)},
             heads.get(method.name, canonical_name(method.name)),
         )
         parts.setdefault(head, set()).update(own)
-        if rounds > bool(method.finish):
+        if rounds > bool(method.finish) or method.adaptation is not None:
             played.add(head)
     return [
         f"{name}.{key}"

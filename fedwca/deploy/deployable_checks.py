@@ -127,18 +127,19 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
     Raises:
         UsageError: says which and why.
     """
-    aggregator, asked = method.aggregator, count_sampled(rules.clients, rules.participation)
-    few = asked < 3
-    there = f"there are {rules.clients}" if asked == rules.clients else f"a round asks {asked} of {rules.clients}"
+    aggregator, few = method.aggregator, rules.clients < 3
     if not aggregator.travels and (rules.norm_bound is not None or rules.robust != "mean"):
         raise UsageError("rules norm_bound and robust are about models, and in this method none is uploaded")
     if rules.norm_bound is not None and few:
-        raise UsageError(f"rule norm_bound compares an update with the round's median, which takes 3 clients; {there}")
+        raise UsageError(
+            f"rule norm_bound compares an update with the round's median, which takes 3 clients; "
+            f"there are {rules.clients}"
+        )
     if rules.robust == "mean":
         return
     where = f"rule robust={rules.robust}"
     if few:
-        raise UsageError(f"{where} acts on means of 3 clients or more; {there}")
+        raise UsageError(f"{where} acts on means of 3 clients or more; there are {rules.clients}")
     if aggregator.grouping.keeps_models_apart:
         raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
     if not aggregator.averages_groups:
@@ -147,6 +148,18 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
         raise UsageError(f"{where} is by coordinate, and with --top most coordinates of an update are left out")
     if composition.batch_norm is BatchNormPolicy.POOLED:
         raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
+
+
+def require_enough_asked(rules: Rules) -> None:
+    """Refuse defences that would do nothing in a new deployment's rounds, since these ask too few clients.
+
+    Raises:
+        UsageError: says which and why.
+    """
+    asked = count_sampled(rules.clients, rules.participation)
+    given = ["norm_bound"] if rules.norm_bound is not None else ["robust"] if rules.robust != "mean" else []
+    if given and asked < 3:
+        raise UsageError(f"rule {given[0]} takes 3 clients in a round, and a round asks {asked} of {rules.clients}")
 
 
 def require_covered(composition: Composition, moments: bool = False) -> None:

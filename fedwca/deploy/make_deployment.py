@@ -16,7 +16,13 @@ from fedwca.config.run_config import Layer, merge, validate
 from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
-from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
+from fedwca.deploy.deployable_checks import (
+    require_compressible,
+    require_consent,
+    require_defences,
+    require_deployable,
+    require_enough_asked,
+)
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
 from fedwca.deploy.flower.simulation import simulate, write_client_images
@@ -112,6 +118,7 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
         raise InvalidConfig(describe_problems(error)) from error
     require_consent(rules, method)
     require_defences(rules, method, made.composition)
+    require_enough_asked(rules)
     require_compressible(made.composition, network)
     rehearse_components(config, plan.methods, dataset)
     check_writable(wanted.folder)

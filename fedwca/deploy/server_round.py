@@ -192,12 +192,15 @@ def close_session_round(
         sizes = torch.tensor([max(1, number) for number in samples])
         counted = averaged_clients(labels, present, trusted)
         given = (labels, sizes, present, trusted, context.layout.trained)
-        spread_trained_mean(method, bank, *given, lambda w, own: robust_means(mix_rows(w, own), w, own, rules.robust))
+        give_back = spread_trained_mean(
+            method, bank, *given, lambda w, own: robust_means(mix_rows(w, own), w, own, rules.robust)
+        )
         weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
         weights = drop_single_means(context, state, weights, gated=trusted is not None)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
+        give_back()  # late clients are compared with what clients uploaded
         if not bool(finite_models(rows).all()):
             raise FedwcaError(f"round {round}: a mean of the clients' models is not finite; it is not kept")
         shares = mix_shares(weights, state.shares)

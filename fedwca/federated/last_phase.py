@@ -90,7 +90,7 @@ def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> t
     """
     began = time.perf_counter()
     by_client = dict(zip(opened.clients, uploads, strict=True))
-    # Whatever objectives collect stays with the clients: nothing is declared, and only broken values are refused.
+    # Whatever objectives collect stays with the clients, so nothing is declared; models are looked at.
     expected = ExpectedUpload(undeclared=True, dtype=opened.engine.bank.dtype)
     validate_uploads(opened.engine.bank, by_client, expected, "--set finish_training.lr")
     seconds = {"group": time.perf_counter() - began, "mix": 0.0}

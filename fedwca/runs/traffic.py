@@ -43,7 +43,7 @@ def count_kept(method: Method, engine: Engine) -> int:
     if not method.aggregator.keeps:
         return 0
     own = engine.layout.last_layers(method.aggregator.keeps)
-    return int(own.stop - own.start)
+    return sum(part.stop - part.start for part in (own, *engine.layout.statistics_of(own)))
 
 
 def count_values(tensors: Mapping[str, Tensor]) -> int:

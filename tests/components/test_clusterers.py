@@ -119,6 +119,8 @@ def test_silhouette_finds_the_number_of_groups(name: str) -> None:
 def test_a_number_of_groups_that_cannot_be_is_refused_or_the_nearest(name: str) -> None:
     with pytest.raises(UsageError, match=r"most.*is below least, which is 9; give most that or more"):
         clusterers.build({"name": name, "least": 9, "most": 3})
+    with pytest.raises(UsageError, match="most, which is 19, is below least, which is 25"):
+        clusterers.build({"name": name, "least": 25})
     given = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
     assert len(clusterers.build({"name": name, "least": 12})(given).unique()) == 8, "at most K - 1"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedwca.config.resolve_config import RunPlan, resolve_plan
-from fedwca.config.run_config import Layer, RunConfig, resolve
+from fedwca.config.run_config import Layer, RunConfig, resolve, restore_config
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from tests.cli.conftest import call
@@ -215,3 +215,17 @@ def test_the_other_methods_have_theirs(
         own = found["odpfl_hn"].adaptation
         assert own is not None
         assert (lr["odpfl_hn"], *own.rates().values()) == odpfl
+
+
+def test_how_a_method_trains_is_read_by_the_steps_of_its_adaptation() -> None:
+    values = {"source_only": {"training": {"lr": 0.5}}}
+    made = resolve_plan({"baselines": ["source_only/adaptation=entropy"], "composed": False, "methods": values})
+    assert made.methods[0][0].training is not None
+    with pytest.raises(UsageError, match=r"methods\.source_only\.training\.lr is given, but no method of this run"):
+        resolve_plan({"baselines": ["source_only"], "composed": False, "methods": values})
+
+
+def test_a_schedule_of_the_last_phase_in_an_earlier_run_is_left_out() -> None:
+    values = resolve_plan({"target": "neon"}).config.model_dump(mode="json")
+    values["finish_training"] |= {"cosine": 5, "decay": 0.5}
+    assert restore_config(values).finish_training.cosine is None
