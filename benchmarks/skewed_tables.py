@@ -22,6 +22,7 @@ DEALS = {
 }
 """Folders of runs and what their rows are called; the others are compared with the first."""
 METHODS = {"fedscal": "FedSCAl", "wca": "FedWCA"}
+UNTRAINED = "source_ada_bn"
 
 ByRun = dict[int, float]
 """A number by source model."""
@@ -37,25 +38,27 @@ def measured(deal: str) -> dict[str, ByRun]:
         method, run = record["method"], record["source_model"]
         if record["round"] == -1 and method == "source_only":
             found.setdefault("source", {})[run] = mean_of_known(record["accuracy"])
-        if record["round"] in (0, last):
+        if method == UNTRAINED:
+            found.setdefault("untrained", {})[run] = mean_of_known(record["accuracy"])  # of its last record
+        if record["round"] in (0, last) and method in METHODS:
             when = "first" if record["round"] == 0 else "last"
             found.setdefault(f"{method} {when}", {})[run] = mean_of_known(record["pseudo_label_accuracy"])
-        if record["round"] == last:
+        if record["round"] == last and method in METHODS:
             found.setdefault(f"{method} accuracy", {})[run] = mean_of_known(record["accuracy"])
     return found
 
 
 def skewed() -> str:
-    """A row a deal: source model, then of each method the share of right labels and the accuracy."""
+    """A row a deal: source model, untouched and with statistics of the clients, then of each method the share of right labels and the accuracy."""
     found = {deal: measured(deal) for deal in DEALS if (RUNS / deal / "rounds.jsonl").exists()}
     if "even" not in found:
         return "Not measured yet: `bash benchmarks/skewed.sh`."
-    heads = ["Source Only"]
+    heads = ["Source Only", "Source + AdaBN"]
     for label in METHODS.values():
         heads += [f"{label}: labels right, round 1", "last round", "minus even", "accuracy"]
     lines = []
     for deal, own in found.items():
-        cells = [f"{statistics.fmean(own['source'].values()):.1f}"]
+        cells = [f"{statistics.fmean(own[start].values()):.1f}" for start in ("source", "untrained")]
         for method in METHODS:
             cells += [f"{statistics.fmean(own[f'{method} {when}'].values()):.1f}" for when in ("first", "last")]
             beside = (
