@@ -49,7 +49,7 @@ def measured(deal: str) -> dict[str, ByRun]:
 
 
 def skewed() -> str:
-    """A row a deal: source model, untouched and with statistics of the clients, then of each method the share of right labels and the accuracy."""
+    """A row a deal: the untouched source model and Source + AdaBN, then of each method right labels and accuracy."""
     found = {deal: measured(deal) for deal in DEALS if (RUNS / deal / "rounds.jsonl").exists()}
     if "even" not in found:
         return "Not measured yet: `bash benchmarks/skewed.sh`."

@@ -13,8 +13,6 @@ from typing import Any
 from fedwca.config.partition_and_domain import name_domain
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
-from fedwca.core.files import expand_home
-from fedwca.core.tensor_files import file_digest
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
@@ -31,6 +29,7 @@ from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
@@ -138,10 +137,10 @@ def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logg
         keep: which checkpoints stay.
         loggers: where numbers go, too.
     """
-    file = plan.config.checkpoint
+    checkpoint = digest_checkpoint(plan.config)
     return {
         **plan.described(),
-        **({} if file is None else {"checkpoint_digest": file_digest(expand_home(file))}),
+        **({} if checkpoint is None else {"checkpoint_digest": checkpoint}),
         "schema": SCHEMA,
         "places": describe_places(run),
         "identity_without": SAME_NUMBERS,

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
-from fedwca.core.files import expand_home
-from fedwca.core.tensor_files import file_digest
 from fedwca.errors import UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
+from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.load_data import load
 from fedwca.runs.run_images import describe_images
@@ -111,8 +110,8 @@ def plan_search(wanted: Search) -> PlannedSearch:
         "params": sorted(map(repr, params)),
         "images": describe_images(dataset),
     }
-    if (file := plan.config.checkpoint) is not None:
-        about["checkpoint_digest"] = file_digest(expand_home(file))
+    if (checkpoint := digest_checkpoint(plan.config)) is not None:
+        about["checkpoint_digest"] = checkpoint
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
 
 

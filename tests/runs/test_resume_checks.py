@@ -41,23 +41,21 @@ def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "digest", "weights", "warned"),
+    ("kind", "weights", "warned"),
     [
-        (None, "recipe", "00000001", False),
-        (None, "recipe", "00000002", True),
-        (None, "of a central start", "00000002", False),
-        ("mine.pt", "of the file", "00000002", True),
+        ("aggregator", "00000001", False),
+        ("aggregator", "00000002", True),  # of another kind of machine, version of torch or checkpoint file
+        ("central", "00000002", False),  # a method that trains its own start
     ],
 )
-def test_runs_from_other_source_models_are_said(
-    checkpoint: str | None, digest: str, weights: str, warned: bool
-) -> None:
-    def run(name: str, digest: str, weights: str) -> Any:
-        start = {"source_model": 0, "trial": 0, "round": -1, "source_digest": digest, "source_weights": weights}
-        return SimpleNamespace(path=Path(name), config={"checkpoint": checkpoint}, lines=[start, {"round": 0}])
+def test_runs_from_other_source_models_are_said(kind: str, weights: str, warned: bool) -> None:
+    def run(name: str, kind: str, weights: str) -> Any:
+        start = {"method": "m", "source_model": 0, "trial": 0, "round": -1, "source_weights": weights}
+        methods = {"m": {"components": [{"kind": kind}]}}
+        return SimpleNamespace(path=Path(name), methods=methods, lines=[start, {"round": 0}])
 
     heard: list[str] = []
     reporter = SimpleNamespace(warn=heard.append)
-    runs: Any = [run("one", "recipe", "00000001"), run("two", digest, weights)]
+    runs: Any = [run("one", "aggregator", "00000001"), run("two", kind, weights)]
     warn_of_other_source_models(runs, reporter)  # type: ignore[arg-type]
     assert [text.startswith("two began from another source model than one") for text in heard] == [True] * warned
