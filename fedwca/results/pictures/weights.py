@@ -124,8 +124,11 @@ def highest_weight(domains: Sequence[str], records: Sequence[Record]) -> float:
 
 
 def group_clients(domains: Sequence[str], records: Sequence[Record]) -> Groups:
-    """Domain and cluster of the clients of all of some rounds, where clients are many; nothing where each has a row."""
-    found = {(domain, label) for record in records for domain, label, _ in _clients(domains, record)}
+    """Domain and cluster of the clients that took part in some rounds, where clients are many; nothing where each has a
+    row.
+    """
+    every = (client for record in records for client in _clients(domains, record))
+    found = {(domain, label) for domain, label, row in every if not math.isnan(row[0])}
     return sorted(found) if len(records[0]["labels"]) > MOST else []
 
 
@@ -169,12 +172,12 @@ def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, n
         axis.set_xticks(range(columns), map(str, range(columns)), fontsize=8)
     if named:
         axis.set_yticks(range(len(labels)), labels, fontsize=8 if len(labels) <= 24 else 6.5)
-        axis.set_ylabel("client (true domain, number)" if len(table) == len(record["labels"]) else "clients, averaged")
+        axis.set_ylabel("clients, averaged" if groups else "client (true domain, number)")
     for y, row in enumerate(table):
-        if len(table) == len(record["labels"]) and len(row) > record["labels"][y] and columns <= 24:
+        if not groups and len(row) > record["labels"][y] and columns <= 24:
             frame = {"fill": False, "edgecolor": style.COLOURS[5], "linewidth": 1.6}
             axis.add_patch(_box(record["labels"][y], y, frame))
-        for x, value in enumerate(row if columns <= 8 else ()):
+        for x, value in enumerate(row if columns <= 8 and not math.isnan(row[0]) else ()):
             colour = "white" if value < 0.55 * high else "black"
             axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
     return image
