@@ -180,7 +180,7 @@ MODULES = {
     "blended.py": BLENDED,
     "bare.py": "from fedwca.registry import Component\nclass Bare(Component):\n    def offer(self): ...\n",
     "mute.py": "from fedwca.core.interfaces import Objective\nclass Mute(Objective):\n    pass\n",
-    "plain.py": "class Plain:\n    def __call__(self, batch): ...\n",
+    "plain_class.py": "class Plain:\n    def __call__(self, batch): ...\n",
     "broken.py": "import a_library_that_is_not_there\n",
     "lowly.py": "def lowly(batch): ...\n",
     "unknown.py": "from __future__ import annotations\nfrom fedwca.aggregators.fedavg import FedAvg\n"
@@ -196,7 +196,7 @@ WCA = blended:HalfAndHalf
 
 [fedwca.objectives]
 mute = mute:Mute
-plain = plain:Plain
+plain = plain_class:Plain
 lowly = lowly:lowly
 """
 
@@ -265,7 +265,7 @@ def test_a_registered_name_is_found_however_it_is_written() -> None:
     [
         ("aggregators", "bare", "aggregator 'bare' (bare.Bare) lacks blend, gather, learn, deliver"),
         ("objectives", "mute", "objective 'mute' (mute.Mute) lacks __call__"),
-        ("objectives", "plain", "objective 'plain' (plain.Plain) lacks the base class fedwca.registry.Component"),
+        ("objectives", "plain", "objective 'plain' (plain_class.Plain) lacks the base class fedwca.registry.Component"),
         ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),
         ("aggregators", "broken", "aggregator 'broken' from fedwca-extras could not be loaded: No module named"),
         ("aggregators", "unknown", "could not be loaded: name 'Annotated' is not defined"),
