@@ -116,10 +116,8 @@ def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
     played = set()
     """Those with rounds, or steps of an adaptation: how clients train in a round is said of them alone."""
     for method, rounds in methods:
-        own, head = (
-            {(kind, part.name) for kind, part in method_parts(method)},
-            heads.get(method.name, canonical_name(method.name)),
-        )
+        own = {(kind, part.name) for kind, part in method_parts(method)}
+        head = heads.get(method.name, canonical_name(method.name))
         parts.setdefault(head, set()).update(own)
         if rounds > bool(method.finish) or method.adaptation is not None:
             played.add(head)

@@ -13,9 +13,7 @@ from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
-from fedwca.core.files import expand_home
 from fedwca.core.plain_values import to_plain
-from fedwca.core.tensor_files import file_digest
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
 from fedwca.results.describe_run import data_name, special_domain, trained_methods
 from fedwca.results.diverged_runs import ended_rounds
@@ -25,6 +23,7 @@ from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
 from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import is_empty_folder
+from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.resume_checks import differing_request
@@ -87,8 +86,8 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
                 raise
             reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
     if there and (file := plan.config.checkpoint) is not None:
-        if expand_home(file).exists():
-            refuse_other_checkpoint(plan, file, there)
+        if (now := digest_checkpoint(plan.config)) is not None:
+            refuse_other_checkpoint(plan, now, there)
         elif not missing:  # what is missing cannot be run, which it says itself
             reporter.warn(f"{where}: {file} is not there, so it is not known whether it is still the same")
     for path in dict.fromkeys(run.path for run in there.values()):
@@ -115,12 +114,12 @@ def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
         refuse_other_digest(dataset, run.about, run.path)
 
 
-def refuse_other_checkpoint(plan: RunPlan, file: Path, runs: Mapping[str, Run]) -> None:
+def refuse_other_checkpoint(plan: RunPlan, now: str, runs: Mapping[str, Run]) -> None:
     """See that finished runs began from the model that the checkpoint's file holds now.
 
     Args:
         plan: what is asked for.
-        file: the checkpoint.
+        now: hash of the checkpoint's file.
         runs: by method. Those of earlier releases say of each method what it began with; one that trains its own start
             is not looked at there.
 
@@ -128,14 +127,14 @@ def refuse_other_checkpoint(plan: RunPlan, file: Path, runs: Mapping[str, Run]) 
         CheckpointError: one began from another.
     """
     own = {method.name for method, _ in plan.methods if method.start is not None}
-    now = file_digest(expand_home(file))
     for name, run in runs.items():
         began = {run.about.get("checkpoint_digest")} - {None}
         if not began and name not in own:
             began = {r.get("source_digest") for r in run.rounds(name) if r["round"] == -1} - {None}
         if began - {now}:
             raise CheckpointError(
-                f"{run.path}: began from another model than {file} holds now; put that one back, or name another --out"
+                f"{run.path}: began from another model than {plan.config.checkpoint} holds now; put that one back, "
+                "or name another --out"
             )
 
 
