@@ -76,6 +76,7 @@ KINDS = (
         known=(("mnist", 21), ("mnist", 22), ("mnistm", 21), ("mnistm", 22), ("usps", 22)),
     ),
     Kind("pacs", "pacs", PACS, SEEDS, {"rounds": 10, "trials": 1, **TF32}, MAIN, 64, "cuda"),
+    Kind("moments_pacs", "pacs", PACS, SEEDS, {"rounds": 10, "trials": 1, **TF32}, BY_MOMENTS, 64, "cuda"),
     Kind("paper_digits", "digit_five", ("mnist", "svhn", *DIGITS[1:]), tuple(range(5)), {}, TABLE2, device="cuda"),
     Kind("paper_pacs", "pacs", PACS, tuple(range(5)), TF32, TABLE2, 224, "cuda"),
     Kind("paper_office", "office_home", OFFICE, tuple(range(5)), TF32, TABLE2, device="cuda"),
