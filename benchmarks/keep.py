@@ -25,9 +25,9 @@ def keep(path: Path, result: dict[str, Any]) -> None:
 
 
 def without_places(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what names folders of the machine that it was made on."""
-    parts = {part: without_places(record[part]) for part in ("config", "environment") if part in record}
-    return {key: value for key, value in record.items() if key not in PLACES} | parts
+    """A record, and records in it, without what names folders of the machine that it was made on."""
+    kept = {key: value for key, value in record.items() if key not in PLACES}
+    return {key: without_places(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
 def main() -> None:
