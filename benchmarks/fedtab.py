@@ -4,7 +4,7 @@
 done; ``--only main`` leaves ablations and equal compute for later, ``--only "untrusted plain"`` takes one ablation. Run
 folders are in --runs (default runs/fedtab), and a run that was stopped goes on. What tables need is written to
 results/fedtab after each run of a piece, for ``python benchmarks/tables.py``. An ablation that trusts and groups the
-clients of a piece as FedTAB does has FedTAB's numbers, to the bit, and is not run; on another kind of CPU than that of
+clients of a piece as FedTAB does has FedTAB's numbers, to the bit, and is not run; on other hardware than that of
 ``main`` FedTAB is run again beside the ablations, since source models differ there. ``--minutes 9`` stops after so
 many, between two rounds, and the same command goes on; what results/fedtab holds is not run again, wherever --out is.
 ``--small --out FOLDER`` rehearses.

@@ -11,7 +11,7 @@ from typing import Any
 
 from domain_means import mean_by_domain, mean_of_known
 from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces, plan_of
-from readings import name_machine
+from readings import name_machine, name_machines
 
 from fedwca.results.describe_run import count_of
 from fedwca.results.statistics import Difference, paired_difference
@@ -152,16 +152,16 @@ def name_hardware(found: Sequence[Found]) -> str:
 
 
 def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:
-    """What FedTAB has from the source models of rows that were run on another kind of CPU."""
+    """What FedTAB has from the source models of rows that were run on other hardware than its own row."""
     every = [piece for some in seeds.values() for piece in some]
-    notes = []
+    notes: dict[str, list[str]] = {}
     for method in measured(every):
-        if any(base_of(piece, method) is not piece for piece in every):
+        if others := [base for piece in every if (base := base_of(piece, method)) is not piece]:
             mean = statistics.fmean(own_by_seed(seeds, method).values())
-            notes.append(
-                f"{method}: on another kind of CPU, which trains other source models; FedTAB from these has {mean:.1f}."
-            )
-    return notes
+            where = name_machines(base["environment"] for base in others)
+            said = f"on {where}, which trains other source models; FedTAB from these has {mean:.1f}."
+            notes.setdefault(said, []).append(method)
+    return [f"{', '.join(methods)}: {said}" for said, methods in notes.items()]
 
 
 def lost_seeds(seeds: Mapping[int, Sequence[Found]]) -> int:

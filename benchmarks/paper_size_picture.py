@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paper_size_pieces import KINDS
-from paper_size_tables import MOMENTS, OWN, PACS, by_target, finished
+from paper_size_tables import MOMENTS, ONE_HOT_BY_MOMENTS, OWN, PACS, by_target, finished, with_one_hot_by_moments
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curves
@@ -28,7 +28,7 @@ RIVALS = {
 }
 SHOWN = (
     (DIGITS, OWN, "Digit-Five", "o", style.OWN),
-    (PACS, MOMENTS, "PACS, clusters by moments (One-hot was run in other clusters there)", "^", style.COLOURS[1]),
+    (PACS, MOMENTS, "PACS, clusters by moments", "^", style.COLOURS[1]),
 )
 """Kind of pieces, the method in it, what it is called, and how it is drawn."""
 
@@ -39,12 +39,11 @@ def draw_by_target(file: Path) -> None:
     axes = made.subplots(1, len(RIVALS), sharey=True)
     for axis, (rival, label) in zip(axes, RIVALS.items(), strict=True):
         for kind, method, name, mark, colour in SHOWN:
-            if kind is PACS and rival == "one_hot":
-                continue
-            found = finished(kind)
-            right, own, theirs = (by_target(found, key) for key in ("source_only", method, rival))
-            gains = [own[place] - theirs[place] for place in own]
-            axis.scatter([right[place] for place in own], gains, s=26, marker=mark, color=colour, alpha=0.7, label=name)
+            found = with_one_hot_by_moments() if kind is PACS else finished(kind)
+            other = ONE_HOT_BY_MOMENTS if kind is PACS and rival == "one_hot" else rival
+            right, own, theirs = (by_target(found, key) for key in ("source_only", method, other))
+            shares, gains = [right[place] for place in theirs], [own[place] - theirs[place] for place in theirs]
+            axis.scatter(shares, gains, s=26, marker=mark, color=colour, alpha=0.7, label=name)
         axis.axhline(0, color="#666666", linewidth=1)
         axis.set(title=f"minus {label}", xlabel="the source model is right (%)", xlim=(0, 100))
         style.remove_frame(axis)

@@ -18,7 +18,9 @@ from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
-DIGITS, PACS = (next(kind for kind in KINDS if kind.name == name) for name in ("digits", "pacs"))
+DIGITS, PACS, MOMENTS_PACS, PAPER_DIGITS = (
+    next(kind for kind in KINDS if kind.name == name) for name in ("digits", "pacs", "moments_pacs", "paper_digits")
+)
 OWN = "fedwca"
 MOMENTS, ONE_HOT_BY_MOMENTS = (parse_method(method).name for method in BY_MOMENTS)
 RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
@@ -28,9 +30,23 @@ Run = tuple[str, int]
 
 
 def finished(kind: Kind) -> list[dict[str, Any]]:
-    """A kind's pieces that have all methods, so that means are over the same; where there are none yet, all by now."""
+    """A kind's pieces that have the methods that tables wait for, so that means are over the same; where there are none
+    yet, all by now.
+    """
     found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
-    return [piece for piece in found if piece["complete"]] or found
+    needed = {parse_method(method).name for method in kind.methods} - set(kind.may_lack)
+    return [piece for piece in found if piece["complete"] or needed <= piece["methods"].keys()] or found
+
+
+def with_one_hot_by_moments() -> list[dict[str, Any]]:
+    """The pieces of PACS, with One-hot in clusters by moments in those whose source model it was run from, too."""
+    found = {(piece["source"], piece["seed"]): piece for piece in finished(PACS)}
+    for piece in finished(MOMENTS_PACS):
+        own = found.get((piece["source"], piece["seed"]))
+        entry = piece["methods"][ONE_HOT_BY_MOMENTS]
+        if own and own["methods"][MOMENTS]["source_weights"] == entry["source_weights"]:
+            own["methods"][ONE_HOT_BY_MOMENTS] = entry
+    return list(found.values())
 
 
 def finished_by_moments(kind: Kind) -> list[dict[str, Any]]:
@@ -96,13 +112,13 @@ def table(kind: Kind, compared: Sequence[str] = (OWN,), read: Callable[[Kind], l
 
 
 def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str, int, str], float]:
-    """Mean over the clients of each source, source model and target domain, percent."""
+    """Mean over the clients of each source, source model and target domain, and over trials, percent."""
     return {
-        (piece["source"], piece["seed"], domain): mean
+        (piece["source"], piece["seed"], domain): statistics.fmean(trial[domain] for trial in trials)
         for piece in found
-        if method in piece["methods"]
-        for accuracy in piece["methods"][method]["accuracy"][:1]
-        for domain, mean in mean_by_domain(piece["domains"], accuracy).items()
+        if (entry := piece["methods"].get(method)) and entry["accuracy"]
+        for trials in [[mean_by_domain(piece["domains"], accuracy) for accuracy in entry["accuracy"]]]
+        for domain in trials[0]
     }
 
 
@@ -157,22 +173,30 @@ def methods(found: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({name for piece in found for name in piece["methods"]}, key=order.index)
 
 
+def source_models_and_trials(found: Sequence[Mapping[str, Any]]) -> str:
+    """What numbers of pieces are means over, for a note."""
+    seeds, trials = sorted({piece["seed"] for piece in found}), found[0]["config"]["trials"]
+    which = (
+        f"source models (seeds {', '.join(map(str, seeds))})"
+        if len(seeds) > 1
+        else f"one source model (seed {seeds[0]})"
+    )
+    return f"{which}, {trials} {'trial' if trials == 1 else 'trials'} each"
+
+
 def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was run and on what, under a table."""
     config = found[0]["config"]
-    training, trials = config["training"], config["trials"]
-    seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
+    training = config["training"]
     every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
     machines = "; ".join(sorted(set(map(name_machine, every))))
     lowered = {
         "bf16": " in bfloat16, evidence and evaluation in float32",
         "tf32": " in TensorFloat-32",
     }.get(config.get("precision"), "")
-    which = f"{'seeds' if ',' in seeds else 'seed'} {seeds}"
-    each = f"{trials} {'trial' if trials == 1 else 'trials'} each"
     return [
-        "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models "
-        f"({which}), {each}; n: runs, a source and a source model "
+        "Percent of the clients' test images after the last round: mean ± std (ddof 1) over "
+        f"{source_models_and_trials(found)}; n: runs, a source and a source model "
         "each; mean: of the sources. Differences are paired by run, with Student's t interval at 95 %. ARI: clusters "
         "after round 1 against the true domains; where two methods that differ in their clusterer alone have the same, "
         "they are one run.",
@@ -181,11 +205,11 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def curves(kind: Kind) -> str:
-    """Mean accuracy after every tenth round: where curves lead."""
+def curves(kind: Kind, apart: int = 10) -> str:
+    """Mean accuracy after every so many rounds, over trials and source models: where curves lead."""
     found = finished(kind)
     rows: list[Sequence[str]] = []
-    rounds = list(range(10, 1 + int(kind.settings["rounds"]), 10))
+    rounds = list(range(apart, 1 + max((piece["config"]["rounds"] for piece in found), default=0), apart))
     for method in methods(found):
         entries = by_run(found, method)
         # One without training has a single round, and stays where it leads.
@@ -199,8 +223,7 @@ def curves(kind: Kind) -> str:
         return f"Not measured yet: {command(kind)}."
     heads = ("method", "source model", *(f"round {number}" for number in rounds))
     sources = ", ".join(dict.fromkeys(piece["source"] for piece in found))
-    which = f"one source model (seed {found[0]['seed']} on another CPU: not the model of that seed at ten rounds)"
-    note = f"Percent, mean over clients; source {sources}, {which}, one trial."
+    note = f"Percent, mean over clients; source {sources}, {source_models_and_trials(found)}."
     return Table("", heads, rows, [note, notes(found)[-1]]).markdown()
 
 
@@ -211,6 +234,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
         table, next(kind for kind in KINDS if kind.name == "moments"), (MOMENTS,), finished_by_moments
     ),
     "paper_size-pacs": partial(table, PACS, (OWN, MOMENTS)),
+    "paper_size-moments_pacs": partial(table, MOMENTS_PACS, (MOMENTS,)),
+    "paper_size-paper_digits-rounds": partial(curves, PAPER_DIGITS, 20),
+    "paper_size-paper_digits-targets": partial(targets, PAPER_DIGITS, ("source_only", "source_ada_bn", "one_hot", OWN)),
     "paper_size-digits-right": partial(gains_by_source_model, DIGITS),
     "paper_size-digits-targets": partial(targets, DIGITS),
     "paper_size-pacs-right": partial(

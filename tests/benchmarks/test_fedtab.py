@@ -119,7 +119,8 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
         labels = {"source model": {"source_only": "Source Only"}, "beside": {"fedtab": "FedTAB"}}
         start = {"round": -1, "source_weights": "here", "accuracy": [1.0]}
         first = {"round": 0, "accuracy": [7.0], "trust": [0.9], "trusted": [True], "labels": [0]}
-        found = {"domains": ["x"], "environment": {}, "labels": labels.get(name, {"y": name}), "diverged": {}}
+        found = {"domains": ["x"], "labels": labels.get(name, {"y": name}), "diverged": {}}
+        found["environment"] = {"cores": 1, "cpu": "a CPU"}
         return SimpleNamespace(**found, records=[start], rounds=lambda _: [start, first])
 
     monkeypatch.setattr(test, "play", play)
@@ -135,7 +136,8 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
     assert tables.mean_of(tables.base_of(found, "gated WCA"), "FedTAB") == 7.0
     assert tables.mean_of(tables.base_of(found, "FedTAB"), "FedTAB") == 3.0
     (note, *_) = tables.foreign_notes({10: [found]})
-    assert note == "gated WCA: on another kind of CPU, which trains other source models; FedTAB from these has 7.0."
+    told = "on 1 core of a CPU, which trains other source models; FedTAB from these has 7.0."
+    assert note == f"gated WCA, no gate, gated FedAvg: {told}"
     played.clear()
     found |= {"source_weights": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}
     found["runs"] = []

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from fedwca.config.compose_methods import compose
+from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig, layer_from_words
 from fedwca.core.tensor_files import checksum, write_tensors
@@ -41,11 +42,11 @@ def data(tmp_path: Path) -> Path:
 
 def test_pieces(data: Path) -> None:
     every = {piece.name: piece for piece in pieces.pieces(data)}
-    assert len(every) == 12 + 1 + 7 + 12 + 25 + 20 + 20
+    assert len(every) == 12 + 1 + 7 + 12 + 12 + 25 + 20 + 20
     assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(every)
     assert [piece.name for piece in pieces.pieces(data, small=True)] == [
         *("digits-mnist-20", "digits40-synth-20", "moments-mnist-20", "pacs-art_painting-20"),
-        *("paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
+        *("moments_pacs-art_painting-20", "paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
     ]
     (data / "office_home").rmdir()
     assert not [piece for piece in pieces.pieces(data) if piece.kind.dataset == "office_home"]
@@ -250,6 +251,44 @@ def test_a_piece_that_lacks_methods_is_left_out_beside_whole_ones(
     assert cells(tables.BLOCKS["paper_size-digits"](), "FEDWCA")[:3] == ["FEDWCA", "60.0", "60.0"]
     write(tmp_path, "digits", "mnist", 20, {"fedwca": [50.0], "local": [40.0]}, 10)
     assert cells(tables.BLOCKS["paper_size-digits"](), "FEDWCA")[:3] == ["FEDWCA", "50.0", "50.0"]
+
+
+def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    (needed := {parse_method(method).name: [50.0] for method in pieces.MAIN}).pop("fedwca by update")
+    for seed, own in ((20, needed), (21, needed | {"fedwca by update": [60.0]}), (22, {"fedwca": [70.0]})):
+        write(tmp_path, "pacs", "photo", seed, own, 10)
+        part = tmp_path / f"pacs-photo-{seed}.json"
+        part.write_text(json.dumps(json.loads(part.read_text()) | {"complete": seed == 21}))
+    table = tables.BLOCKS["paper_size-pacs"]()
+    assert cells(table, "FEDWCA")[1::5] == ["50.0 ± 0.0", "2"]
+    assert cells(table, "FEDWCA BY UPDATE")[1::5] == ["60.0", "1"]
+
+
+def test_by_target_is_over_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0, 70.0], "local": []}, 10)
+    found = tables.finished(tables.DIGITS)
+    assert tables.by_target(found, "fedwca") == {("usps", 20, "x"): 65.0, ("usps", 20, "y"): 65.0}
+    assert tables.by_target(found, "local") == tables.by_target(found, "fedavg") == {}
+
+
+def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    for seed, other in ((20, "b"), (21, "a")):
+        write(tmp_path, "pacs", "photo", seed, {tables.MOMENTS: [50.0]}, 10)
+        write(tmp_path, "moments_pacs", "photo", seed, {tables.MOMENTS: [55.0], tables.ONE_HOT_BY_MOMENTS: [52.0]}, 10)
+        for kind, weights in (("pacs", "a"), ("moments_pacs", other)):
+            file = tmp_path / f"{kind}-photo-{seed}.json"
+            found = json.loads(file.read_text())
+            for entry in found["methods"].values():
+                entry["source_weights"] = weights
+            file.write_text(json.dumps(found))
+    joined = tables.with_one_hot_by_moments()
+    assert tables.by_target(joined, tables.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
+    assert tables.by_target(joined, tables.MOMENTS)["photo", 21, "x"] == 50.0
 
 
 def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
