@@ -39,7 +39,7 @@ def draw_by_target(file: Path) -> None:
     axes = made.subplots(1, len(RIVALS), sharey=True)
     for axis, (rival, label) in zip(axes, RIVALS.items(), strict=True):
         for kind, method, name, mark, colour in SHOWN:
-            found = with_one_hot_by_moments() if kind is PACS else finished(kind)
+            found = with_one_hot_by_moments(kind) if kind is PACS else finished(kind)
             other = ONE_HOT_BY_MOMENTS if kind is PACS and rival == "one_hot" else rival
             right, own, theirs = (by_target(found, key) for key in ("source_only", method, other))
             shares, gains = [right[place] for place in theirs], [own[place] - theirs[place] for place in theirs]

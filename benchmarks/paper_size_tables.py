@@ -38,9 +38,9 @@ def finished(kind: Kind) -> list[dict[str, Any]]:
     return [piece for piece in found if piece["complete"] or needed <= piece["methods"].keys()] or found
 
 
-def with_one_hot_by_moments() -> list[dict[str, Any]]:
+def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
     """The pieces of PACS, with One-hot in clusters by moments in those whose source model it was run from, too."""
-    found = {(piece["source"], piece["seed"]): piece for piece in finished(PACS)}
+    found = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
     for piece in finished(MOMENTS_PACS):
         own = found.get((piece["source"], piece["seed"]))
         entry = piece["methods"][ONE_HOT_BY_MOMENTS]
@@ -122,15 +122,20 @@ def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str
     }
 
 
-def gains_by_source_model(kind: Kind, method: str = OWN, rivals: Sequence[str] = RIVALS) -> str:
+def gains_by_source_model(
+    kind: Kind,
+    method: str = OWN,
+    rivals: Sequence[str] = RIVALS,
+    read: Callable[[Kind], list[dict[str, Any]]] = finished,
+) -> str:
     """A method minus its rivals, over how often the untouched source model is right in a target domain."""
-    found = finished(kind)
+    found = read(kind)
     if not found:
         return f"Not measured yet: {command(kind)}."
     right, own = by_target(found, "source_only"), by_target(found, method)
     others = [by_target(found, rival) for rival in rivals]
-    lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in own] for theirs in others])
-    name, *labels = (found[0]["methods"][key]["label"] for key in (method, *rivals))
+    lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in theirs] for theirs in others])
+    name, *labels = (next(iter(by_run(found, key).values()))["label"] for key in (method, *rivals))
     said = [
         f"{name} minus the method of each column, a value for each target domain, source and source model, with its 95",
         "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
@@ -240,7 +245,11 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "paper_size-digits-right": partial(gains_by_source_model, DIGITS),
     "paper_size-digits-targets": partial(targets, DIGITS),
     "paper_size-pacs-right": partial(
-        gains_by_source_model, PACS, MOMENTS, ("source_ada_bn", "local", "fedavg", "fedscal")
+        gains_by_source_model,
+        PACS,
+        MOMENTS,
+        ("source_ada_bn", "local", "fedavg", ONE_HOT_BY_MOMENTS, "fedscal"),
+        with_one_hot_by_moments,
     ),
     "paper_size-pacs-targets": partial(
         targets, PACS, ("source_only", "source_ada_bn", "local", "fedavg", OWN, MOMENTS, "fedscal")

@@ -286,7 +286,7 @@ def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
             for entry in found["methods"].values():
                 entry["source_weights"] = weights
             file.write_text(json.dumps(found))
-    joined = tables.with_one_hot_by_moments()
+    joined = tables.with_one_hot_by_moments(tables.PACS)
     assert tables.by_target(joined, tables.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
     assert tables.by_target(joined, tables.MOMENTS)["photo", 21, "x"] == 50.0
 
