@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from domain_means import known_values, mean_of_known
 from time_limit import StopsAfter, TimeIsUp
 
@@ -28,6 +32,7 @@ def piece_options(what: str, results: Path) -> argparse.ArgumentParser:
     parser.add_argument("pieces", nargs="*", help="names of pieces")
     parser.add_argument("--list", action="store_true", help="name all pieces, with what is done of each")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
+    parser.add_argument("--at-once", type=int, default=1, help="pieces side by side, each in a process of its own")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of data sets")
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
     parser.add_argument("--device", default="cpu", help="where runs compute")
@@ -74,18 +79,62 @@ def run_pieces(
         describe: what is done of a piece.
     """
     clock = StopsAfter(given.minutes)
-    for name, piece in pieces.items():
-        if given.list:
+    if given.list:
+        for name, piece in pieces.items():
             print(f"{name} {describe(piece, given)}".strip())
-            continue
-        try:
-            run(piece, given, clock)
-        except TimeIsUp:
-            print(f"stopped after {given.minutes:g} minutes; the same command goes on")
-            break
-        print(name, flush=True)
-        if given.again:
-            print_beside_kept(f"{name}.json", given)
+    elif given.at_once > 1:
+        run_side_by_side(pieces, given, run, clock)
+    else:
+        for name, piece in pieces.items():
+            if not ends_in_time(name, piece, given, run, clock):
+                break
+
+
+def run_side_by_side(
+    pieces: Mapping[str, P],
+    given: argparse.Namespace,
+    run: Callable[[P, argparse.Namespace, StopsAfter], Any],
+    clock: StopsAfter,
+) -> None:
+    """Run pieces in several processes, which share threads and GPU; one that fails stops no other.
+
+    Small models leave most of a GPU idle while the host prepares the next step, so that many processes fill it.
+    """
+    failed = False
+    with ProcessPoolExecutor(given.at_once, get_context("spawn"), share_threads, (given.at_once,)) as pool:
+        begun = {pool.submit(ends_in_time, name, piece, given, run, clock): name for name, piece in pieces.items()}
+        for future in as_completed(begun):
+            try:
+                future.result()
+            except (Exception, SystemExit) as problem:
+                print(f"{begun[future]}: {problem}", file=sys.stderr)
+                failed = True
+    if failed:
+        sys.exit(1)
+
+
+def share_threads(processes: int) -> None:
+    """Let each of some processes compute in its part of the threads alone."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
+
+
+def ends_in_time(
+    name: str,
+    piece: P,
+    given: argparse.Namespace,
+    run: Callable[[P, argparse.Namespace, StopsAfter], Any],
+    clock: StopsAfter,
+) -> bool:
+    """Run what is missing of a piece and say that it ended; False: the time was up before."""
+    try:
+        run(piece, given, clock)
+    except TimeIsUp:
+        print(f"{name}: stopped after {given.minutes:g} minutes; the same command goes on", flush=True)
+        return False
+    print(name, flush=True)
+    if given.again:
+        print_beside_kept(f"{name}.json", given)
+    return True
 
 
 def run_bench(folder: Path, settings: Mapping[str, Any], given: argparse.Namespace, clock: StopsAfter) -> Run:

@@ -23,7 +23,7 @@ from time_limit import StopsAfter
 from torch import Tensor
 from wca_or_one_hot_pieces import METHODS, UNTRAINED, Damage, Piece, damage_clusters, pieces
 
-from fedwca.clusterers import register
+from fedwca.clusterers import clusterers, register
 from fedwca.clusterers.true import TrueDomains
 from fedwca.core.messages import Signatures
 from fedwca.results.read_run import Run
@@ -96,6 +96,8 @@ def density_lead(beta: Sequence[Sequence[float]], tb: float) -> float:
 
 def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run a piece, or what it lacks."""
+    if "damaged_domains" not in clusterers.names():
+        register("damaged_domains")(DamagedDomains)  # for this process alone, which may be one of several
     settings = {**piece.settings(), **(SMALL if given.small else {})}
     return run_bench(given.runs / piece.name, settings, given, clock)
 
@@ -115,7 +117,6 @@ def describe_done(piece: Piece, given: argparse.Namespace) -> str:
 def main() -> None:
     parser = piece_options(__doc__ or "", RESULTS)
     given = parser.parse_args()
-    register("damaged_domains")(DamagedDomains)  # for this process alone
     every = {piece.name: piece for piece in pieces()}
     check_pieces(parser, given, every)
     run_pieces({name: every[name] for name in given.pieces or every}, given, run_missing, describe_done)

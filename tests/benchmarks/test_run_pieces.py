@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from .scripts import script
+from .scripts import BENCHMARKS, script
 
 run_pieces = script("run_pieces")
 
@@ -34,3 +36,40 @@ def test_a_piece_that_is_run_again_is_shown_beside_what_is_kept(
     assert said == ["a", "  FedWCA: 55.0 % (kept: 50.0)", "  trials: 2.0 % (kept: nothing)"]
     with pytest.raises(SystemExit):
         run_pieces.check_pieces(parser, parser.parse_args(["a", "--again"]), ["a"])
+
+
+STUDY = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv.pop(1))
+from run_pieces import piece_options, run_pieces
+from time_limit import TimeIsUp
+
+
+def run(piece, given, clock):
+    if piece == "bad":
+        raise ValueError("no such model")
+    if piece == "other":
+        sys.exit("was begun with another source model")
+    if piece == "long":
+        raise TimeIsUp
+    (given.out / piece).touch()
+
+
+if __name__ == "__main__":
+    given = piece_options("A study.", Path("kept")).parse_args()
+    run_pieces({name: name for name in given.pieces}, given, run, print)
+"""
+
+
+def test_pieces_side_by_side_end_each_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_text(STUDY)
+    asked = [str(BENCHMARKS), "bad", "a", "other", "long", "b", "--out", str(tmp_path), "--at-once", "2"]
+    done = subprocess.run(
+        [sys.executable, "study.py", *asked], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert {"a", "b"} <= {file.name for file in tmp_path.iterdir()}
+    assert done.returncode == 1
+    assert sorted(done.stdout.splitlines()) == ["a", "b", "long: stopped after inf minutes; the same command goes on"]
+    assert sorted(done.stderr.splitlines()) == ["bad: no such model", "other: was begun with another source model"]
