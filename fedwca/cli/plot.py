@@ -71,9 +71,11 @@ def command(
         raise UsageError("name a run folder; --list lists the pictures without one")
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
-    one = TrialKey(source_model, trial)
-    chosen = find_method(results, method, one)
-    choice = PictureRequest(results, predictions_when_asked(results.path, chosen, one), chosen, one, how.value)
+    trial_key = TrialKey(source_model, trial)
+    chosen = find_method(results, method, trial_key)
+    choice = PictureRequest(
+        results, predictions_when_asked(results.path, chosen, trial_key), chosen, trial_key, how.value
+    )
     folder = to or results.path / "pictures"
     missing: list[FedwcaError] = []
     for name in wanted:

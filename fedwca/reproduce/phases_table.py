@@ -67,8 +67,8 @@ def phases_apart(
 
 def _runs(tables: Mapping[str, Sequence[Row]], method: str) -> tuple[Runs, Runs]:
     own = {target: row for target, table in tables.items() for row in table if row.name == method}
-    before = {(target, *run): value for target, row in own.items() for run, value in row.before.items()}
-    after = {(target, *run): value for target, row in own.items() for run, value in row.runs.items()}
+    before = {(target, *trial): value for target, row in own.items() for trial, value in row.before.items()}
+    after = {(target, *trial): value for target, row in own.items() for trial, value in row.runs.items()}
     return before, after
 
 

@@ -52,10 +52,10 @@ class Comparison:
         numbers: dict[str, dict[str, dict[SourceTrial, float]]] = {name: {} for name in labels}
         for source, table in tables.items():
             for row in table:
-                runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
-                diverged[row.name] |= {(source, *run): one for run, one in row.diverged.items()}
+                runs[row.name] |= {(source, *trial): value for trial, value in row.runs.items()}
+                diverged[row.name] |= {(source, *trial): one for trial, one in row.diverged.items()}
                 for name, values in row.numbers.items():
-                    numbers[row.name].setdefault(name, {}).update({(source, *r): v for r, v in values.items()})
+                    numbers[row.name].setdefault(name, {}).update({(source, *trial): v for trial, v in values.items()})
         chosen = any(row.shown for table in tables.values() for row in table)
         known = reference if reference in labels else None
         return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen, diverged, numbers)

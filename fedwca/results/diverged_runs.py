@@ -35,12 +35,12 @@ def counted_rounds(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
         records: lines of ``rounds.jsonl``, with those in which a run diverged.
     """
     found, lost = ended_rounds(records), find_divergences(records)
-    runs = [(record["method"], TrialKey.of(record)) for record in found]
-    kept = {method for method, run in runs if run not in lost.get(method, ())}
+    trials = [(record["method"], TrialKey.of(record)) for record in found]
+    kept = {method for method, trial in trials if trial not in lost.get(method, ())}
     return [
         record
-        for record, (method, run) in zip(found, runs, strict=True)
-        if method not in kept or run not in lost.get(method, ())
+        for record, (method, trial) in zip(found, trials, strict=True)
+        if method not in kept or trial not in lost.get(method, ())
     ]
 
 
@@ -49,8 +49,7 @@ def find_divergences(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[Tri
     found: dict[str, dict[TrialKey, Divergence]] = defaultdict(dict)
     for record in records:
         if DIVERGED in record:
-            run = TrialKey.of(record)
-            found[record["method"]][run] = Divergence(record["round"] + 1, record[DIVERGED])
+            found[record["method"]][TrialKey.of(record)] = Divergence(record["round"] + 1, record[DIVERGED])
     return found
 
 
@@ -85,7 +84,7 @@ def divergence_notes(found: Mapping[str, Mapping[TrialKey, Divergence]]) -> list
         found: label of a method to its runs (source model, trial) that diverged.
     """
     return [
-        f"{label}, source model {run.source_model}, trial {run.trial}, {describe_divergence(one)}: {one.why}"
-        for label, runs in found.items()
-        for run, one in sorted(runs.items())
+        f"{label}, source model {trial.source_model}, trial {trial.trial}, {describe_divergence(end)}: {end.why}"
+        for label, trials in found.items()
+        for trial, end in sorted(trials.items())
     ]

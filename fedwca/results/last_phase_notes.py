@@ -26,10 +26,10 @@ def last_phase_notes(records: Sequence[Record], labels: Mapping[str, str]) -> li
     last, rounds = last_records(records), last_records(r for r in records if "phase" not in r)
     found = []
     for name, label in labels.items():
-        ended = {run: record for run, record in last.get(name, {}).items() if "shift" in record}
+        ended = {trial: record for trial, record in last.get(name, {}).items() if "shift" in record}
         if not ended:
             continue
-        before, after = (mean(mean(group[name][run]["accuracy"]) for run in ended) for group in (rounds, last))
+        before, after = (mean(mean(group[name][trial]["accuracy"]) for trial in ended) for group in (rounds, last))
         seen = _less_even([record["shift"] for record in ended.values()])
         fell = after < before
         if fell and seen:

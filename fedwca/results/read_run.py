@@ -179,9 +179,9 @@ class Run:
         """Source models × trials: how often each method is run."""
         return int(self.config["source_models"]) * int(self.config["trials"])
 
-    def rounds(self, method: str, run: TrialKey | None = None) -> list[Record]:
-        """A method's records in order, the source model's (round -1) first; of one run, or of all."""
-        return [record for record in self.records if record["method"] == method and run in (None, TrialKey.of(record))]
+    def rounds(self, method: str, trial: TrialKey | None = None) -> list[Record]:
+        """A method's records in order, the source model's (round -1) first; of one trial, or of all."""
+        return [r for r in self.records if r["method"] == method and trial in (None, TrialKey.of(r))]
 
     def counted_rounds(self, method: str) -> list[Record]:
         """A method's records in order, of the runs that means are of; see `counted_rounds`."""
@@ -193,8 +193,8 @@ class Run:
         """
         last = dict.fromkeys(self.diverged.get(method, ()), self.methods[method]["rounds"])
         for record in self.rounds(method):
-            run = TrialKey.of(record)
-            last[run] = max(last.get(run, 0), record["round"] + 1)
+            trial = TrialKey.of(record)
+            last[trial] = max(last.get(trial, 0), record["round"] + 1)
         return list(last.values())
 
     def seconds(self, method: str) -> float | None:

@@ -85,21 +85,21 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
     for name, label in labels.items():
         if not last[name] and not diverged[name]:
             continue
-        runs = {run: mean(record["accuracy"]) for run, record in sorted(found[name].items())}
-        adapted = {run for run, record in last[name].items() if "phase" in record}
-        before = {run: mean(record["accuracy"]) for run, record in sorted(rounds[name].items()) if run in adapted}
+        runs = {trial: mean(record["accuracy"]) for trial, record in sorted(found[name].items())}
+        adapted = {trial for trial, record in last[name].items() if "phase" in record}
+        before = {trial: mean(record["accuracy"]) for trial, record in sorted(rounds[name].items()) if trial in adapted}
         by_domain: dict[str, list[float]] = {domain: [] for domain in shown}
         for _, record in sorted(found[name].items()):
             for domain, values in by_domain.items():
                 here = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
                 values.append(mean(here))
-        chosen = {run: record for run, record in sorted(found[name].items()) if VALIDATION in record}
+        chosen = {trial: record for trial, record in sorted(found[name].items()) if VALIDATION in record}
         own: dict[str, Any] = {
-            "validation": {run: mean(record[VALIDATION]) for run, record in chosen.items()},
-            "shown": {run: record["round"] + 1 for run, record in chosen.items()},
-            "last": {run: mean(last[name][run]["accuracy"]) for run in chosen},
-            "numbers": _by_name({run: count_numbers(record) for run, record in sorted(found[name].items())}),
-            "classes": {run: class_accuracies(r) for run, r in sorted(found[name].items()) if "confusion" in r},
+            "validation": {trial: mean(record[VALIDATION]) for trial, record in chosen.items()},
+            "shown": {trial: record["round"] + 1 for trial, record in chosen.items()},
+            "last": {trial: mean(last[name][trial]["accuracy"]) for trial in chosen},
+            "numbers": _by_name({trial: count_numbers(record) for trial, record in sorted(found[name].items())}),
+            "classes": {trial: class_accuracies(r) for trial, r in sorted(found[name].items()) if "confusion" in r},
             "diverged": dict(sorted(diverged[name].items())),
         }
         table.append(Row(name, label, runs, by_domain, before, **own))
@@ -142,7 +142,7 @@ def class_accuracies(record: Record) -> dict[int, float]:
 
 def _by_name(numbers: Mapping[TrialKey, Mapping[str, float]]) -> dict[str, dict[TrialKey, float]]:
     names = dict.fromkeys(name for own in numbers.values() for name in own)
-    return {name: {run: own[name] for run, own in numbers.items() if name in own} for name in names}
+    return {name: {trial: own[name] for trial, own in numbers.items() if name in own} for name in names}
 
 
 VALIDATION = "accuracy_validation"
@@ -157,10 +157,10 @@ def shown_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]
     found = last_records(records)
     best: dict[tuple[str, TrialKey], float] = {}
     for record in sorted((r for r in records if VALIDATION in r and r["round"] >= 0), key=lambda r: r["round"]):
-        key, value = (record["method"], TrialKey.of(record)), mean(record[VALIDATION])
-        if not math.isnan(value) and value >= best.get(key, -math.inf):
-            best[key] = value
-            found[key[0]][key[1]] = record
+        method, trial, value = record["method"], TrialKey.of(record), mean(record[VALIDATION])
+        if not math.isnan(value) and value >= best.get((method, trial), -math.inf):
+            best[method, trial] = value
+            found[method][trial] = record
     return found
 
 
@@ -178,10 +178,10 @@ def last_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]]
     """The last of some records by method and run (source model, trial)."""
     last: dict[str, dict[TrialKey, Record]] = defaultdict(dict)
     for record in records:
-        run = TrialKey.of(record)
-        before = last[record["method"]].get(run)
+        trial = TrialKey.of(record)
+        before = last[record["method"]].get(trial)
         if before is None or record["round"] >= before["round"]:
-            last[record["method"]][run] = record
+            last[record["method"]][trial] = record
     return last
 
 
@@ -219,8 +219,9 @@ def summarise(table: Sequence[Row]) -> dict[str, Any]:
             "domains": {domain: mean(values) for domain, values in row.domains.items()},
             "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
             "runs": [
-                {**run._asdict(), "mean": value} | {name: values[run] for name, values in _more(row) if run in values}
-                for run, value in row.runs.items()
+                {**trial._asdict(), "mean": value}
+                | {name: values[trial] for name, values in _more(row) if trial in values}
+                for trial, value in row.runs.items()
             ],
         }
         for name, values in _more(row):
@@ -229,7 +230,7 @@ def summarise(table: Sequence[Row]) -> dict[str, Any]:
         if row.classes:
             entry["class_accuracy"] = mean_of_classes(row)
         if row.diverged:
-            entry["diverged"] = [{**run._asdict(), **one._asdict()} for run, one in row.diverged.items()]
+            entry["diverged"] = [{**trial._asdict(), **one._asdict()} for trial, one in row.diverged.items()]
         if to in found and row.name != to and (paired := list_differences(row.runs, found[to].runs)):
             entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": sample_of(paired).n}
         methods[row.name] = entry

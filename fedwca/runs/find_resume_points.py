@@ -29,8 +29,7 @@ def find_resume_points(
         checkpoints: of the run.
         units: all units with their rounds.
         records: the run's rounds so far; a unit that diverged in one has ended.
-        together: federations that go through rounds together; where some are ahead, they go
-            back to where all of them stood.
+        together: trials that go through rounds together; where some are ahead, they go back to where all of them stood.
 
     Returns:
         The newest usable checkpoint of each unit that was begun; None for a unit that needs none: it diverged, or is
@@ -63,7 +62,7 @@ def find_resume_points(
             )
     for group in together:
         for method in dict.fromkeys(unit.method for unit in units):
-            own = {unit: units[unit] for at in group if (unit := Unit(*at, method)) in units}
+            own = {unit: units[unit] for trial in group if (unit := Unit(*trial, method)) in units}
             if not _level(checkpoints, begun, own, diverged):
                 damaged.append(
                     f"trials of {method} that went through rounds together stand at different ones; they go on apart, "
@@ -124,8 +123,8 @@ def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int
 
 def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
     """All that a bench does, with rounds, in the order in which it does them."""
-    federations = TrialKey.all_of(config.source_models, config.trials)
-    return {Unit(*at, method.name): rounds for at in federations for method, rounds in methods}
+    trials = TrialKey.all_of(config.source_models, config.trials)
+    return {Unit(*trial, method.name): rounds for trial in trials for method, rounds in methods}
 
 
 def rewind_run(
@@ -139,8 +138,8 @@ def rewind_run(
     folder.remove_leftovers()
     checkpoints.remove_leftovers()
     units = units_of(plan.config, plan.methods)
-    federations = TrialKey.all_of(plan.config.source_models, plan.config.trials)
-    together = group_trials(federations, plan.config.trials_at_once or 1)
+    trials = TrialKey.all_of(plan.config.source_models, plan.config.trials)
+    together = group_trials(trials, plan.config.trials_at_once or 1)
     begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
     for sentence in damaged:
         reporter.warn(sentence)

@@ -107,9 +107,11 @@ class FinishedRun:
             UsageError: no such picture or method.
             FedwcaError: the run does not have what the picture shows.
         """
-        (found,), run, one = find_pictures([name]), read_run(self.path), TrialKey()
-        method = find_method(run, method, one)
-        return PICTURES[found].draw(PictureRequest(run, predictions_when_asked(self.path, method, one), method, one))
+        (found,), run, trial = find_pictures([name]), read_run(self.path), TrialKey()
+        method = find_method(run, method, trial)
+        return PICTURES[found].draw(
+            PictureRequest(run, predictions_when_asked(self.path, method, trial), method, trial)
+        )
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the page of the run, or Markdown or LaTeX as the file's suffix says; returns the file."""

@@ -48,7 +48,7 @@ class _Bench:
     config: RunConfig
     methods: Sequence[tuple[Method, int]]
     splits: TrialSplits
-    federations: Sequence[TrialKey]
+    trial_keys: Sequence[TrialKey]
     models: Sequence[StartModel]
     mine: set[Unit]
     """What is to be done."""
@@ -58,16 +58,22 @@ class _Bench:
     caution: WarnOnce
 
     def run_group(self, group: Sequence[TrialKey]) -> Iterator[dict[str, Any]]:
-        """All methods on federations that go through rounds together."""
-        here = [at for at in group if any(Unit(*at, method.name) in self.mine for method, _ in self.methods)]
+        """All methods on trials that go through rounds together."""
+        here = [
+            trial_key
+            for trial_key in group
+            if any(Unit(*trial_key, method.name) in self.mine for method, _ in self.methods)
+        ]
         if not here:
             return
-        drawn = [self.splits.take(*at) for at in here]
+        drawn = [self.splits.take(*trial_key) for trial_key in here]
         engines: TrialsInTurn | None = None
         trials: list[Trial] = []
         beside: Any = None
         for method, rounds in self.methods:
-            units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
+            units = {
+                i: unit for i, trial_key in enumerate(here) if (unit := Unit(*trial_key, method.name)) in self.mine
+            }
             if not units:
                 continue
             own = ([part for part in method.trained if changes_network(part)], method.public_objective is not None)
@@ -77,13 +83,15 @@ class _Bench:
                 config = config_of_method(self.config, method)
                 clients = [federation.clients for federation in drawn]
                 engines = self.schedule.engines(config, list(zip(networks, clients, strict=True)))
-                trials = [self.trial(config, method, *own) for own in zip(here, networks, drawn, strict=True)]
+                trials = [self.trial(config, method, *parts) for parts in zip(here, networks, drawn, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
-    def trial(self, config: RunConfig, method: Method, at: TrialKey, network: Network, federation: Federation) -> Trial:
-        """What belongs to a federation besides its engine."""
-        index = at.source_model
-        keys, clients = Keys(self.config.seed + index, at.trial), len(federation.clients)
+    def trial(
+        self, config: RunConfig, method: Method, trial_key: TrialKey, network: Network, federation: Federation
+    ) -> Trial:
+        """What belongs to a trial besides its engine."""
+        index = trial_key.source_model
+        keys, clients = Keys(self.config.seed + index, trial_key.trial), len(federation.clients)
         fresh, public = None, None
         if method.public_objective is not None and federation.public is not None:
             new, seed = number_newcomers(federation.newcomers), self.config.seed + index
@@ -126,8 +134,8 @@ class _Bench:
         engines: TrialsInTurn,
         trials: Sequence[Trial],
     ) -> Iterator[dict[str, Any]]:
-        """One method; ``units`` by federation, and of those only what is to be done."""
-        label = f"{method.label}{_which(list(units.values()), self.federations)}"
+        """One method; ``units`` by trial, and of those only what is to be done."""
+        label = f"{method.label}{_which(list(units.values()), self.trial_keys)}"
         sizes = {i: len(trials[i].metrics) for i in units}
         self.progress.begin(label, rounds, sum(sizes.values()))
         points, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
@@ -203,59 +211,61 @@ def run_bench(
     """
     checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
-    federations = TrialKey.all_of(config.source_models, config.trials)
+    trial_keys = TrialKey.all_of(config.source_models, config.trials)
     left = {
-        at: [
-            (method, rounds) for method, rounds in methods if not checkpointer.finished(Unit(*at, method.name), rounds)
+        trial_key: [
+            (method, rounds)
+            for method, rounds in methods
+            if not checkpointer.finished(Unit(*trial_key, method.name), rounds)
         ]
-        for at in federations
+        for trial_key in trial_keys
     }
-    finished = len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
+    finished = len(trial_keys) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
     progress.earlier(finished, 0)
     if not any(left.values()):
         return
     models = schedule.models(config, dataset, domain, progress.source)
     checkpointer.check_sources(models)
     at_once = 1
-    if len(federations) > 1:
+    if len(trial_keys) > 1:
         networks = [model.network for model in models]
         at_once = schedule.trials_at_once(config, networks, splits.first().clients)
-    together = group_trials(federations, at_once)
+    together = group_trials(trial_keys, at_once)
     bundles = [
-        {Unit(*at, method.name): rounds for at in group if (method, rounds) in left[at]}
+        {Unit(*trial_key, method.name): rounds for trial_key in group if (method, rounds) in left[trial_key]}
         for group in together
         for method, rounds in methods
     ]
     mine = schedule.mine([bundle for bundle in bundles if bundle])
-    if not any((unit.source_model, unit.trial) == federations[0] for unit in mine):
+    if not any((unit.source_model, unit.trial) == trial_keys[0] for unit in mine):
         splits.forget()
     caution = WarnOnce(progress.warn, checkpointer.told)
-    bench = _Bench(config, methods, splits, federations, models, mine, progress, checkpointer, schedule, caution)
+    bench = _Bench(config, methods, splits, trial_keys, models, mine, progress, checkpointer, schedule, caution)
     for group in together:
         # What a group holds goes with the generator, before the next one's images and models are made.
         yield from bench.run_group(group)
 
 
-def group_trials(federations: Sequence[TrialKey], at_once: int) -> list[list[TrialKey]]:
-    """Federations that go through rounds together.
+def group_trials(trial_keys: Sequence[TrialKey], at_once: int) -> list[list[TrialKey]]:
+    """Trials that go through rounds together.
 
     >>> [len(group) for group in group_trials([TrialKey(0, 0), TrialKey(0, 1), TrialKey(1, 0)], 2)]
     [2, 1]
     """
-    return [list(federations[i : i + at_once]) for i in range(0, len(federations), at_once)]
+    return [list(trial_keys[i : i + at_once]) for i in range(0, len(trial_keys), at_once)]
 
 
 def _tag(unit: Unit) -> dict[str, Any]:
     return {"method": unit.method, "source_model": unit.source_model, "trial": unit.trial}
 
 
-def _which(units: Sequence[Unit], federations: Sequence[TrialKey]) -> str:
+def _which(units: Sequence[Unit], trial_keys: Sequence[TrialKey]) -> str:
     """Which runs of how many, for a progress line; nothing where there is only one."""
-    numbers = [federations.index((unit.source_model, unit.trial)) + 1 for unit in units]
-    if len(federations) == 1:
+    numbers = [trial_keys.index((unit.source_model, unit.trial)) + 1 for unit in units]
+    if len(trial_keys) == 1:
         return ""
     if len(numbers) == 1:
-        return f", run {numbers[0]} of {len(federations)}"
+        return f", run {numbers[0]} of {len(trial_keys)}"
     unbroken = numbers == list(range(numbers[0], numbers[-1] + 1))
     which = f"{numbers[0]} to {numbers[-1]}" if unbroken and len(numbers) > 2 else ", ".join(map(str, numbers))
-    return f", runs {which} of {len(federations)}"
+    return f", runs {which} of {len(trial_keys)}"

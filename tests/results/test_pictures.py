@@ -131,7 +131,7 @@ def test_weights_are_those_of_the_records(run: Run) -> None:
     else:
         assert drawn[0] == pytest.approx(np.array(first["weights"][:12]).mean(0))
     with pytest.raises(NotDrawn, match="has no second round with more than one cluster model"):
-        pictures.weights(run, method=next(iter(run.labels)), one=(9, 9))
+        pictures.weights(run, method=next(iter(run.labels)), trial=(9, 9))
 
 
 def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class PictureRequest:
     models: Callable[[], Models]
     """Builds the final models again when a picture asks for them; raises a `FedwcaError` where that is impossible."""
     method: str | None = None
-    one: TrialKey | None = None
+    trial: TrialKey | None = None
     """(source model, trial); None: the first."""
     how: str = "tsne"
     """How features get into a plane."""
@@ -52,12 +52,12 @@ def _overview(choice: PictureRequest) -> Any:
 
 
 def _neighbours(choice: PictureRequest) -> Any:
-    run, one = choice.run, choice.one or (choice.run.runs or [TrialKey()])[0]
+    run, trial = choice.run, choice.trial or (choice.run.runs or [TrialKey()])[0]
     for name in [choice.method] if choice.method else reversed(list(run.labels)):
-        found = run.rounds(name, one)[1:2]
+        found = run.rounds(name, trial)[1:2]
         if found and "nearest" in found[0].get("clustering", {}):
             margins = [math.inf if value is None else value for value in found[0]["clustering"]["margins"]]
-            title = f"{run.labels[name]}, after round 1: {run.title}; model {one.source_model}, trial {one.trial}"
+            title = f"{run.labels[name]}, after round 1: {run.title}; model {trial.source_model}, trial {trial.trial}"
             return pictures.neighbours(found[0]["clustering"]["nearest"], run.domains, title, margins)
     raise NotDrawn(
         "no method of the run grouped its clients by their parameters, or it was made before these were kept"
@@ -90,11 +90,11 @@ PICTURES: Mapping[str, Picture] = {
     "accuracy": Picture("accuracy over rounds, a curve a method", lambda c: pictures.accuracy(c.run)),
     "bars": Picture("accuracy by target domain and method (Figure 4)", lambda c: pictures.bars(c.run)),
     "weights": Picture(
-        "weights of the cluster models by round (Figure 5)", lambda c: pictures.weights(c.run, c.method, c.one)
+        "weights of the cluster models by round (Figure 5)", lambda c: pictures.weights(c.run, c.method, c.trial)
     ),
     "weights_animation": Picture(
         "the same for every round, as an animation",
-        lambda c: pictures.weights_animation(c.run, c.method, c.one),
+        lambda c: pictures.weights_animation(c.run, c.method, c.trial),
         suffix="gif",
     ),
     "pseudo_labels": Picture(
@@ -109,7 +109,7 @@ PICTURES: Mapping[str, Picture] = {
 }
 
 
-def find_method(run: Run, method: str | None, one: TrialKey) -> str | None:
+def find_method(run: Run, method: str | None, trial: TrialKey) -> str | None:
     """A run's own name of a method, where the run has the trial; None for none.
 
     Raises:
@@ -118,9 +118,9 @@ def find_method(run: Run, method: str | None, one: TrialKey) -> str | None:
     names = {canonical_name(own): own for own in run.methods}
     if method is not None and canonical_name(method) not in names:
         raise UsageError(describe_unknown("method", method, run.methods))
-    if run.runs and one not in run.runs:
-        known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
-        raise UsageError(f"no model {one.source_model} with trial {one.trial} in this run; it has {known}")
+    if run.runs and trial not in run.runs:
+        known = ", ".join(f"{other.source_model}/{other.trial}" for other in run.runs)
+        raise UsageError(f"no model {trial.source_model} with trial {trial.trial} in this run; it has {known}")
     return None if method is None else names[canonical_name(method)]
 
 

@@ -56,9 +56,9 @@ def cumulative_cost(run: Run, method: str, what: str) -> list[tuple[float, float
     """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     counted = run.counted_rounds(method)
-    for one in run.runs:
+    for trial in run.runs:
         total = 0.0
-        for record in (record for record in counted if TrialKey.of(record) == one):
+        for record in (record for record in counted if TrialKey.of(record) == trial):
             if record["round"] >= 0:
                 sent = (record["bytes_down"] + record["bytes_up"]) / 1e6
                 total += sent if what == "bytes" else record["seconds"]["round"]

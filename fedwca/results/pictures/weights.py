@@ -19,18 +19,18 @@ Groups = Sequence[tuple[str, int]]
 """Domains and clusters."""
 
 
-def weights(run: Run, method: str | None = None, one: TrialKey | None = None) -> Any:
+def weights(run: Run, method: str | None = None, trial: TrialKey | None = None) -> Any:
     """Heat maps of v (eq. 8): rows are clients, columns the server's cluster models, from the second round on.
 
     Args:
         run: the run.
         method: its name; the composed one unless given.
-        one: (source model, trial); the first unless given.
+        trial: (source model, trial); the first unless given.
 
     Raises:
         NotDrawn: it has not more than one cluster model, or was not run.
     """
-    method, records = select_records(run, method, one)
+    method, records = select_records(run, method, trial)
     step = (len(records) - 1) / max(1, min(PANELS, len(records)) - 1)
     shown = list(dict.fromkeys(round(index * step) for index in range(min(PANELS, len(records)))))
     return draw_weights({"": [records[index] for index in shown]}, run.domains, _title(run, method, records[0]))
@@ -61,7 +61,7 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
     return made
 
 
-def weights_animation(run: Run, method: str | None = None, one: TrialKey | None = None) -> Any:
+def weights_animation(run: Run, method: str | None = None, trial: TrialKey | None = None) -> Any:
     """`weights` of every round from the second, one after the other: a matplotlib animation.
 
     Raises:
@@ -69,7 +69,7 @@ def weights_animation(run: Run, method: str | None = None, one: TrialKey | None 
     """
     from matplotlib.animation import FuncAnimation
 
-    method, records = select_records(run, method, one)
+    method, records = select_records(run, method, trial)
     groups = group_clients(run.domains, records)
     rows, columns = _shape(run.domains, records[0], groups)
     made = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
@@ -86,16 +86,16 @@ def weights_animation(run: Run, method: str | None = None, one: TrialKey | None 
     return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
 
 
-def select_records(run: Run, method: str | None, one: TrialKey | None) -> tuple[str, list[Record]]:
+def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tuple[str, list[Record]]:
     """The method, and its records from the second round on.
 
     Raises:
         NotDrawn: see `weights`.
     """
     need_rounds(run)
-    one = one or run.runs[0]
+    trial = trial or run.runs[0]
     name = method or run.own
-    records = [record for record in run.rounds(name, one) if record["round"] >= 1]
+    records = [record for record in run.rounds(name, trial) if record["round"] >= 1]
     if records and any(len(row) > 1 for row in records[0]["weights"] or () if isinstance(row, list)):
         return name, records
     why = f"{run.labels.get(name, name)} has no second round with more than one cluster model"

@@ -26,7 +26,7 @@ def class_tables(run: Run) -> str:
     found = shown_records(run.records)
     parts = []
     for name, label in run.labels.items():
-        records = [r for unit, r in found[name].items() if unit not in run.diverged.get(name, {})]
+        records = [r for trial, r in found[name].items() if trial not in run.diverged.get(name, {})]
         counted = [record for record in records if record.get("confusion")]
         if counted:
             inside = _of_method(counted, guessed_labels(run, name), run.classes)
@@ -43,9 +43,9 @@ def guessed_labels(run: Run, method: str) -> list[tuple[int, int]]:
     """
     last: dict[TrialKey, Record] = {}
     for record in run.rounds(method):
-        unit = TrialKey.of(record)
-        if record.get("pseudo_label_counts") and unit not in run.diverged.get(method, {}):
-            last[unit] = record
+        trial = TrialKey.of(record)
+        if record.get("pseudo_label_counts") and trial not in run.diverged.get(method, {}):
+            last[trial] = record
     tables = [record["pseudo_label_counts"] for record in last.values()]
     return [
         (

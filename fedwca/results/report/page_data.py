@@ -38,13 +38,13 @@ def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
         for method, label in run.labels.items()
     ]
     units: list[dict[str, Any]] = []
-    for one in run.runs:
-        unit = {m: _clients(run.rounds(m, one)) for m in run.labels}
-        counts = _class_counts(run, one)
-        most_bytes -= sum(_size(value) for value in unit.values()) + _size(counts)
+    for trial in run.runs:
+        by_method = {m: _clients(run.rounds(m, trial)) for m in run.labels}
+        counts = _class_counts(run, trial)
+        most_bytes -= sum(_size(value) for value in by_method.values()) + _size(counts)
         if units and most_bytes < 0:
             break
-        units.append({**one._asdict(), "methods": unit, "class_counts": counts})
+        units.append({**trial._asdict(), "methods": by_method, "class_counts": counts})
     return {
         "name": printable(name),
         "first_model": run.first_model,
@@ -91,9 +91,9 @@ def _clients_on_validation(records: list[Record]) -> list[int]:
     return [client for client, value in enumerate(measured) if not math.isnan(value)]
 
 
-def _class_counts(run: Run, one: TrialKey) -> list[list[int]] | None:
+def _class_counts(run: Run, trial: TrialKey) -> list[list[int]] | None:
     """Training images of each class at each client; None where a run does not say them."""
-    said = (record.get("class_counts") for method in run.labels for record in run.rounds(method, one)[:1])
+    said = (record.get("class_counts") for method in run.labels for record in run.rounds(method, trial)[:1])
     return next((counts for counts in said if counts), None)
 
 

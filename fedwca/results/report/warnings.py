@@ -81,13 +81,13 @@ def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
     """A method that is below the model it began from, in the round that tables show."""
     starts = {TrialKey.of(record): record for record in records if record["round"] < 0}
     ends = {
-        unit: record
-        for runs in shown_records(records).values()
-        for unit, record in runs.items()
+        trial: record
+        for trials in shown_records(records).values()
+        for trial, record in trials.items()
         if record["round"] >= 0
     }
-    both = [unit for unit in ends if unit in starts]
-    before, after = (mean(mean(group[u]["accuracy"]) for u in both) for group in (starts, ends))
+    both = [trial for trial in ends if trial in starts]
+    before, after = (mean(mean(group[trial]["accuracy"]) for trial in both) for group in (starts, ends))
     if both and after < before:
         yield f"ends below the {first_model} it began from ({before:.1f} % before, {after:.1f} % after)."
 
