@@ -14,7 +14,7 @@ import typer
 from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
-from fedwca.cli.empty_values import refuse_empty
+from fedwca.cli.empty_values import check_not_empty
 from fedwca.cli.home_folder import expand_argument
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
@@ -122,7 +122,7 @@ def _run_and_flush(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     """Find the command and run it; returns the exit code."""
     arguments = [expand_argument(argument) for argument in arguments]
-    refuse_empty(arguments)
+    check_not_empty(arguments)
     asked = next((argument for argument in arguments if not argument.startswith("-")), None)
     app = make_app([asked] if asked in COMMANDS else COMMANDS)
     try:

@@ -111,7 +111,7 @@ def command(
         several = {key: asked.layer.get(key, 1) > 1 for key in ("source_models", "trials")}
         kept = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
         baselines = baseline if baseline != ["none"] else None
-        refuse_idle_options(baseline=baselines, **several, **kept, column=column, ranks_per_trial=ranks_per_trial)
+        check_no_idle_options(baseline=baselines, **several, **kept, column=column, ranks_per_trial=ranks_per_trial)
         bench_in_flower(request, as_json)
         return
     if backend is not None:
@@ -142,7 +142,7 @@ def print_dry_run(request: RunRequest) -> None:
     say(f"Cost: {describe_cost(estimate_plan(plan, domain_of(plan.config) or ''))}")
 
 
-def refuse_idle_options(**given: object) -> None:
+def check_no_idle_options(**given: object) -> None:
     """See that no option is given that does nothing in Flower's simulation.
 
     Raises:
@@ -156,11 +156,11 @@ def refuse_idle_options(**given: object) -> None:
 
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     """The composed method in Flower's simulation, beside no other."""
-    from fedwca.cli.deploy import need_flower
+    from fedwca.cli.deploy import check_flower
     from fedwca.deploy.make_deployment import simulate_deployment
     from fedwca.results.tables import mean_cell
 
-    need_flower()
+    check_flower()
     done = simulate_deployment(request)
     if as_json:
         say(json.dumps(done.summary, indent=2))

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedwca.cli.deploy import PORT, Insecure, need_flower
-from fedwca.cli.shared_options import Device, refuse_infinite
+from fedwca.cli.deploy import PORT, Insecure, check_flower
+from fedwca.cli.shared_options import Device, check_finite
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
@@ -23,21 +23,21 @@ def command(
     ] = None,
     device: Device = "cpu",
     clip: Annotated[
-        float | None, typer.Option("--clip", min=0, callback=refuse_infinite, help="Largest L2 norm of an update.")
+        float | None, typer.Option("--clip", min=0, callback=check_finite, help="Largest L2 norm of an update.")
     ] = None,
     noise: Annotated[
-        float, typer.Option("--noise", min=0, callback=refuse_infinite, help="Noise on updates, in units of --clip.")
+        float, typer.Option("--noise", min=0, callback=check_finite, help="Noise on updates, in units of --clip.")
     ] = 0.0,
     clip_moments: Annotated[
         float | None,
         typer.Option(
-            "--clip-moments", min=0, callback=refuse_infinite, help="Largest L2 norm of moments to be grouped by."
+            "--clip-moments", min=0, callback=check_finite, help="Largest L2 norm of moments to be grouped by."
         ),
     ] = None,
     noise_moments: Annotated[
         float,
         typer.Option(
-            "--noise-moments", min=0, callback=refuse_infinite, help="Noise on them, in units of --clip-moments."
+            "--noise-moments", min=0, callback=check_finite, help="Noise on them, in units of --clip-moments."
         ),
     ] = 0.0,
     tries: Annotated[
@@ -48,7 +48,7 @@ def command(
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it: docs/security.md says what does."""
     check_clipping("", "an update", clip, noise)
     check_clipping("-moments", "moments", clip_moments, noise_moments)
-    need_flower()
+    check_flower()
     from fedwca.core.files import hold_alone
     from fedwca.deploy.flower.client_device import find_device
     from fedwca.deploy.flower.client_secret import identity, name_of

@@ -23,7 +23,7 @@ from fedwca.cli.shared_options import (
     folder,
     option,
 )
-from fedwca.core.environment_variables import need_one_process
+from fedwca.core.environment_variables import check_one_process
 from fedwca.errors import UsageError
 
 
@@ -65,9 +65,9 @@ def command(
 
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
-    need_one_process("fedwca compare")
+    check_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
+    from fedwca.cli.printing import check_not_all_diverged, print_in, saying_what_is_kept
     from fedwca.reproduce.plan_jobs import announce_runs, announce_total
     from fedwca.results.results_table import ON_REQUEST, check_columns
     from fedwca.runs.compare import plan_comparison, run_comparison
@@ -92,4 +92,6 @@ def command(
     found = run_comparison(request, methods, domains, reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
         print_in(form, found.table(columns), found.plain(), found.flat())
-    refuse_all_diverged([found.runs[name] for name in found.trained], [found.diverged[name] for name in found.trained])
+    check_not_all_diverged(
+        [found.runs[name] for name in found.trained], [found.diverged[name] for name in found.trained]
+    )

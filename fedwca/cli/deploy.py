@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.options import RunOptions, run_options
-from fedwca.cli.shared_options import refuse_infinite
+from fedwca.cli.shared_options import check_finite
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 
@@ -29,7 +29,7 @@ REFUSED = ("target", "new_clients", "validation", "adaptation", "finish")
 """Options of runs that no deployment plays yet."""
 
 
-def need_flower() -> None:
+def check_flower() -> None:
     """Say early what is missing.
 
     Raises:
@@ -83,7 +83,7 @@ def init(
         raise UsageError(f"--rule {twice[0]} is given twice")
     for name in host or []:
         _check_host(name)
-    need_flower()
+    check_flower()
     from fedwca.cli.progress_bars import show_progress
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
 
@@ -150,12 +150,12 @@ def run_deployment(
     folder: Folder,
     server: Server = LOCAL,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1, callback=refuse_infinite, help="Seconds after which it is given up.")
+        float, typer.Option("--timeout", min=1, callback=check_finite, help="Seconds after which it is given up.")
     ] = 86_400.0,
     insecure: Insecure = False,
 ) -> None:
     """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
-    need_flower()
+    check_flower()
     from fedwca.core.files import hold_alone
     from fedwca.deploy.flower.deployment_folder import point_app_here
     from fedwca.deploy.flower.flwr_cli import (
@@ -206,7 +206,7 @@ def stop(
     insecure: Insecure = False,
 ) -> None:
     """End the run that goes on; another `deploy run` takes it up after its last finished round."""
-    need_flower()
+    check_flower()
     from fedwca.deploy.flower.flwr_cli import stop_runs, write_connection
 
     check_is_deployment(folder)
@@ -229,7 +229,7 @@ def check_is_deployment(folder: Path) -> None:
 @app.command("key")
 def key(path: Annotated[Path, typer.Argument(help="File of the private key; the public one gets .pub.")]) -> None:
     """Make a client's key pair where the client is, so that the private key never travels."""
-    need_flower()
+    check_flower()
     from fedwca.deploy.flower.keys import make_key
 
     for file in (path, path.with_name(f"{path.name}.pub")):

@@ -10,11 +10,11 @@ TAKES_AWAY = {("runs", "--note")}
 """Command and option whose empty value says something: it takes away what there is."""
 
 
-def refuse_empty(arguments: Sequence[str]) -> None:
+def check_not_empty(arguments: Sequence[str]) -> None:
     """Refuse an argument, or the value of an option, that is empty or blank.
 
-    >>> refuse_empty(["bench", "--name", "mine"])
-    >>> refuse_empty(["runs", "tag", "mine", "--note", ""])
+    >>> check_not_empty(["bench", "--name", "mine"])
+    >>> check_not_empty(["runs", "tag", "mine", "--note", ""])
 
     Raises:
         UsageError: names the option that it stands behind.

@@ -55,7 +55,7 @@ def print_finished(done: FinishedRun, as_json: bool, columns: Sequence[str] = ()
         _print_results(done, as_json, columns)
     trained = trained_methods(read_configuration(done.path)["methods"])
     rows = [row for row in done.table if row.name in trained]
-    refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
+    check_not_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
 
 
 def _print_results(done: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ def _print_results(done: FinishedRun, as_json: bool, columns: Sequence[str]) -> 
     )
 
 
-def refuse_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Any]]) -> None:
+def check_not_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Any]]) -> None:
     """End with exit code 1 where nothing else is there.
 
     Args:

@@ -22,7 +22,7 @@ from fedwca.cli.shared_options import (
     option,
 )
 from fedwca.cli.terminal import say
-from fedwca.core.environment_variables import need_one_process
+from fedwca.core.environment_variables import check_one_process
 
 
 def _known() -> list[str]:
@@ -74,9 +74,9 @@ def command(
     Runs in the --out folder are reused, so a stopped reproduction goes on. For example:
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
     """
-    need_one_process("fedwca reproduce")
+    check_one_process("fedwca reproduce")
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
+    from fedwca.cli.printing import check_not_all_diverged, print_in, saying_what_is_kept
     from fedwca.core.dotted_keys import flatten_keys
     from fedwca.errors import UsageError
     from fedwca.reproduce.communications_table import message_table
@@ -115,4 +115,4 @@ def command(
             for path in result.figures:
                 say(f"{job.title}: {path}", err=form is not Format.table)
             print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)
-    refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
+    check_not_all_diverged([row.runs for row in rows], [row.diverged for row in rows])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.deploy import PORT, Folder, Insecure, check_is_deployment, need_flower
+from fedwca.cli.deploy import PORT, Folder, Insecure, check_flower, check_is_deployment
 from fedwca.cli.terminal import say
 
 
@@ -21,7 +21,7 @@ def command(
     insecure: Insecure = False,
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
-    need_flower()
+    check_flower()
     from fedwca.deploy.flower.flwr_cli import check_answers, register_clients, retry, write_connection
     from fedwca.deploy.flower.processes import flower_environment, local_address, run_until_stopped, server_command
 

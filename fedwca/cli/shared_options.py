@@ -92,7 +92,7 @@ def folder(of: str) -> Any:
     return typer.Option("--out", help=f"Folder of the {of}.", rich_help_panel=KEEP)
 
 
-def refuse_infinite(value: float | None) -> float | None:
+def check_finite(value: float | None) -> float | None:
     """The value of an option that takes a number, if it is finite; bounds alone let NaN pass.
 
     Raises:

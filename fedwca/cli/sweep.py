@@ -11,7 +11,7 @@ import typer
 from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.shared_options import KEEP, Form, Format, Json, Keep, Loggers, Quiet, chosen_format, folder, option
-from fedwca.core.environment_variables import need_one_process
+from fedwca.core.environment_variables import check_one_process
 from fedwca.errors import Diverged, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def command(
 
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
-    need_one_process("fedwca sweep")
+    check_one_process("fedwca sweep")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
     from fedwca.config.partition_and_domain import chosen_partition, fill_in_meanings

@@ -20,7 +20,7 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     )
 
 
-def refuse_trainings_of_nobody(keys: Sequence[str], methods: Sequence[Method], partition: type[Partition]) -> None:
+def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], partition: type[Partition]) -> None:
     """Refuse values of a training that a partition's setting has, and none of a run's methods.
 
     Args:
@@ -52,7 +52,7 @@ def without_table(table: str, config: RunConfig, origins: Mapping[str, str]) -> 
     """A configuration, and where its values come from, less what a preset says of a training that does not take place.
 
     Args:
-        table: field of the configuration, which `refuse_idle` has looked at.
+        table: field of the configuration, which `check_idle_table` has looked at.
         config: says the values.
         origins: of these.
     """
@@ -60,7 +60,7 @@ def without_table(table: str, config: RunConfig, origins: Mapping[str, str]) -> 
     return config.model_copy(update={table: RunConfig.model_fields[table].default}), kept
 
 
-def refuse_idle(
+def check_idle_table(
     table: str,
     config: RunConfig,
     origins: Mapping[str, str],

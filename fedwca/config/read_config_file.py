@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.config.spell_out import spell_out
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
 
@@ -21,7 +21,7 @@ def read_file(path: Path) -> Layer:
         InvalidConfig: the file is not there or not readable.
     """
     try:
-        refuse_special(path)
+        check_not_special(path)
         text = path.read_text(encoding="utf-8-sig")
         values = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:

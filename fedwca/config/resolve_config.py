@@ -15,7 +15,7 @@ from fedwca.config.compose_methods import (
     describe_method,
     partition_of,
 )
-from fedwca.config.idle_settings import idle_tables, refuse_idle, refuse_trainings_of_nobody, without_table
+from fedwca.config.idle_settings import check_idle_table, check_trainings_are_used, idle_tables, without_table
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
     chosen_partition,
@@ -125,21 +125,21 @@ def resolve_plan(
     base = found[f"preset {preset_name}"]
     for table in idle_tables(partition):
         why = f"with {how_to_have(partition)} nothing is trained so"
-        refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
+        check_idle_table(table, config, origins, base, why, repeats=("CLI", "config"))
         config, origins = without_table(table, config, origins)
-    refuse_newcomers(config)
+    check_newcomer_fields(config)
     if config.checkpoint is not None:
-        refuse_idle("source_training", config, origins, base, "with a checkpoint no source model is trained")
+        check_idle_table("source_training", config, origins, base, "with a checkpoint no source model is trained")
         config, origins = without_table("source_training", config, origins)
-    refuse_fields_of_another_clusterer(config, origins.get("clusterer", ""))
+    check_clusterer_fields(config, origins.get("clusterer", ""))
     methods = compose(config)
     if not checked:
-        refuse_trainings_of_nobody([key for key, _ in (*pairs, *tried)], [method for method, _ in methods], partition)
+        check_trainings_are_used([key for key, _ in (*pairs, *tried)], [method for method, _ in methods], partition)
     config, origins = without_unused(config, origins, methods, f"preset {preset_name}", refuses=not checked)
     return RunPlan(type_components(config), methods, origins)
 
 
-def refuse_fields_of_another_clusterer(config: RunConfig, named_by: str) -> None:
+def check_clusterer_fields(config: RunConfig, named_by: str) -> None:
     """Refuse fields that the clusterer has not which a preset names; who gives them may not know that it does.
 
     Args:
@@ -161,7 +161,7 @@ def refuse_fields_of_another_clusterer(config: RunConfig, named_by: str) -> None
             )
 
 
-def refuse_newcomers(config: RunConfig) -> None:
+def check_newcomer_fields(config: RunConfig) -> None:
     """Refuse what somebody says of new clients where none come.
 
     Raises:

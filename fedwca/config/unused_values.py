@@ -44,7 +44,7 @@ def without_unused(
         if kept.pop(f"components.{key}") != preset and refuses:
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
     if refuses:
-        _refuse_overruled_fields(config, kept, methods)
+        _check_overruled_fields(config, kept, methods)
     lost = _unused_values(config, methods)
     for key in lost:
         if kept.pop(f"methods.{key}") != preset and refuses:
@@ -52,7 +52,7 @@ def without_unused(
     return _without_values(_without_fields(config, idle), lost), kept
 
 
-def _refuse_overruled_fields(config: RunConfig, origins: Mapping[str, str], methods: Methods) -> None:
+def _check_overruled_fields(config: RunConfig, origins: Mapping[str, str], methods: Methods) -> None:
     """Refuse a field that the command line gives all methods, where none of them would have it.
 
     Args:

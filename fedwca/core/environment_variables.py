@@ -30,7 +30,7 @@ def is_distributed() -> bool:
     return count_ranks() > 1
 
 
-def need_one_process(name: str, instead: Sequence[str] = ("fedwca bench", "fedwca resume")) -> None:
+def check_one_process(name: str, instead: Sequence[str] = ("fedwca bench", "fedwca resume")) -> None:
     """Refuse to do something once per rank.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
-def refuse_special(path: Path) -> None:
+def check_not_special(path: Path) -> None:
     """See that a path is no pipe, device or socket: reading one may never end.
 
     Raises:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedwca.core.files import write_atomically
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.errors import CheckpointError, first_line
 
 
@@ -65,7 +65,7 @@ def open_tensors(path: Path) -> TensorFile:
         CheckpointError: it is missing, cut off or damaged.
     """
     try:
-        refuse_special(path)
+        check_not_special(path)
         with safe_open(str(path), "pt") as file:
             return TensorFile(path, file.metadata() or {})
     except (SafetensorError, OSError) as error:
@@ -151,7 +151,7 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return open_tensors(path).tensors()
     try:
-        refuse_special(path)
+        check_not_special(path)
         return _read_torch(path)
     except pickle.UnpicklingError as error:  # torch's own words advise to run what is in it
         raise CheckpointError(
@@ -212,7 +212,7 @@ def _kind(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def refuse_others(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+def check_no_other_tensors(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """Refuse tensors that a module has no place for.
 
     Raises:
@@ -232,7 +232,7 @@ def file_digest(path: Path) -> str:
         CheckpointError: the file cannot be read.
     """
     try:
-        refuse_special(path)
+        check_not_special(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError as error:

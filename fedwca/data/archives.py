@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedwca.core.input_files import free_memory, refuse_special
+from fedwca.core.input_files import check_not_special, free_memory
 from fedwca.data.dataset import Images, Integers
 from fedwca.errors import DataError
 
@@ -141,7 +141,7 @@ def file_md5(path: Path) -> str:
         DataError: the file cannot be read.
     """
     try:
-        refuse_special(path)
+        check_not_special(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     except OSError as error:
@@ -155,7 +155,7 @@ def read_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         DataError: the file is damaged or is no archive; the message names it.
     """
     try:
-        refuse_special(path)
+        check_not_special(path)
         # Opened here, because numpy leaves its own file open where it finds the archive damaged.
         with path.open("rb") as file:
             magic = file.read(6)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.data.archives import Archive, join_parts
 from fedwca.errors import DataError
 
@@ -32,7 +32,7 @@ def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes:
         records = []
         for name in part:
             try:
-                refuse_special(folder / name)
+                check_not_special(folder / name)
                 content = np.fromfile(folder / name, np.uint8)
             except OSError as error:
                 raise DataError(f"{folder / name} cannot be read: {error.strerror or error}") from error

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.data.archives import Archive, join_parts
 from fedwca.errors import DataError
 
@@ -33,7 +33,7 @@ def read_idx(file: Path) -> NDArray[Any]:
         DataError: the file is damaged, or holds another type; the message names it.
     """
     try:
-        refuse_special(file)
+        check_not_special(file)
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             content = opened.read(MOST_BYTES)
     except (OSError, EOFError, zlib.error) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.data.dataset import Images
 from fedwca.errors import DataError
 
@@ -47,7 +47,7 @@ def decode_bytes(content: bytes, name: str, size: int) -> Images:
 def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> Images:
     try:
         if isinstance(source, Path):
-            refuse_special(source)
+            check_not_special(source)
         with Image.open(source) as file:
             image = _rgb(_turn_upright(file), sixteen_bits=file.mode.startswith("I;16") or file.format == "PPM")
             if stretch:

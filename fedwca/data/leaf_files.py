@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.data.archives import Archive
 from fedwca.errors import DataError
 
@@ -49,7 +49,7 @@ def read_leaf_parts(folder: Path, parts: Sequence[Sequence[Path]]) -> Archive:
 
 def _read_users(file: Path) -> list[tuple[str, Any, Any]]:
     try:
-        refuse_special(file)
+        check_not_special(file)
         content = json.loads(file.read_text(encoding="utf-8"))
         found = []
         for user in content["users"]:

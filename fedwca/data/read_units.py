@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.data.dataset import Integers, sorted_classes
 from fedwca.data.decode_folders import list_image_files
 from fedwca.errors import DataError
@@ -31,7 +31,7 @@ def read_units(path: Path) -> list[str] | None:
         return None
     said: dict[str, str] = {}
     try:
-        refuse_special(table)
+        check_not_special(table)
         with table.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             if not {"image", "unit"} <= set(rows.fieldnames or ()):

@@ -13,7 +13,7 @@ from fedwca.core.messages import Blend, Offer
 from fedwca.data.federation import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
-from fedwca.deploy.deployable_checks import require_covered
+from fedwca.deploy.deployable_checks import check_covered
 from fedwca.deploy.half_precision import wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
@@ -77,7 +77,7 @@ class Client:
         """
         if self.privacy is not None:
             with_noise = self.moment_privacy is not None and (self.moment_privacy.noise > 0 or not self.privacy.noise)
-            require_covered(composition, with_noise)
+            check_covered(composition, with_noise)
         model = composition.architecture()
         network = model.build(composition.classes, pretrained=False)
         wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}

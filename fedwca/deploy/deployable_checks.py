@@ -22,7 +22,7 @@ from fedwca.federated.participation import count_sampled
 from fedwca.federated.server import compare_clients
 
 
-def require_deployable(method: Method, rounds: int, network: Network) -> None:
+def check_deployable(method: Method, rounds: int, network: Network) -> None:
     """Refuse what makes no sense, or is not possible, with clients on machines of their own.
 
     Raises:
@@ -36,7 +36,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             f"{where} its clients have labels and train the whole network, and a round of it takes two messages more "
             "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
         )
-    require_sendable(method.aggregator, where)
+    check_sendable(method.aggregator, where)
     if method.adaptation is not None:
         raise UsageError(
             f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
@@ -72,7 +72,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None
 
 
-def require_sendable(aggregator: Aggregator, where: str) -> None:
+def check_sendable(aggregator: Aggregator, where: str) -> None:
     """Refuse an aggregator whose clients would need messages or memory that deployments have not.
 
     Raises:
@@ -89,7 +89,7 @@ def require_sendable(aggregator: Aggregator, where: str) -> None:
         raise UsageError(f"{where} aggregator {aggregator.name!r} {what}; `fedwca bench` plays it")
 
 
-def require_compressible(composition: Composition, network: Network) -> None:
+def check_compressible(composition: Composition, network: Network) -> None:
     """Refuse to leave out small changes where there is next to nothing that may be left out.
 
     Raises:
@@ -108,7 +108,7 @@ def require_compressible(composition: Composition, network: Network) -> None:
     )
 
 
-def require_consent(rules: Rules, method: Method) -> None:
+def check_consent(rules: Rules, method: Method) -> None:
     """Refuse to hand on what a single client made, unless that is allowed.
 
     Raises:
@@ -121,7 +121,7 @@ def require_consent(rules: Rules, method: Method) -> None:
         )
 
 
-def require_defences(rules: Rules, method: Method, composition: Composition) -> None:
+def check_defences(rules: Rules, method: Method, composition: Composition) -> None:
     """Refuse defences that would do nothing, or something else than they say.
 
     Raises:
@@ -150,7 +150,7 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
         raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
 
-def require_enough_asked(rules: Rules) -> None:
+def check_enough_asked(rules: Rules) -> None:
     """Refuse defences that would do nothing in a new deployment's rounds, since these ask too few clients.
 
     Raises:
@@ -162,7 +162,7 @@ def require_enough_asked(rules: Rules) -> None:
         raise UsageError(f"rule {given[0]} takes 3 clients in a round, and a round asks {asked} of {rules.clients}")
 
 
-def require_covered(composition: Composition, moments: bool = False) -> None:
+def check_covered(composition: Composition, moments: bool = False) -> None:
     """Refuse clipping and noise where they do not cover all that a client computes of its images and uploads.
 
     Args:

@@ -17,11 +17,11 @@ from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
 from fedwca.deploy.deployable_checks import (
-    require_compressible,
-    require_consent,
-    require_defences,
-    require_deployable,
-    require_enough_asked,
+    check_compressible,
+    check_consent,
+    check_defences,
+    check_deployable,
+    check_enough_asked,
 )
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
@@ -99,7 +99,7 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
         config = config.model_copy(update={"rounds": min(config.rounds, most)})
     method, rounds = plan.methods[-1]
     network = build_network(config, len(dataset.classes))
-    require_deployable(method, rounds, network)
+    check_deployable(method, rounds, network)
     federation = split_trial(config, dataset, source, 0, 0) if wanted.dealt else None
     if federation is None and wanted.clients is None:
         raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
@@ -116,10 +116,10 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
         )
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error)) from error
-    require_consent(rules, method)
-    require_defences(rules, method, made.composition)
-    require_enough_asked(rules)
-    require_compressible(made.composition, network)
+    check_consent(rules, method)
+    check_defences(rules, method, made.composition)
+    check_enough_asked(rules)
+    check_compressible(made.composition, network)
     rehearse_components(config, plan.methods, dataset)
     check_writable(wanted.folder)
     with matmul_precision("fp32", resolve_device(config.device)):

@@ -12,13 +12,13 @@ from fedwca.core.network import Network
 from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
-from fedwca.deploy.protect_single_clients import refuse_single_model
+from fedwca.deploy.protect_single_clients import check_single_model
 from fedwca.deploy.server_round import make_final_parcels
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session
 from fedwca.deploy.wire_messages import tensors_to_row
 from fedwca.errors import CheckpointError, UsageError
-from fedwca.export.model_from_run import need_one_holder
+from fedwca.export.model_from_run import check_one_holder
 
 
 def open_deployment(folder: Path) -> Session:
@@ -51,7 +51,7 @@ def model_of_deployment(
         FedwcaError: it is a single client's own, and the federation's rules refuse to hand that on.
     """
     state, layout = session.state, session.layout
-    need_one_holder(client, cluster)
+    check_one_holder(client, cluster)
     if not session.method.aggregator.travels:
         raise UsageError("in this method models stay at the clients, so the server has none; export a client's own")
     if client is not None:
@@ -69,7 +69,7 @@ def model_of_deployment(
         if not 0 <= cluster <= last:
             raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {last}")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
-        refuse_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
+        check_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
         members, holder = state.shares[cluster].nonzero()[:, 0].tolist(), f"cluster {cluster}"
         row = session.context.mix(mixture, rows)
     network = copy.deepcopy(session.network)

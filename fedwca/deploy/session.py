@@ -12,8 +12,8 @@ from fedwca.core.network import Network
 from fedwca.core.printable import printable
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import measure_statistics_move, norm_outliers
-from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
-from fedwca.deploy.protect_single_clients import refuse_single_model
+from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
+from fedwca.deploy.protect_single_clients import check_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
 from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import (
@@ -62,10 +62,10 @@ class Session:
     """
 
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
-        require_deployable(method, 1, network)
-        require_consent(rules, method)
-        require_defences(rules, method, composition)
-        require_compressible(composition, network)
+        check_deployable(method, 1, network)
+        check_consent(rules, method)
+        check_defences(rules, method, composition)
+        check_compressible(composition, network)
         self.context = ServerContext(method, network, composition, rules)
         self.method, self.network, self.composition, self.rules = method, network, composition, rules
         self.layout = self.context.layout
@@ -115,7 +115,7 @@ class Session:
             if aggregator.travels and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
                 what = f"round {state.round}: a model sent to client {client}"
-                refuse_single_model(self.context, state, sent, what, client)
+                check_single_model(self.context, state, sent, what, client)
             task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
             parcels[client], self._round.expected[client] = task, expected
         return parcels
@@ -155,7 +155,7 @@ class Session:
         answers = self._without_outliers(current)
         self._drop_incomparable(answers)
         if self.everybody:
-            self._require_everybody(current.sampled, answers)
+            self._check_everybody_answered(current.sampled, answers)
         late = self._assign_late_clients(answers)
         heard = len(answers) - len(late)
         if heard < rules.least:
@@ -196,7 +196,7 @@ class Session:
         drawn = sample_clients(state.round, len(members), rules.participation, self.context.keys, rules.least)
         return sorted({*late, *(members[place] for place in drawn)})
 
-    def _require_everybody(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
+    def _check_everybody_answered(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
         if missing := [client for client in sampled if client not in answers]:
             where = f"round {self.state.round}: there is no answer of client {missing[0]} that counts"
             raise FedwcaError(f"{where}; the warning before this says why")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedwca._version import __version__
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.core.remote_files import RemoteFile
 from fedwca.errors import DataError, FedwcaError
 
@@ -72,7 +72,7 @@ def fetch_file(
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         if part.exists():
-            refuse_special(part)
+            check_not_special(part)
         said = []
         for url in file.urls:
             try:

@@ -56,7 +56,7 @@ def _unzip(archive: Path, folder: Path) -> None:
     with zipfile.ZipFile(archive) as packed:
         members = packed.infolist()
         for member in members:
-            _refuse_outside(archive, member.filename)
+            _check_inside(archive, member.filename)
         _check_room(archive, folder, sum(member.file_size for member in members))
         packed.extractall(folder)
 
@@ -65,14 +65,14 @@ def _untar(archive: Path, folder: Path) -> None:
     with tarfile.open(archive) as packed:
         members = packed.getmembers()
         for member in members:
-            _refuse_outside(archive, member.name)
+            _check_inside(archive, member.name)
             if member.issym() or member.islnk():
                 raise DataError(f"{archive} cannot be unpacked: {member.name!r} in it is a link")
         _check_room(archive, folder, sum(member.size for member in members))
         packed.extractall(folder, filter="data")
 
 
-def _refuse_outside(archive: Path, name: str) -> None:
+def _check_inside(archive: Path, name: str) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in (path.parts or ("",))[0]:
         raise DataError(f"{archive} would write to {name!r}, outside of its folder")

@@ -41,7 +41,7 @@ def model_of(
         UsageError: there is no such client or cluster, or not one of the two is given.
     """
     clients, labels = len(opened.delivered), opened.labels.tolist()
-    need_one_holder(client, cluster)
+    check_one_holder(client, cluster)
     if opened.network.generated:
         raise UsageError(
             f"method {opened.unit.method!r} generates a model from each client's images, so there is none to hand "
@@ -53,7 +53,7 @@ def model_of(
         row, members, holder = opened.delivered[client], [client], f"client {client}"
     else:
         assert cluster is not None
-        refuse_own_layers(opened, cluster)
+        check_no_own_layers(opened, cluster)
         members = [k for k, label in enumerate(labels) if label == cluster]
         if not members:
             raise UsageError(f"--cluster {cluster}: method {opened.unit.method!r} has clusters 0 to {max(labels)}")
@@ -64,7 +64,7 @@ def model_of(
     return network, describe(opened, network, members, holder)
 
 
-def need_one_holder(client: int | None, cluster: int | None) -> None:
+def check_one_holder(client: int | None, cluster: int | None) -> None:
     """See that a client is named or a cluster.
 
     Raises:
@@ -74,7 +74,7 @@ def need_one_holder(client: int | None, cluster: int | None) -> None:
         raise UsageError("say whose model: --client K or --cluster C")
 
 
-def refuse_own_layers(opened: OpenedRun, cluster: int) -> None:
+def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
     """Refuse to take a client's model for its cluster's.
 
     Raises:

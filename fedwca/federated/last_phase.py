@@ -19,7 +19,7 @@ from fedwca.federated.round import OpenRound, Outcome
 from fedwca.federated.server import Server, find_unlabeled, offer_own
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.trusted_clients import find_trusted
-from fedwca.federated.upload_checks import ExpectedUpload, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, check_uploads
 
 
 def open_last_phase(
@@ -92,7 +92,7 @@ def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> t
     by_client = dict(zip(opened.clients, uploads, strict=True))
     # Whatever objectives collect stays with the clients, so nothing is declared; models are looked at.
     expected = ExpectedUpload(undeclared=True, dtype=opened.engine.bank.dtype)
-    validate_uploads(opened.engine.bank, by_client, expected, "--set finish_training.lr")
+    check_uploads(opened.engine.bank, by_client, expected, "--set finish_training.lr")
     seconds = {"group": time.perf_counter() - began, "mix": 0.0}
     return opened.server, Outcome(opened.server.state["labels"], opened.offer, by_client, seconds=seconds)
 

@@ -39,7 +39,7 @@ from fedwca.federated.server import (
 )
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
 from fedwca.federated.trusted_clients import find_trusted, measure_trust
-from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     aggregator, began = method.aggregator, time.perf_counter()
     by_client = dict(zip(opened.clients, uploads, strict=True))
     present = present_clients(by_client, len(engine.images))
-    validate_uploads(engine.bank, by_client, expect_simulated(opened))
+    check_uploads(engine.bank, by_client, expect_simulated(opened))
     check_starts(aggregator, [upload.weights for upload in uploads])
     signatures = read_signatures(opened)
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, opened.keys)

@@ -43,9 +43,7 @@ class ExpectedUpload:
     """Of what is collected."""
 
 
-def validate_uploads(
-    bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr"
-) -> None:
+def check_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr") -> None:
     """Refuse a round in which an upload is not in order.
 
     Args:

@@ -76,7 +76,7 @@ def first_neighbours(
     >>> first_neighbours(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.2], [0.1, 1.0]]))
     tensor([2, 3, 0, 1])
     """
-    _refuse_options(backend, precision, metric)
+    _check_options(backend, precision, metric)
     rows = _comparable(x, metric)
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.long, device=x.device)
@@ -106,7 +106,7 @@ def first_neighbours(
     return nearest.to(x.device)
 
 
-def _refuse_options(backend: Backend, precision: Precision, metric: Metric) -> None:
+def _check_options(backend: Backend, precision: Precision, metric: Metric) -> None:
     for option, value, known in (
         ("backend", backend, ("auto", "torch", "faiss", "hnsw")),
         ("precision", precision, ("float64", "float32")),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedwca.data.labelled_clients import Dealt
 
 
-def refuse_twice(values: tuple[float, ...]) -> tuple[float, ...]:
+def check_distinct(values: tuple[float, ...]) -> tuple[float, ...]:
     """Values that are different from each other, as groups of clients have to be."""
     if twice := [value for at, value in enumerate(values) if value in values[:at]]:
         raise ValueError(f"has {twice[0]:g} twice; each value is a group of clients")
@@ -32,7 +32,7 @@ Shares = Annotated[
     tuple[Annotated[float, Field(gt=0, le=1)], ...],
     Field(min_length=1),
     BeforeValidator(split_numbers),
-    AfterValidator(refuse_twice),
+    AfterValidator(check_distinct),
 ]
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 from fedwca.errors import DataError
 from fedwca.functional import dirichlet_partition
 from fedwca.partitions import Alpha, register
-from fedwca.partitions._labelled_partition import LabelledPartition, refuse_twice
+from fedwca.partitions._labelled_partition import LabelledPartition, check_distinct
 from fedwca.user_values import split_numbers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Dirichlet(LabelledPartition):
 
     alpha: Alpha = 0.1
     """Towards 0 a class goes to one client, towards infinity all clients are alike."""
-    new: Annotated[tuple[Alpha, ...], BeforeValidator(split_numbers), AfterValidator(refuse_twice)] = ()
+    new: Annotated[tuple[Alpha, ...], BeforeValidator(split_numbers), AfterValidator(check_distinct)] = ()
     """Alphas of new clients, as 0.01+0.1+0.5, a group of new clients each: they share the published test part, or as
     large a part of the images as they are among clients, and training clients the other one. None: alpha's, and all
     clients are dealt images together."""

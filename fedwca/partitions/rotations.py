@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedwca.functional import rotated, unit_partition
 from fedwca.partitions import register
-from fedwca.partitions._labelled_partition import LabelledPartition, refuse_twice
+from fedwca.partitions._labelled_partition import LabelledPartition, check_distinct
 from fedwca.user_values import split_numbers
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from fedwca.data.image_pool import ImagePool
     from fedwca.data.labelled_clients import Dealt
 
-Angles = Annotated[tuple[float, ...], Field(min_length=1), BeforeValidator(split_numbers), AfterValidator(refuse_twice)]
+Angles = Annotated[
+    tuple[float, ...], Field(min_length=1), BeforeValidator(split_numbers), AfterValidator(check_distinct)
+]
 
 
 @register("rotations")

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from fedwca.core.files import expand_home
-from fedwca.core.input_files import refuse_special
+from fedwca.core.input_files import check_not_special
 from fedwca.errors import FedwcaError
 from fedwca.results.run_schemas import SCHEMA, Configuration, Environment, Notes, RoundRecord, Summary
 
@@ -144,7 +144,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _text(file: Path) -> str:
     try:
-        refuse_special(file)
+        check_not_special(file)
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise FedwcaError(f"{file}: cannot be read ({error.strerror or error})") from None

@@ -51,13 +51,13 @@ class RunFolder:
     def _claim(self) -> FileLock:
         taken = f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
         try:
-            self._refuse_run(taken)
+            self._check_holds_no_run(taken)
             self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._there = {file.name for file in self.path.iterdir()}
             held = lock.hold_lock(self.path)
             # Another process may have begun one since; what is left without its lock was killed.
-            self._refuse_run(taken)
+            self._check_holds_no_run(taken)
             (self.path / "rounds.jsonl").touch()
             return held
         except FileExistsError:
@@ -69,7 +69,7 @@ class RunFolder:
                 f"{self.path}: cannot be written ({error.strerror or error}); choose a place with --out"
             ) from None
 
-    def _refuse_run(self, why: str) -> None:
+    def _check_holds_no_run(self, why: str) -> None:
         rounds = self.path / "rounds.jsonl"
         if (self.path / "config.json").exists():
             raise UsageError(why)

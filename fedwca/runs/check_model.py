@@ -40,7 +40,7 @@ def check_model(network: Network, name: str) -> None:
     right = f"right is {dtype} of shape (2, {backbone.width}), its `width`"
     if not isinstance(found, Tensor) or found.shape != (2, backbone.width) or found.dtype != dtype:
         raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(found)} for two images; {right}")
-    refuse_norms(network, name)
+    check_norms(network, name)
     if _draws(network, images):
         raise FedwcaError(
             f"model {name!r}: its backbone draws random numbers while it is trained, as nn.Dropout does, which no seed "
@@ -50,7 +50,7 @@ def check_model(network: Network, name: str) -> None:
         raise FedwcaError(f"model {name!r}: its backbone gives values that are not finite for two images")
 
 
-def refuse_norms(network: Network, name: str) -> None:
+def check_norms(network: Network, name: str) -> None:
     """See that layers keep of a batch only what is mixed and sent with a model: BatchNorm's running statistics.
 
     Args:

@@ -15,7 +15,7 @@ from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
-from fedwca.runs.resume_checks import refuse_other_source_model
+from fedwca.runs.resume_checks import check_same_source_model
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Checkpointer:
             CheckpointError: one is another.
         """
         for number, record in self.sources.items():
-            refuse_other_source_model(f"source model {number} of this run", record, models[number])
+            check_same_source_model(f"source model {number} of this run", record, models[number])
 
     def restore(self, unit: Unit, engine: Engine, model: StartModel) -> RoundState | None:
         """The point in its newest checkpoint.
@@ -84,7 +84,7 @@ class Checkpointer:
         saved = self.begun.get(unit)
         if saved is None:
             return None
-        refuse_other_source_model(saved.path, saved.facts, model)
+        check_same_source_model(saved.path, saved.facts, model)
         return state_from_tensors(saved, engine)
 
     def save(

@@ -16,7 +16,7 @@ from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 
-def refuse_full_disk(run: Path, plan: RunPlan, keep: str, federation: Federation, classes: int) -> None:
+def check_disk_space(run: Path, plan: RunPlan, keep: str, federation: Federation, classes: int) -> None:
     """See that the checkpoints that a run keeps fit on its disk.
 
     Args:

@@ -35,7 +35,7 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     # Weights that are not there or do not fit are better known before minutes of decoding.
     model.build(1, pretrained=config.checkpoint is None)
     if (counts := files.count_images()) is not None:
-        refuse_too_many_images(config, counts, model.stored)
+        check_images_fit(config, counts, model.stored)
     named = partition_of(config).named
     published = config.split == "published" and named is not None  # who pools all parts refuses to be told of them
     try:
@@ -95,7 +95,7 @@ def build_network(config: RunConfig, classes: int, *, pretrained: bool = True) -
     return architecture(config).build(classes, 0, pretrained, whole=partition_of(config).whole)
 
 
-def refuse_too_many_images(config: RunConfig, counts: Mapping[str, int], side: int) -> None:
+def check_images_fit(config: RunConfig, counts: Mapping[str, int], side: int) -> None:
     """Nothing where the images that clients take fit into memory: better known before they are decoded.
 
     Args:

@@ -119,7 +119,7 @@ SMALLER = {
 }
 
 
-def refuse_if_too_large(needed: MemoryEstimate, there: int | None, device: str, trials: int = 1) -> None:
+def check_run_fits(needed: MemoryEstimate, there: int | None, device: str, trials: int = 1) -> None:
     """Nothing where a run fits.
 
     Raises:

@@ -33,7 +33,7 @@ from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
-from fedwca.runs.disk_estimate import estimate_checkpoints, refuse_full_disk
+from fedwca.runs.disk_estimate import check_disk_space, estimate_checkpoints
 from fedwca.runs.engine_names import engine_name
 from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
@@ -82,7 +82,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     if unmeasured := describe_unmeasured(tests, first.least_measured, len(tests) - len(first)):
         reporter.warn(unmeasured)
     if claimed.earlier is None:
-        refuse_full_disk(folder.path, plan, claimed.about["keep"], first, len(dataset.classes))
+        check_disk_space(folder.path, plan, claimed.about["keep"], first, len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(claimed, first, device, reporter)
     domains, digests = first.measured, describe_images(dataset)
@@ -224,7 +224,7 @@ def size_run(
     else:
         config = restore_sizes(plan.config, claimed.earlier, classes, clients, device, reporter)
     needed = memory.estimate_run(config, plan.methods, classes, first)
-    memory.refuse_if_too_large(needed, free_bytes(device), device, config.trials_at_once or 1)
+    memory.check_run_fits(needed, free_bytes(device), device, config.trials_at_once or 1)
     if claimed.earlier is None:
         kernels = choose_kernels(config, plan.methods, classes, clients)
     else:

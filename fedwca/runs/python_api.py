@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.run_config import layer_from_words
-from fedwca.core.environment_variables import need_one_process
+from fedwca.core.environment_variables import check_one_process
 from fedwca.core.files import expand_home
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
@@ -52,7 +52,7 @@ def bench(
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
         KeyboardInterrupt: the run was stopped; what was done is kept, and `resume` continues it.
     """
-    need_one_process("bench", ["fedwca bench"])
+    check_one_process("bench", ["fedwca bench"])
     if out is not None and not str(out):
         raise UsageError("out is empty; leave it out for a new folder in runs/")
     request = _request(settings, preset, config, overrides, keep, loggers)
@@ -69,7 +69,7 @@ def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
     Raises:
         FedwcaError: there is no such run, or it cannot be continued.
     """
-    need_one_process("resume", ["fedwca resume"])
+    check_one_process("resume", ["fedwca resume"])
     return resume_run(find_run(run), reporter)
 
 
@@ -105,7 +105,7 @@ def compare(
     Raises:
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
     """
-    need_one_process("compare", ["fedwca bench"])
+    check_one_process("compare", ["fedwca bench"])
     request = _request(settings, preset, config, overrides, keep, loggers)
     folder = expand_home(out)
     return run_comparison(request, methods, check_list("sources", sources), reference, folder, reporter)

@@ -17,7 +17,7 @@ from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 
 
-def refuse_other_source_model(what: object, facts: Mapping[str, Any], model: StartModel) -> None:
+def check_same_source_model(what: object, facts: Mapping[str, Any], model: StartModel) -> None:
     """Refuse to go on from another source model than the one the run began with.
 
     Args:
@@ -41,7 +41,7 @@ def refuse_other_source_model(what: object, facts: Mapping[str, Any], model: Sta
         )
 
 
-def refuse_other_request(path: Path, plan: RunPlan) -> None:
+def check_same_request(path: Path, plan: RunPlan) -> None:
     """Refuse to continue a run of another configuration.
 
     Raises:
@@ -72,7 +72,7 @@ def with_canonical_domain(plan: RunPlan) -> RunPlan:
     return plan if plan.domain is None else plan.at(canonical_domain(plan.domain))
 
 
-def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
+def check_same_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
     """Refuse to go on with methods that have become others.
 
     Raises:

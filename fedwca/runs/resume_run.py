@@ -19,7 +19,7 @@ from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_checks import refuse_other_components
+from fedwca.runs.resume_checks import check_same_components
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 
@@ -57,7 +57,7 @@ def resume_run(
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
-    refuse_other_components(path, about, plan)
+    check_same_components(path, about, plan)
     plan = replace(plan, config=locate_paths(config, about, path))
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:

@@ -27,7 +27,7 @@ from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.resume_checks import differing_request
-from fedwca.runs.run_images import refuse_other_digest, refuse_unlike_data
+from fedwca.runs.run_images import check_same_data, check_same_digest
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
@@ -75,19 +75,19 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     """
     plan = request.plan()
     there, missing = sort_methods(plan, out)
-    refuse_unlike_data(there.values())
+    check_same_data(there.values())
     name = dataset_name(plan.config)
     where = f"{name}, {special_domain(plan.config.model_dump())}"
     if there:  # other domains may be run now, on the images there are now, and stand beside these numbers
         try:
-            refuse_other_images(plan.config, there.values())
+            check_same_images(plan.config, there.values())
         except DatasetMissing:
             if missing:
                 raise
             reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
     if there and (file := plan.config.checkpoint) is not None:
         if (now := digest_checkpoint(plan.config)) is not None:
-            refuse_other_checkpoint(plan, now, there)
+            check_same_checkpoint(plan, now, there)
         elif not missing:  # what is missing cannot be run, which it says itself
             reporter.warn(f"{where}: {file} is not there, so it is not known whether it is still the same")
     for path in dict.fromkeys(run.path for run in there.values()):
@@ -103,7 +103,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     return CollectedRuns(plan.config, rows, there)
 
 
-def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
+def check_same_images(config: RunConfig, runs: Iterable[Run]) -> None:
     """See that finished runs were made on the images there are now.
 
     Raises:
@@ -111,10 +111,10 @@ def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
     """
     dataset, _ = load(config)
     for run in runs:
-        refuse_other_digest(dataset, run.about, run.path)
+        check_same_digest(dataset, run.about, run.path)
 
 
-def refuse_other_checkpoint(plan: RunPlan, now: str, runs: Mapping[str, Run]) -> None:
+def check_same_checkpoint(plan: RunPlan, now: str, runs: Mapping[str, Run]) -> None:
     """See that finished runs began from the model that the checkpoint's file holds now.
 
     Args:

@@ -31,11 +31,11 @@ def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> 
         DataError: the images, or what says how they may be split, are others than those the run began with.
     """
     dataset, source = load(config)
-    refuse_other_digest(dataset, about, run)
+    check_same_digest(dataset, about, run)
     return dataset, source
 
 
-def refuse_other_digest(dataset: FederatedDataset, about: Mapping[str, Any], run: Path) -> None:
+def check_same_digest(dataset: FederatedDataset, about: Mapping[str, Any], run: Path) -> None:
     """See that images are those a run began with, and may be split among clients as they might then.
 
     Raises:
@@ -49,7 +49,7 @@ def refuse_other_digest(dataset: FederatedDataset, about: Mapping[str, Any], run
             )
 
 
-def refuse_unlike_data(runs: Iterable[Run]) -> None:
+def check_same_data(runs: Iterable[Run]) -> None:
     """See that runs were made on the same data, by what they say themselves.
 
     Raises:

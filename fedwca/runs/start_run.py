@@ -25,7 +25,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import ClaimedFolder, PreparedRun, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_checks import refuse_other_request, with_canonical_domain
+from fedwca.runs.resume_checks import check_same_request, with_canonical_domain
 from fedwca.runs.resume_run import resume_run
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
@@ -47,7 +47,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     plan, loggers = plan_run(request)
     path = request.out or new_run_path(plan.methods[-1][0].name)
     if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
-        refuse_other_request(path, plan)
+        check_same_request(path, plan)
         warn_of_other_recording(path, request, loggers, reporter)
         hold_lock(path).release()  # who is refused leaves no note
         take_notes(path, request)

@@ -39,7 +39,7 @@ def choose_criterion(asked: str | None, partition: type[Partition]) -> str:
     return asked
 
 
-def refuse_unmeasured(criterion: str, rounds: int, federation: Federation) -> None:
+def check_criterion_is_measured(criterion: str, rounds: int, federation: Federation) -> None:
     """See that a run has what the criterion reads, before anything is trained.
 
     Args:
@@ -72,7 +72,7 @@ def refuse_unmeasured(criterion: str, rounds: int, federation: Federation) -> No
         )
 
 
-def refuse_unseen(criterion: str, keys: Iterable[str], method: Method) -> None:
+def check_criterion_sees_values(criterion: str, keys: Iterable[str], method: Method) -> None:
     """See that values which are searched change what the criterion reads.
 
     Args:

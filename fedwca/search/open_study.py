@@ -32,7 +32,7 @@ def open_study(optuna: Any, folder: Path, about: Mapping[str, Any], direction: s
     study = optuna.create_study(
         storage=_storage(optuna, folder), study_name=NAME, direction=direction, load_if_exists=True
     )
-    refuse_other_search(study, folder, about)
+    check_same_search(study, folder, about)
     study.set_user_attr("about", dict(about))
     return study
 
@@ -49,11 +49,11 @@ def read_tried_values(optuna: Any, folder: Path, about: Mapping[str, Any]) -> li
         study = optuna.load_study(storage=_storage(optuna, folder), study_name=NAME)
     except KeyError:  # it was killed before there was a study in it
         return []
-    refuse_other_search(study, folder, about)
+    check_same_search(study, folder, about)
     return tried_values(optuna, study)
 
 
-def refuse_other_search(study: Any, folder: Path, about: Mapping[str, Any]) -> None:
+def check_same_search(study: Any, folder: Path, about: Mapping[str, Any]) -> None:
     """See that a study is of this search.
 
     Raises:

@@ -19,7 +19,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.split_trials import split_trial
-from fedwca.search.criteria import CRITERIA, refuse_unmeasured, refuse_unseen
+from fedwca.search.criteria import CRITERIA, check_criterion_is_measured, check_criterion_sees_values
 from fedwca.search.open_study import JOURNAL
 from fedwca.search.space import Options, Range, resolve_grid
 
@@ -95,13 +95,13 @@ def plan_search(wanted: Search) -> PlannedSearch:
     listed = {param.key: param.values for param in params if isinstance(param, Options)}
     grid = _shuffled_grid(listed, plan.config.seed) if len(listed) == len(params) else None
     others = first_values(params)
-    _refuse_values(request, params, others)
+    _check_values(request, params, others)
     first = with_values(request, others).plan()
     ((method, rounds),) = first.methods
-    refuse_unseen(wanted.criterion, keys, method)
+    check_criterion_sees_values(wanted.criterion, keys, method)
     dataset, domain = load(first.config)
     if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
-        refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
+        check_criterion_is_measured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
     most = 20 if grid is None else len(grid)
     tries = most if wanted.tries is None else wanted.tries if grid is None else min(wanted.tries, most)
     about = {
@@ -115,7 +115,7 @@ def plan_search(wanted: Search) -> PlannedSearch:
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
 
 
-def _refuse_values(request: RunRequest, params: Sequence[Options | Range], others: Mapping[str, Any]) -> None:
+def _check_values(request: RunRequest, params: Sequence[Options | Range], others: Mapping[str, Any]) -> None:
     """Refuse what would not reach the method beside the first values of the others, which some alone go with."""
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):

@@ -92,7 +92,7 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
             save_final(client, server / f"client-{number}")
         return session
 
-    monkeypatch.setattr(deploy, "need_flower", lambda: None)
+    monkeypatch.setattr(deploy, "check_flower", lambda: None)
     monkeypatch.setattr(make_deployment, "simulate", play)
     arguments = ["--data", str(shades), *SMALL, "--backend", "flower", "--out", str(tmp_path / "x")]
     summary = shaped(call("bench", *arguments, "--json"), shapes.RunSummary)

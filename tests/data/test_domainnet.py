@@ -13,7 +13,7 @@ from fedwca.data import DatasetWarning, FederatedDataset
 from fedwca.datasets import datasets
 from fedwca.errors import DataError, DatasetMissing, UsageError
 from fedwca.runs import load_data
-from fedwca.runs.load_data import refuse_too_many_images
+from fedwca.runs.load_data import check_images_fit
 
 CLASSES = {"zebra": 344, "apple": 8, "t-shirt": 333}
 
@@ -132,8 +132,8 @@ def test_what_does_not_fit_into_memory_is_known_before_it_is_decoded(monkeypatch
     counts = datasets.get("domainnet").counts
     monkeypatch.setattr(load_data, "free_bytes", lambda _: 16 * 10**9)
     with pytest.raises(UsageError, match=r"586,575 images of domainnet at 256×256 pixels take 115\.3 GB") as caught:
-        refuse_too_many_images(RunConfig(dataset="domainnet"), counts, 256)
+        check_images_fit(RunConfig(dataset="domainnet"), counts, 256)
     assert "--set dataset.images=N" in str(caught.value)
     assert "--set model.side=112" in str(caught.value)
-    refuse_too_many_images(RunConfig(dataset="domainnet", samples=2500), counts, 256)
-    refuse_too_many_images(RunConfig(dataset="domainnet"), dict.fromkeys(counts, 10000), 256)
+    check_images_fit(RunConfig(dataset="domainnet", samples=2500), counts, 256)
+    check_images_fit(RunConfig(dataset="domainnet"), dict.fromkeys(counts, 10000), 256)

@@ -35,7 +35,7 @@ SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--
 @pytest.fixture
 def flower(monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("deploy", "server", "client"):
-        monkeypatch.setattr(f"fedwca.cli.{command}.need_flower", lambda: None)
+        monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--
 
 @pytest.fixture(autouse=True)
 def flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
+    monkeypatch.setattr("fedwca.cli.deploy.check_flower", lambda: None)
 
 
 def write_deployment(folder: Path, shades: Path, *method: str) -> None:

@@ -18,7 +18,7 @@ from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.deploy import server_round
 from fedwca.deploy.client import Client
-from fedwca.deploy.deployable_checks import require_covered
+from fedwca.deploy.deployable_checks import check_covered
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_session, save_session
@@ -208,7 +208,7 @@ def test_noise_does_not_cover_who_is_trusted(gated: Federation) -> None:
     method = replace(composed("fedavg"), pseudo_labeler=Trusted())
     alone = Federation(method, gated.network, gated.images, {})
     with pytest.raises(UsageError, match="with pseudo-labeler 'trusted' a client also uploads whether"):
-        require_covered(alone.session().composition)
+        check_covered(alone.session().composition)
 
 
 def test_moments_nobody_asks_for(gated: Federation) -> None:

@@ -33,9 +33,9 @@ RSA = (
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if Flower were installed; nothing here starts it."""
-    monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
-    monkeypatch.setattr("fedwca.cli.client.need_flower", lambda: None)
-    monkeypatch.setattr("fedwca.cli.server.need_flower", lambda: None)
+    monkeypatch.setattr("fedwca.cli.deploy.check_flower", lambda: None)
+    monkeypatch.setattr("fedwca.cli.client.check_flower", lambda: None)
+    monkeypatch.setattr("fedwca.cli.server.check_flower", lambda: None)
 
 
 def dead_port() -> int:

@@ -19,7 +19,7 @@ from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.runs.memory_estimate import describe_memory, memory_record, refuse_if_too_large
+from fedwca.runs.memory_estimate import check_run_fits, describe_memory, memory_record
 
 MEGABYTE = 2**20
 FLAT = 6 * MEGABYTE
@@ -113,17 +113,17 @@ def test_parts_by_hand() -> None:
 
 
 def test_what_cannot_fit_is_refused_with_what_would_help() -> None:
-    refuse_if_too_large(MemoryEstimate(10, 10, 10, 10), 40, "cpu")
-    refuse_if_too_large(MemoryEstimate(10, 10, 10, 10), None, "cpu")
+    check_run_fits(MemoryEstimate(10, 10, 10, 10), 40, "cpu")
+    check_run_fits(MemoryEstimate(10, 10, 10, 10), None, "cpu")
     with pytest.raises(UsageError) as caught:
-        refuse_if_too_large(MemoryEstimate(bank=10**9, rows=10**6, images=10**6, work=9 * 10**9), 4 * 10**9, "cuda:1")
+        check_run_fits(MemoryEstimate(bank=10**9, rows=10**6, images=10**6, work=9 * 10**9), 4 * 10**9, "cuda:1")
     assert str(caught.value) == (
         "this run needs about 10.0 GB of memory on cuda:1, and 4.0 GB are free; most of it, 9.0 GB, is models at work: "
         "take a smaller --batch-size or --workers 1"
     )
     for name in asdict(MemoryEstimate(0, 0, 0, 0)):
         with pytest.raises(UsageError, match="take"):
-            refuse_if_too_large(
+            check_run_fits(
                 MemoryEstimate(**{**dict.fromkeys(asdict(MemoryEstimate(0, 0, 0, 0)), 1), name: 100}), 50, "cpu"
             )
 

@@ -9,7 +9,7 @@ import torch
 
 from fedwca.core.messages import Bounded, Simplex
 from fedwca.errors import Diverged, FedwcaError
-from fedwca.federated.upload_checks import ExpectedUpload, Upload, upload_problem, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads, upload_problem
 
 EXPECTED = ExpectedUpload({"share": Simplex(2), "alpha": Simplex()}, 3, 2, {"o.x": Bounded((2,), 1.0)})
 GOOD = Upload(
@@ -49,7 +49,7 @@ def test_an_upload_in_order() -> None:
 def test_what_is_refused(bad: Upload, sentence: str) -> None:
     assert upload_problem(bad, EXPECTED) == sentence
     with pytest.raises(FedwcaError, match="client 1's upload is refused: ") as caught:
-        validate_uploads(torch.ones(3, 2), {0: GOOD, 1: bad}, EXPECTED)
+        check_uploads(torch.ones(3, 2), {0: GOOD, 1: bad}, EXPECTED)
     assert str(caught.value).endswith(sentence)
 
 
@@ -62,6 +62,6 @@ def test_a_simulation_takes_undeclared_values_of_its_own_type() -> None:
 def test_models_that_are_not_finite_are_named_by_client() -> None:
     bank = torch.ones(3, 2)
     bank[2, 1] = torch.inf
-    validate_uploads(bank, {0: GOOD, 1: GOOD}, EXPECTED)
+    check_uploads(bank, {0: GOOD, 1: GOOD}, EXPECTED)
     with pytest.raises(Diverged, match="client 2's model has values that are not finite"):
-        validate_uploads(bank, {0: GOOD, 2: GOOD}, EXPECTED)
+        check_uploads(bank, {0: GOOD, 2: GOOD}, EXPECTED)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import UsageError
 from fedwca.export.load_model import read_exported
 from fedwca.export.model_from_run import classify, model_of
@@ -185,7 +185,7 @@ def test_unlabeled_clients_may_adapt_too_and_deployments_may_not() -> None:
     plan = resolve_plan({"adaptation": "entropy", "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
     method, rounds = plan.methods[-1]
     with pytest.raises(UsageError, match="cannot be deployed: adaptation 'entropy'"):
-        require_deployable(method, rounds, LeNet().build(2))
+        check_deployable(method, rounds, LeNet().build(2))
 
 
 UPFL: dict[str, Any] = {

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedwca.errors import Diverged
-from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
@@ -231,7 +231,7 @@ def test_means_over_rounds_are_of_runs_that_did_not_diverge() -> None:
 def test_what_is_sent_beside_a_model_may_have_diverged_too() -> None:
     wrong = Upload(report={"loss": torch.tensor([torch.inf])})
     with pytest.raises(Diverged, match=r"client 1's upload is refused: .*; a lower --lr may help"):
-        validate_uploads(torch.ones(2, 2), {1: wrong}, ExpectedUpload())
+        check_uploads(torch.ones(2, 2), {1: wrong}, ExpectedUpload())
 
 
 def test_an_older_folder_without_the_field_is_read(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.export.load_model import read_exported
@@ -233,4 +233,4 @@ def test_deployments_do_not_play_it(name: str) -> None:
     plan = resolve_plan({"objectives": [name], "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
     method, rounds = plan.methods[-1]
     with pytest.raises(UsageError, match=f"cannot be deployed: objective '{name}' trains networks beside the model"):
-        require_deployable(method, rounds, LeNet().build(2))
+        check_deployable(method, rounds, LeNet().build(2))

@@ -14,7 +14,7 @@ import torch
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.data.federation import Federation
 from fedwca.data.metrics import Metrics
-from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import UsageError
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.read_run import read_run
@@ -305,7 +305,7 @@ def test_bad_words_are_said_in_a_sentence(words: list[str], sentence: str, tmp_p
 def test_new_clients_do_not_join_or_deploy_yet(run: Path) -> None:
     made = resolve_plan({}, preset_name="upfl")
     with pytest.raises(UsageError, match="its clients have labels and train the whole network"):
-        require_deployable(made.methods[-1][0], 3, build_network(made.config, 10))
+        check_deployable(made.methods[-1][0], 3, build_network(made.config, 10))
     (run.parent / "photos").mkdir(exist_ok=True)
     result = call("join", str(run), "--data", str(run.parent / "photos"), "--out", str(run.parent / "joined"))
     assert (result.code, "Traceback" in result.err) == (2, False)

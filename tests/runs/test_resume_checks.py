@@ -14,7 +14,7 @@ from fedwca.errors import CheckpointError
 from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
 from fedwca.results.checkpoints import SavedCheckpoint
-from fedwca.runs.resume_checks import refuse_other_source_model
+from fedwca.runs.resume_checks import check_same_source_model
 from fedwca.runs.reuse_runs import comparable_settings, warn_of_other_source_models
 
 
@@ -32,12 +32,12 @@ def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
     other = StartModel(LeNet(bottleneck=4).build(3, seed=1), 90.0, "recipe")
     assert model.weights == StartModel(LeNet(bottleneck=4).build(3, seed=0), 80.0, "elsewhere").weights
     saved = SavedCheckpoint(Path("a"), 0, {"source_digest": "recipe", "source_weights": model.weights})
-    refuse_other_source_model(saved.path, saved.facts, model)
+    check_same_source_model(saved.path, saved.facts, model)
     with pytest.raises(CheckpointError, match=r"another kind of CPU trained.* folder 'sources' of the cache"):
-        refuse_other_source_model(saved.path, saved.facts, other)
-    refuse_other_source_model(saved.path, {"source_digest": "recipe"}, other)  # of an earlier release
+        check_same_source_model(saved.path, saved.facts, other)
+    check_same_source_model(saved.path, {"source_digest": "recipe"}, other)  # of an earlier release
     with pytest.raises(CheckpointError, match="other torch, other images"):
-        refuse_other_source_model(saved.path, saved.facts, replace(model, digest="another"))
+        check_same_source_model(saved.path, saved.facts, replace(model, digest="another"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
@@ -93,7 +93,7 @@ def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
     baseline = {"fedper": "pfl_sampled"}.get(aggregator, aggregator)
     made = resolve_plan({"baselines": [baseline]}, preset_name="upfl")
     with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
-        require_deployable(made.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
+        check_deployable(made.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
 
 
 def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run: Path) -> None:

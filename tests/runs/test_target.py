@@ -18,7 +18,7 @@ from fedwca.core.tensor_files import write_tensors
 from fedwca.core.training_settings import CentralTraining, Training
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
-from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import DataError, UsageError
 from fedwca.federated import round as rounds
 from fedwca.federated.source_model import initial_model
@@ -450,7 +450,7 @@ def test_deployments_are_refused_in_a_sentence(name: str) -> None:
     ((method, rounds),) = made.methods
     network = initial_model(tuple("0123456789"), architecture(made.config), 0).network
     with pytest.raises(UsageError, match=f"'{name}' cannot be deployed: its clients have labels .* two messages more"):
-        require_deployable(method, rounds, network)
+        check_deployable(method, rounds, network)
 
 
 def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None:

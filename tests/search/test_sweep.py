@@ -343,7 +343,7 @@ def test_values_that_do_not_go_together_are_left_out(trainings: Trainings, tmp_p
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(RunRequest, "plan", plan)
-        patched.setattr("fedwca.search.plan_search._refuse_values", lambda *given: None)
+        patched.setattr("fedwca.search.plan_search._check_values", lambda *given: None)
         for _ in range(2):
             assert trainings.search(tmp_path, LIST) == [0.4, 0.2, 0.1]
     assert sorted(trainings.rates) == [0.1, 0.2, 0.4]

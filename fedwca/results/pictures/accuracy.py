@@ -21,7 +21,7 @@ def accuracy(run: Run) -> Any:
         NotDrawn: no rounds were kept.
     """
     names = list(run.labels)
-    need_rounds(run)
+    check_has_rounds(run)
     made = style.figure(9, 5, run.title)
     axis = made.subplots()
     looks = style.looks(names)
@@ -56,7 +56,7 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
     return made
 
 
-def need_rounds(run: Run) -> None:
+def check_has_rounds(run: Run) -> None:
     """Refuse a run without a round after the model that clients begin with.
 
     Raises:

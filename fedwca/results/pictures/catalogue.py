@@ -43,11 +43,11 @@ class Picture:
 
 
 def _overview(choice: PictureRequest) -> Any:
-    from fedwca.results.pictures.accuracy import need_rounds
+    from fedwca.results.pictures.accuracy import check_has_rounds
     from fedwca.results.pictures.overview import draw_overview
 
     run = choice.run
-    need_rounds(run)
+    check_has_rounds(run)
     return draw_overview(counted_rounds(run.lines), run.results, run.title)
 
 

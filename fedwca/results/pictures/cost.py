@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.core.mean import mean
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import need_rounds
+from fedwca.results.pictures.accuracy import check_has_rounds
 from fedwca.results.read_run import Run
 from fedwca.results.trial_key import TrialKey
 
@@ -21,7 +21,7 @@ def cost(run: Run) -> Any:
     Raises:
         NotDrawn: no rounds were kept.
     """
-    need_rounds(run)
+    check_has_rounds(run)
     made = style.figure(11, 4.8, run.title)
     axes = made.subplots(1, 2, sharey=True)
     names = list(run.labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import draw_curve, need_rounds
+from fedwca.results.pictures.accuracy import check_has_rounds, draw_curve
 from fedwca.results.read_run import Run
 
 PANELS = {
@@ -20,7 +20,7 @@ def pseudo_labels(run: Run) -> Any:
     Raises:
         NotDrawn: no rounds were kept.
     """
-    need_rounds(run)
+    check_has_rounds(run)
     shown = [name for name in run.labels if any("agreement" in record for record in run.rounds(name))]
     made = style.figure(11, 4.8, run.title)
     axes = made.subplots(1, 2)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import need_rounds
+from fedwca.results.pictures.accuracy import check_has_rounds
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record
 from fedwca.results.trial_key import TrialKey
@@ -92,7 +92,7 @@ def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tupl
     Raises:
         NotDrawn: see `weights`.
     """
-    need_rounds(run)
+    check_has_rounds(run)
     trial = trial or run.runs[0]
     name = method or run.own
     records = [record for record in run.rounds(name, trial) if record["round"] >= 1]
