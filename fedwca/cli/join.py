@@ -89,14 +89,14 @@ def command(
     if opened.choice:
         say(opened.choice, err=True)
     stretch = stretches_images(opened.config.dataset)
-    found = list(load_pictures(files, input_side(opened.architecture), stretch))
-    pixels = [picture.pixels for picture in found if picture.pixels is not None]
+    pictures = list(load_pictures(files, input_side(opened.architecture), stretch))
+    pixels = [picture.pixels for picture in pictures if picture.pixels is not None]
     if not pixels:
         raise DataError(
-            f"--data {data}: no image could be read ({found[0].error if found else 'the archive is empty'})"
+            f"--data {data}: no image could be read ({pictures[0].error if pictures else 'the archive is empty'})"
         )
-    if len(pixels) < len(found):
-        say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
+    if len(pixels) < len(pictures):
+        say(f"Warning: {len(pictures) - len(pixels)} of {len(pictures)} images could not be read", err=True)
     federation, done = load_federation(opened), count(1)
     check_writable(folder)
     with show_progress("clients whose round 0 is repeated") as told:
@@ -109,11 +109,11 @@ def command(
     if joined.trust is not None and (note := own_low_trust_note(joined.trust)):
         say(f"Warning: {note}", err=True)
     about = newcomer_note(opened, joined, len(pixels))
-    answers = list(predict(serve_model(joined.network, about), found))
+    answers = list(predict(serve_model(joined.network, about), pictures))
     with all_or_none(folder):
         card = export(folder / FILES[0], "safetensors", joined.network, about)
         write_answers(folder / FILES[2], answers, 1)
-    classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
+    classes = [answer.best[0][0] for batch in answers for answer in batch if answer.best]
     with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
         if as_json:
             printed = printed_join(joined, {name: classes.count(name) for name in about.classes}, folder)

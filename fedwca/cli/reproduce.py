@@ -84,26 +84,28 @@ def command(
     from fedwca.reproduce.plan_jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs
     from fedwca.reproduce.run_jobs import run_job
 
-    found, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
-    if found.messages is not None:
+    table_definition, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
+    if table_definition.messages is not None:
         options = {"dataset": dataset, "source": source, "target": target, "preset": preset, "quick": quick}
         given = [f"--{name}" for name, value in options.items() if value]
         given += ["--config"] if asked.file else [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
         if given:
             raise UsageError(f"{table}: nothing is run for this table, so {given[0]} has no effect; leave it out")
-        grid, entries = message_table(table, found)
+        grid, entries = message_table(table, table_definition)
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
     if not row:
-        found, absent = found.split_known()
+        table_definition, absent = table_definition.split_known()
         if absent:
             reporter.warn(f"{table}: this version has no baseline of the rows {', '.join(absent)}; they are left out")
-    found.check(table)
-    preset = preset or found.preset
+    table_definition.check(table)
+    preset = preset or table_definition.preset
     request = asked.request(preset=preset, keep=keep, loggers=logger or ())
-    domains = domains_named(found.named, {"source": source or [], "target": target or []})
-    planned = plan_jobs(ReproductionRequest(table, found, request, dataset or [], domains, quick, planning=dry_run))
+    domains = domains_named(table_definition.named, {"source": source or [], "target": target or []})
+    planned = plan_jobs(
+        ReproductionRequest(table, table_definition, request, dataset or [], domains, quick, planning=dry_run)
+    )
     announce_jobs(planned, out, reporter)
     if dry_run:
         return

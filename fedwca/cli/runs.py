@@ -166,36 +166,36 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     from fedwca.results.tables import Table as ResultsTable
     from fedwca.results.tables import mean_cell
 
-    found = read_run(find_run(run, context.obj))
-    records = found.records
+    shown_run = read_run(find_run(run, context.obj))
+    records = shown_run.records
     done: dict[str, int] = {}
     for record in records:
         done[record["method"]] = done.get(record["method"], 0) + (record["round"] >= 0)
-    methods = found.results
+    methods = shown_run.results
     if as_json:
-        began = {key: found.environment.get(key) for key in ("command", "commit")}
-        about = {**_as_json(_line(found)), **began, "config": found.config}
+        began = {key: shown_run.environment.get(key) for key in ("command", "commit")}
+        about = {**_as_json(_line(shown_run)), **began, "config": shown_run.config}
         say(json.dumps({**about, "methods": methods, "rounds_done": done}, indent=2))
         return
     console = make_console()
-    line = _line(found)
-    console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}")
-    for what, said in began_with(found).items():
+    line = _line(shown_run)
+    console.print(f"{shown_run.path}: {line['data']}; {line['state']}; begun {shown_run.time:%Y-%m-%d %H:%M}")
+    for what, said in began_with(shown_run).items():
         console.print(f"{what}: {said}", soft_wrap=True)
-    more = requested_columns(column or (), found.classes, methods.values())
+    more = requested_columns(column or (), shown_run.classes, methods.values())
     heads = ("mean", *(one.heading for one in more), "rounds")
-    lines, labels = [], {row.name: row.marked_label for row in found.table}
-    for name, method in found.methods.items():
+    lines, labels = [], {row.name: row.marked_label for row in shown_run.table}
+    for name, method in shown_run.methods.items():
         # A run may have been kept without its rounds.
-        planned = method["rounds"] * found.count
-        rounds = f"{done.get(name, 0)} of {planned}" if records or not found.complete else "not kept"
+        planned = method["rounds"] * shown_run.count
+        rounds = f"{done.get(name, 0)} of {planned}" if records or not shown_run.complete else "not kept"
         cells = [one.cell(methods.get(name, {})) for one in more]
         lines.append(
             [labels.get(name, str(method["label"])), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds]
         )
     draw_grid(ResultsTable("", ("method", *heads), lines), console)
-    if found.state == "stopped":
-        console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
+    if shown_run.state == "stopped":
+        console.print(f"Continue it with: fedwca resume {quote(str(shown_run.path))}", soft_wrap=True)
 
 
 @app.command("tag")

@@ -112,43 +112,43 @@ def baseline_for(
         UnknownComponent: the head is neither a baseline nor an aggregator.
         UsageError: the head is a baseline of other settings alone.
     """
-    own, aggregators = baseline_names(partition.setting), registry_of("aggregator")
-    if spec.head in own:
-        found = baseline(spec.head, partition.setting)
+    names, aggregators = baseline_names(partition.setting), registry_of("aggregator")
+    if spec.head in names:
+        head = baseline(spec.head, partition.setting)
     elif elsewhere := settings_with(spec.head):
         theirs = f"{elsewhere[0]} ({_how_to_have_setting(elsewhere[0])})"
         raise UsageError(
             f"baseline {spec.head!r} belongs to the setting {theirs}; this run is {partition.setting}, which has "
-            f"{', '.join(own)}"
+            f"{', '.join(names)}"
         )
     elif spec.head in aggregators.names():
         usual = baseline(partition.usual, partition.setting)
         label = aggregators.get(spec.head).label or spec.head
         kept: dict[str, Any] = {name: getattr(usual, name) for name in ("pseudo_labeler", "objectives", "adaptation")}
         fields = {kind: given for kind, given in usual.components.items() if kind != "aggregator"}
-        found = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **kept)
+        head = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **kept)
     elif spec.plain:
         return baseline(spec.head, partition.setting)
     else:
-        raise UnknownComponent(describe_unknown("method", spec.head, [*own, *aggregators.names()]))
-    found = _lay_values_over(found, values or MethodValues())
+        raise UnknownComponent(describe_unknown("method", spec.head, [*names, *aggregators.names()]))
+    head = _lay_values_over(head, values or MethodValues())
     if spec.plain:
-        return found
+        return head
     changes: dict[str, Any] = {
         part: specs if part in SEVERAL else next(iter(specs), None) for part, specs in spec.changes.items()
     }
-    changes |= _place_fields(spec, found, changes)
+    changes |= _place_fields(spec, head, changes)
     given = spell_out(changes)
     # A component that stands in for the head's comes without the fields that the head's file states.
-    staying = {named for part in SPECS if part not in spec.changes for named in _named_in(found, part)}
+    staying = {named for part in SPECS if part not in spec.changes for named in _named_in(head, part)}
     stated: Components = {}
-    for kind, named in found.components.items():
+    for kind, named in head.components.items():
         if left := {name: given_fields for name, given_fields in named.items() if (kind, name) in staying}:
             stated[kind] = left
     fields = merge(stated, given.pop("components", {}))
     shown = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
-    label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
-    return found.model_copy(update={**given, "components": fields, "label": label})
+    label = spec.label or f"{head.label} ({'; '.join(part for part in shown if part)})"
+    return head.model_copy(update={**given, "components": fields, "label": label})
 
 
 def _place_fields(spec: MethodSpec, found: Baseline, changes: Mapping[str, Any]) -> dict[str, str]:

@@ -156,18 +156,18 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         if not methods:
             raise UsageError("no method is left to run; name at least one, such as fedavg")
         return _label_methods(config, methods)
-    own = _compose_own(config, partition)
-    check_name_length(own.name)
-    if own.name in names:
-        index = names.index(own.name)
+    composed = _compose_own(config, partition)
+    check_name_length(composed.name)
+    if composed.name in names:
+        index = names.index(composed.name)
         # Baselines nobody asked for by name give way: `--aggregator fedavg` is a FedAvg of the user's own making.
         unasked = config.baselines == RunConfig.model_fields["baselines"].default
-        if config.name or (not unasked and describe_method(methods[index][0]) != describe_method(own)):
-            raise UsageError(f"two methods are called {own.name!r}; give the composed one another --name")
+        if config.name or (not unasked and describe_method(methods[index][0]) != describe_method(composed)):
+            raise UsageError(f"two methods are called {composed.name!r}; give the composed one another --name")
         theirs, _ = methods.pop(index)
-        if describe_method(theirs) != describe_method(own) and theirs.label == own.label:
-            own = replace(own, label=f"{own.label} (composed)")
-    methods.append((own, None))
+        if describe_method(theirs) != describe_method(composed) and theirs.label == composed.label:
+            composed = replace(composed, label=f"{composed.label} (composed)")
+    methods.append((composed, None))
     return _label_methods(config, methods)
 
 

@@ -85,17 +85,17 @@ def read_npz(path: Path) -> Archive:
     Raises:
         DataError: the file is damaged, lacks a key, or one has another type or shape; the message names the file.
     """
-    found = read_arrays(path, ("images", "labels", "groups", "classes", "part", "units", "client"))
-    if lacks := [key for key in ("images", "labels") if key not in found]:
+    arrays = read_arrays(path, ("images", "labels", "groups", "classes", "part", "units", "client"))
+    if lacks := [key for key in ("images", "labels") if key not in arrays]:
         raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
-    images, labels = _in_color(path, found["images"]), found["labels"]
+    images, labels = _in_color(path, arrays["images"]), arrays["labels"]
     for key in ("labels", "groups", "part", "units"):
-        if key in found and (found[key].dtype != np.int64 or found[key].shape != images.shape[:1]):
-            raise _wrong(path, key, f"int64 [{len(images)}], one for each image", found[key])
-    client = found.get("client")
-    if "units" not in found and client is not None and client.dtype == np.int64 and client.shape == labels.shape:
-        found["units"] = client
-    names = found.get("classes")
+        if key in arrays and (arrays[key].dtype != np.int64 or arrays[key].shape != images.shape[:1]):
+            raise _wrong(path, key, f"int64 [{len(images)}], one for each image", arrays[key])
+    client = arrays.get("client")
+    if "units" not in arrays and client is not None and client.dtype == np.int64 and client.shape == labels.shape:
+        arrays["units"] = client
+    names = arrays.get("classes")
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
         raise _wrong(path, "classes", "names [M]", names)
     if names is not None and not all(str(name).strip() for name in names):
@@ -105,10 +105,10 @@ def read_npz(path: Path) -> Archive:
     return Archive(
         images,
         labels,
-        found.get("groups"),
+        arrays.get("groups"),
         None if names is None else tuple(str(name) for name in names),
-        found.get("part"),
-        found.get("units"),
+        arrays.get("part"),
+        arrays.get("units"),
     )
 
 

@@ -105,17 +105,17 @@ def labelled_clients(
             f"{clients + new} clients; two public ones and one a client are the least, so take another partition.public"
         )
 
-    def drawn(own: DealtImages) -> DealtImages:
-        return DealtImages(pool.shuffled(own.positions, random)[:samples], own.change)
+    def drawn(client: DealtImages) -> DealtImages:
+        return DealtImages(pool.shuffled(client.positions, random)[:samples], client.change)
 
     for _ in range(MOST_DRAWS):
         dealt = deal(pool, clients, new, random)
-        training = [drawn(own) for own in dealt.training]
-        splits = [pool.split(own.positions, share) for own in training]
-        groups = {label: [drawn(own) for own in group] for label, group in dealt.new.items()}
+        training = [drawn(client) for client in dealt.training]
+        splits = [pool.split(client.positions, share) for client in training]
+        groups = {label: [drawn(client) for client in group] for label, group in dealt.new.items()}
         enough = all(len(kept) > 1 for kept, _ in splits)
         # One new client may be left without images, where classes are skewed, but not all that a column is the mean of.
-        if enough and all(any(len(own.positions) for own in group) for group in groups.values()):
+        if enough and all(any(len(client.positions) for client in group) for group in groups.values()):
             break
     else:
         few = "a client that trains would have fewer than 2 images to train on"
@@ -125,8 +125,8 @@ def labelled_clients(
             "is less skewed"
         )
     images = [
-        ClientImages(pool.images(a, own.change), pool.images(a[:0]), pool.images(b, own.change), pool.truth(a))
-        for own, (a, b) in zip(training, splits, strict=True)
+        ClientImages(pool.images(a, client.change), pool.images(a[:0]), pool.images(b, client.change), pool.truth(a))
+        for client, (a, b) in zip(training, splits, strict=True)
     ]
     truths = [pool.truth(a) for a, _ in splits], [pool.truth(b) for _, b in splits]
     before = dict(zip(groups, itertools.accumulate(map(len, groups.values()), initial=0), strict=False))

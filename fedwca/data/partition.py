@@ -244,23 +244,25 @@ def check_deal(domain: Domain, dealt: Sequence[Integers]) -> list[Integers]:
     Raises:
         UsageError: they are no whole numbers, not of the domain, or one is there twice.
     """
-    found = [np.asarray(own) for own in dealt]
-    for client, own in enumerate(found):
-        if own.ndim != 1 or (len(own) and own.dtype.kind not in "iu"):
+    arrays = [np.asarray(positions) for positions in dealt]
+    for client, positions in enumerate(arrays):
+        if positions.ndim != 1 or (len(positions) and positions.dtype.kind not in "iu"):
             raise UsageError(
-                f"the partition's deal of {domain.name!r} gave client {client} {own.dtype} of shape {own.shape}; right "
-                "are positions of images, whole numbers [n]"
+                f"the partition's deal of {domain.name!r} gave client {client} {positions.dtype} of shape "
+                f"{positions.shape}; right are positions of images, whole numbers [n]"
             )
-        if len(own) and not 0 <= own.min() <= own.max() < len(domain):
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(domain):
             raise UsageError(
-                f"the partition's deal of {domain.name!r} gave client {client} positions from {own.min()} to "
-                f"{own.max()}; there are images 0 to {len(domain) - 1}"
+                f"the partition's deal of {domain.name!r} gave client {client} positions from {positions.min()} to "
+                f"{positions.max()}; there are images 0 to {len(domain) - 1}"
             )
-    every = np.concatenate([own.astype(np.int64) for own in found]) if found else np.zeros(0, np.int64)
-    seen, often = np.unique(every, return_counts=True)
-    if len(seen) < len(every):
+    all_positions = (
+        np.concatenate([positions.astype(np.int64) for positions in arrays]) if arrays else np.zeros(0, np.int64)
+    )
+    seen, often = np.unique(all_positions, return_counts=True)
+    if len(seen) < len(all_positions):
         raise UsageError(f"the partition's deal of {domain.name!r} gave image {seen[often > 1][0]} twice")
-    return [own.astype(np.int64) for own in found]
+    return [positions.astype(np.int64) for positions in arrays]
 
 
 def _published_split(domain: Domain, kept: Integers) -> Split:

@@ -119,30 +119,30 @@ def read_domains(
     if size < 1:
         raise UsageError(f"images cannot be resized to {size} pixels; 1 or more is right")
     folder = find_dataset_path(root, name)
-    found = find_domains(folder) if folder else {}
-    wanted = domains or tuple(found)
-    absent = [domain for domain in wanted if domain not in found]
+    paths = find_domains(folder) if folder else {}
+    wanted = domains or tuple(paths)
+    absent = [domain for domain in wanted if domain not in paths]
     if folder is None or absent or not wanted:
         if not root.is_dir():
             raise DatasetMissing(f"the folder {root} does not exist")
-        lacks = f"is no domain {', '.join(absent)}" if absent and found else "are no domains"
+        lacks = f"is no domain {', '.join(absent)}" if absent and paths else "are no domains"
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
         raise DatasetMissing(f"there {lacks} in {folder or root / (name or '')}; the layout is {layout}")
     try:
         archives = {
-            domain: read_npz(found[domain])
-            if is_archive(found[domain])
-            else Archive(*read_image_folder(found[domain], size, stretch))
+            domain: read_npz(paths[domain])
+            if is_archive(paths[domain])
+            else Archive(*read_image_folder(paths[domain], size, stretch))
             for domain in wanted
         }
-        tables = {domain: read_units(found[domain]) for domain in wanted if not is_archive(found[domain])}
+        tables = {domain: read_units(paths[domain]) for domain in wanted if not is_archive(paths[domain])}
     except OSError as error:  # a folder of images that may not be read
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror or error}") from None
     if named := {domain: units for domain, units in tables.items() if units is not None}:
         # The number that an archive says is the name of that unit, so that a table can name it too.
-        numbered = {domain: own.units for domain, own in archives.items() if own.units is not None}
-        units = number_units(named | {domain: [str(unit) for unit in own] for domain, own in numbered.items()})
-        archives |= {domain: replace(archives[domain], units=own) for domain, own in units.items()}
+        numbered = {domain: archive.units for domain, archive in archives.items() if archive.units is not None}
+        units = number_units(named | {domain: [str(unit) for unit in numbers] for domain, numbers in numbered.items()})
+        archives |= {domain: replace(archives[domain], units=numbers) for domain, numbers in units.items()}
     return assemble_dataset(canonical_domain(printable(name or folder.name)), archives, classes, gaps).resized(size)
 
 
@@ -162,13 +162,13 @@ def assemble_dataset(
         for domain, archive in archives.items()
     }
     named = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
-    for domain, own in named.items():
-        if twice := [label for label, times in Counter(own).items() if times > 1]:
+    for domain, class_names in named.items():
+        if twice := [label for label, times in Counter(class_names).items() if times > 1]:
             raise DataError(
                 f"data set {name!r}, domain {domain!r}: the class {twice[0]!r} is there twice; each needs its own name"
             )
     union = set().union(*named.values())
-    absent = {domain: sorted(union - set(own)) for domain, own in named.items()}
+    absent = {domain: sorted(union - set(class_names)) for domain, class_names in named.items()}
     lacks = [f"{domain} lacks {', '.join(names)}" for domain, names in absent.items() if names]
     if lacks and not gaps:
         raise DataError(f"the domains of {name!r} must have the same classes, but {'; '.join(lacks)}")
@@ -185,12 +185,12 @@ def assemble_dataset(
     number = {label: index for index, label in enumerate(classes)}
     domains = {}
     for domain, archive in archives.items():
-        own = archive.classes or numbered
+        class_names = archive.classes or numbered
         low, high = (int(archive.labels.min()), int(archive.labels.max())) if len(archive.labels) else (0, 0)
-        if low < 0 or high >= len(own):
-            right = f"0 to {len(own) - 1}, not {low} to {high}"
+        if low < 0 or high >= len(class_names):
+            right = f"0 to {len(class_names) - 1}, not {low} to {high}"
             raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {right}")
-        renumbered = np.array([number[label] for label in own], np.int64)[archive.labels]
+        renumbered = np.array([number[label] for label in class_names], np.int64)[archive.labels]
         domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part, archive.units)
     used = np.unique(np.concatenate([domain.labels for domain in domains.values()]))
     if 2 * len(used) < len(classes):

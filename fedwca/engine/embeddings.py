@@ -39,14 +39,14 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     """
     if not network.backbone.frozen:
         return list(images)
-    every = {id(own): own for own in images}
-    whole = _make_room(network, sum(map(len, every.values())))
-    pieces = dict(zip(every, whole.split([len(own) for own in every.values()]), strict=True))
+    by_id = {id(client_images): client_images for client_images in images}
+    whole = _make_room(network, sum(map(len, by_id.values())))
+    pieces = dict(zip(by_id, whole.split([len(client_images) for client_images in by_id.values()]), strict=True))
     chunks = [
         pair
-        for name, own in every.items()
-        if len(own)
-        for pair in zip(own.split(network.chunk), pieces[name].split(network.chunk), strict=True)
+        for name, client_images in by_id.items()
+        if len(client_images)
+        for pair in zip(client_images.split(network.chunk), pieces[name].split(network.chunk), strict=True)
     ]
 
     def embed(pair: tuple[Tensor, Tensor]) -> None:
@@ -60,7 +60,7 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     ):
         for _ in pool.map(embed, chunks):
             pass
-    return [pieces[id(own)] for own in images]
+    return [pieces[id(client_images)] for client_images in images]
 
 
 def place_embeddings(network: Network, images: int) -> tuple[int, int]:

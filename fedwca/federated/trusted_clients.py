@@ -56,15 +56,15 @@ def find_trusted(
 
     def ask(work: ClientWork) -> list[Tensor]:
         with torch.no_grad():
-            return [to_host_async(torch.as_tensor(labeler.trusts(own))) for own in work.outputs(work.own)]
+            return [to_host_async(torch.as_tensor(labeler.trusts(outputs))) for outputs in work.outputs(work.own)]
 
-    found = torch.ones(len(engine.images))
-    for client, own in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
-        if own.numel() != 1 or not 0 <= float(own) <= 1:
-            shown = f"{float(own):g}" if own.numel() == 1 else describe_value(own)
+    trust = torch.ones(len(engine.images))
+    for client, answer in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
+        if answer.numel() != 1 or not 0 <= float(answer) <= 1:
+            shown = f"{float(answer):g}" if answer.numel() == 1 else describe_value(answer)
             raise FedwcaError(f"pseudo-labeler {labeler.name!r}: trusts gave {shown}; right is one number from 0 to 1")
-        found[client] = float(own)
-    return found
+        trust[client] = float(answer)
+    return trust
 
 
 def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, task: Task) -> Tensor | None:

@@ -42,15 +42,18 @@ def central_model(
     members: dict[str, list[int]] = {}
     for client, name in enumerate(metrics.domains):
         members.setdefault(name, []).append(client)
-    sources = [some for some in members.values() if engine.labels[some[0]] is not None]
-    targets = [k for some in members.values() for k in some if engine.labels[k] is None]
+    sources = [clients for clients in members.values() if engine.labels[clients[0]] is not None]
+    targets = [k for clients in members.values() for k in clients if engine.labels[k] is None]
 
     def images(clients: list[int]) -> Tensor:
         return torch.cat([engine.images[k] for k in clients]).cpu()
 
     data = CentralImages(
-        tuple(images(some) for some in sources),
-        tuple(torch.cat([own.cpu() for k in some if (own := engine.labels[k]) is not None]) for some in sources),
+        tuple(images(clients) for clients in sources),
+        tuple(
+            torch.cat([labels.cpu() for k in clients if (labels := engine.labels[k]) is not None])
+            for clients in sources
+        ),
         images(targets),
         torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
     )

@@ -35,56 +35,56 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     Raises:
         FedwcaError: see `fedwca.runs.open_run.open_run` and `measured_models`.
     """
-    found = open_run(run, method, source_model, trial)
-    metrics, clients = found.federation.metrics, found.federation.clients
-    replica = Replica(found.network.to(found.bank.device), found.layout)
+    opened = open_run(run, method, source_model, trial)
+    metrics, clients = opened.federation.metrics, opened.federation.clients
+    replica = Replica(opened.network.to(opened.bank.device), opened.layout)
 
     def ask(row: Tensor, images: Tensor) -> Predictions:
         if not len(images):
-            empty = torch.zeros(0, len(found.classes))
+            empty = torch.zeros(0, len(opened.classes))
             return Predictions(empty, torch.zeros(0, 1))
         replica.bind(row)
         return replica.predict(images.to(row.device))
 
-    with limit_to_one_thread(), matmul_precision("fp32", found.bank.device):
-        before = [ask(found.server.source, client.test) for client in clients]
-        after = [ask(row, client.test) for row, client in zip(measured_models(found), clients, strict=True)]
-    config, said = found.config, [classify_logits(own.logits) for own in after]
+    with limit_to_one_thread(), matmul_precision("fp32", opened.bank.device):
+        before = [ask(opened.server.source, client.test) for client in clients]
+        after = [ask(row, client.test) for row, client in zip(measured_models(opened), clients, strict=True)]
+    config, said = opened.config, [classify_logits(outputs.logits) for outputs in after]
     title = (
-        f"{found.label} after {found.round + 1} rounds: {found.dataset_name}, {special_domain(config.model_dump())}, "
-        f"seed {config.seed}; source model {source_model}, trial {trial}"
+        f"{opened.label} after {opened.round + 1} rounds: {opened.dataset_name}, "
+        f"{special_domain(config.model_dump())}, seed {config.seed}; source model {source_model}, trial {trial}"
     )
     return Models(
         title=title,
-        classes=found.classes,
+        classes=opened.classes,
         domains=metrics.domains,
-        labels=found.labels.tolist(),
+        labels=opened.labels.tolist(),
         images=[client.test.permute(0, 2, 3, 1).numpy() for client in clients],
         truth=[metrics.truth(k).numpy() for k in range(len(clients))],
-        predicted=[own.classes.numpy() for own in said],
-        confidences=[own.confidences.numpy() for own in said],
+        predicted=[predictions.classes.numpy() for predictions in said],
+        confidences=[predictions.confidences.numpy() for predictions in said],
         before=[p.features.cpu().numpy() for p in before],
         after=[p.features.cpu().numpy() for p in after],
     )
 
 
-def measured_models(found: OpenedRun) -> Iterator[Tensor]:
+def measured_models(opened: OpenedRun) -> Iterator[Tensor]:
     """The model ``[P]`` that tables measure of each client: as it is delivered, or after the steps of the method's
     adaptation on the client's test images.
 
     Raises:
         FedwcaError: images or components of the method that are needed for the steps are not there.
     """
-    parts = found.about["methods"][found.unit.method]["components"]
-    if found.round < 0 or all(part["kind"] != "adaptation" for part in parts):
-        yield from found.delivered
+    parts = opened.about["methods"][opened.unit.method]["components"]
+    if opened.round < 0 or all(part["kind"] != "adaptation" for part in parts):
+        yield from opened.delivered
         return
-    method, config, clients = found.method, found.config, found.federation.clients
-    adaptation, lr = method.adaptation, step_size(method, config.training, found.round)
+    method, config, clients = opened.method, opened.config, opened.federation.clients
+    adaptation, lr = method.adaptation, step_size(method, config.training, opened.round)
     assert adaptation is not None
     assert lr is not None
-    engine = choose_engine(config_of_method(config, method), found.network, clients)
-    engine.bank.copy_(found.delivered)
+    engine = choose_engine(config_of_method(config, method), opened.network, clients)
+    engine.bank.copy_(opened.delivered)
     for client in range(len(clients)):
         (adapted,) = engine.adapt(adaptation, lr, clients=[client])
         yield adapted.model

@@ -67,16 +67,16 @@ def measure_delivered(
     plain = engine.predict_tests(weights, rows)
     if method.adaptation is None or lr is None:
         return DeliveredModels(plain)
-    found = DeliveredModels([], list_accuracies(metrics, plain))
+    delivered = DeliveredModels([], list_accuracies(metrics, plain))
     at_once = AT_ONCE[method.adaptation.by_client]
     for first in range(0, len(metrics), at_once):
-        some = range(first, min(first + at_once, len(metrics)))
-        for own in engine.adapt(method.adaptation, lr, weights, rows, some):
-            found.said.append(own.classify())
-            found.steps.append(own.steps)
-            found.taken.append(own.taken)
-            found.entropy.append(_ends(own))
-    return found
+        clients = range(first, min(first + at_once, len(metrics)))
+        for adapted in engine.adapt(method.adaptation, lr, weights, rows, clients):
+            delivered.said.append(adapted.classify())
+            delivered.steps.append(adapted.steps)
+            delivered.taken.append(adapted.taken)
+            delivered.entropy.append(_ends(adapted))
+    return delivered
 
 
 def list_accuracies(metrics: Metrics, said: Sequence[ClassPredictions]) -> list[float]:

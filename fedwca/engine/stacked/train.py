@@ -287,18 +287,18 @@ def _losses(
     if batch.several:
         tree["shared"] = {name: value[rows] for name, value in context.shared.items()}
 
-    def loss(own: dict[str, Any]) -> Tensor:
-        own = {"shared": context.shared, **own}
-        if "latent" in own:
-            own["latent"] = Latent(*own["latent"])
-        if "networks" in own:
-            live = own["networks"]
-            own["networks"] = batch.network.bind_extras(live)
-            own["frozen"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, live))
-        return program.batch_loss(objectives, Batch(**own))
+    def loss(fields: dict[str, Any]) -> Tensor:
+        fields = {"shared": context.shared, **fields}
+        if "latent" in fields:
+            fields["latent"] = Latent(*fields["latent"])
+        if "networks" in fields:
+            live = fields["networks"]
+            fields["networks"] = batch.network.bind_extras(live)
+            fields["frozen"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, live))
+        return program.batch_loss(objectives, Batch(**fields))
 
-    found: Tensor = vmap_or_loop("the objectives", loss, tree)
-    return found
+    losses: Tensor = vmap_or_loop("the objectives", loss, tree)
+    return losses
 
 
 def _penalties(task: Task, leaf: Tensor, context: StackedContext, rows: slice) -> Tensor:
