@@ -49,7 +49,7 @@ def command(
     check_clipping("", "an update", clip, noise)
     check_clipping("-moments", "moments", clip_moments, noise_moments)
     check_flower()
-    from fedwca.core.files import hold_alone
+    from fedwca.core.file_locks import hold_alone
     from fedwca.deploy.flower.client_device import find_device
     from fedwca.deploy.flower.client_secret import identity, name_of
     from fedwca.deploy.flower.processes import (

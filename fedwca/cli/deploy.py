@@ -156,7 +156,7 @@ def run_deployment(
 ) -> None:
     """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
     check_flower()
-    from fedwca.core.files import hold_alone
+    from fedwca.core.file_locks import hold_alone
     from fedwca.deploy.flower.deployment_folder import point_app_here
     from fedwca.deploy.flower.flwr_cli import (
         check_answers,

@@ -13,12 +13,8 @@ from contextlib import contextmanager, suppress
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from fedwca.core.file_locks import lock_folder
 from fedwca.errors import FedwcaError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 HEX = "[0-9a-f]" * 32
 TEMPORARY = f".*-{HEX}*"
@@ -156,17 +152,12 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
     # It gets its name once it is locked: others remove what has such a name and no lock.
     new = folder.with_name(f"{folder.name}-new")
     new.mkdir(0o700)
-    held = None if fcntl is None else os.open(new, os.O_RDONLY)
-    try:
-        if held is not None:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        new.rename(folder)
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if held is not None:
-            os.close(held)
+    with lock_folder(new):
+        try:
+            new.rename(folder)
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
@@ -176,33 +167,11 @@ def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
         folder: where.
         pattern: of their paths.
     """
-    for left in folder.glob(pattern) if fcntl is not None else ():
+    for left in folder.glob(pattern):
         file = re.sub("-[0-9a-f]{32}(-new)?$", "", left.name[1:])
-        with suppress(OSError):
-            held = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if all(inside.name == file or inside.name.startswith(SAFETENSORS) for inside in left.iterdir()):
-                    shutil.rmtree(left)
-            finally:
-                os.close(held)
-
-
-@contextmanager
-def hold_alone(file: Path) -> Iterator[bool]:
-    """Whether nobody else is inside this for the same file; a process that dies leaves it. Always where files cannot be
-    locked.
-    """
-    with file.open("ab") as held:
-        try:
-            if fcntl is not None:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:  # a file system without locks
-            pass
-        yield True
+        with suppress(OSError), lock_folder(left) as alone:
+            if alone and all(inside.name == file or inside.name.startswith(SAFETENSORS) for inside in left.iterdir()):
+                shutil.rmtree(left)
 
 
 def toml_names(folder: Traversable) -> list[str]:

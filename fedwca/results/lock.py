@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from fedwca.core.file_locks import try_lock
 from fedwca.errors import UsageError
 
 NAME = ".lock"
@@ -58,15 +60,6 @@ def is_locked(run: Path) -> bool:
 
 def _is_held_by_its_owner(file: Path) -> bool:
     """Whether a lock is held that may be read alone; where the system has no such question, no."""
-    try:
-        import fcntl
-    except ImportError:
-        return False
-    try:
-        with file.open("rb") as opened:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    with suppress(OSError), file.open("rb") as opened:
+        return try_lock(opened.fileno(), shared=True) is False
     return False

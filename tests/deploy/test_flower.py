@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fedwca._version import __version__
-from fedwca.core.files import hold_alone
+from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.read_answers import answer_problem, read_answer
 from fedwca.deploy.server_status import ServerStatus
 from fedwca.deploy.state_files import read_final

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fedwca.core.files import hold_alone
+from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
 from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients

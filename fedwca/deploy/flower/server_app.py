@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from fedwca._version import __version__
-from fedwca.core.files import hold_alone
+from fedwca.core.file_locks import hold_alone
 from fedwca.core.printable import printable
 from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import DeploymentConfig
