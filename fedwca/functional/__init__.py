@@ -24,7 +24,6 @@ from fedwca.functional.label_selection import adaptive_threshold, confident_mask
 from fedwca.functional.long_tail import long_tail
 from fedwca.functional.losses import (
     distillation,
-    information_maximization,
     prototype_contrast,
     smoothed_cross_entropy,
     weighted_cross_entropy,
@@ -34,7 +33,12 @@ from fedwca.functional.moment_shift import moment_shift
 from fedwca.functional.nearest_member import member_distances
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
 from fedwca.functional.output_divergence import paired_distillation, prediction_divergence
-from fedwca.functional.output_entropy import diversity_loss, mutual_information, prediction_entropy
+from fedwca.functional.output_entropy import (
+    diversity_loss,
+    information_maximization,
+    mutual_information,
+    prediction_entropy,
+)
 from fedwca.functional.parameter_padding import padded
 from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prototype_similarity, prototypes
 from fedwca.functional.representations import gaussian_divergence, representation_norm

@@ -29,6 +29,11 @@ def mean_of_rows(values: Tensor, keep: Tensor | None) -> Tensor:
     return (values if keep is None else values.masked_fill(~keep, 0)).sum() / count_rows(values, keep)
 
 
+def mean_row(rows: Tensor, keep: Tensor | None) -> Tensor:
+    """Average the kept ones of ``rows [N, q] -> [q]``, None for all of them; zeros when none is kept."""
+    return zero_rows(rows, keep).sum(0) / count_rows(rows, keep)
+
+
 def normalize_rows(rows: Tensor) -> Tensor:
     """Scale rows ``[N, q]`` to length 1; a zero row stays zero, so that its cosine with anything is 0."""
     length = vector_norm(rows, dim=-1, keepdim=True)

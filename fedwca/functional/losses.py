@@ -1,4 +1,4 @@
-"""Terms of local objectives: eq. 9's two, those of LADD, FedPCL and FedSCAl, and smoothed cross-entropy."""
+"""Terms of local objectives: cross-entropy, that of eq. 9 and a smoothed one, those of LADD, FedPCL and FedSCAl."""
 
 from __future__ import annotations
 
@@ -6,35 +6,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import count_rows, entropy_of_rows, mean_of_rows, sample_mask, zero_rows
-
-
-def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Mean entropy of the outputs minus the entropy of the mean output; lower is better, and differentiable.
-
-    Source: FedWCA, app. B.4, L_IM of eq. 9; SHOT's code adds ``eps`` inside both logarithms, eq. 9 has none (0).
-
-    Args:
-        logits: ``[N, M]``.
-        mask: ``[N]``, 1 for a sample, 0 for padding.
-        eps: at least 0.
-
-    Returns:
-        ``[]`` in nats: about -log M when each output is one-hot and the classes are balanced, about 0 when all outputs
-        are alike; 0 without samples.
-
-    Raises:
-        UsageError: ``eps`` is negative.
-
-    >>> information_maximization(torch.tensor([[50.0, 0.0], [0.0, 50.0]]))  # -log 2
-    tensor(-0.6931)
-    """
-    if eps < 0:
-        raise UsageError(f"eps must be at least 0, not {eps}")
-    keep = None if mask is None else mask != 0
-    outputs = zero_rows(logits, keep).softmax(-1)
-    average = zero_rows(outputs, keep).sum(0) / count_rows(outputs, keep)
-    return mean_of_rows(entropy_of_rows(outputs, eps), keep) - entropy_of_rows(average, eps)
+from fedwca.functional._rows import mean_of_rows, sample_mask, zero_rows
 
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask: Tensor | None = None) -> Tensor:

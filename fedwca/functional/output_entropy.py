@@ -1,4 +1,4 @@
-"""The two terms of information maximization, each by itself, and what they say of a model."""
+"""Information maximization, its two terms, each by itself, and what they say of a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,37 @@ import math
 
 from torch import Tensor
 
-from fedwca.functional._rows import count_rows, entropy_of_rows, mean_of_rows, zero_rows
+from fedwca.errors import UsageError
+from fedwca.functional._rows import entropy_of_rows, mean_of_rows, mean_row, zero_rows
+
+
+def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Mean entropy of the outputs minus the entropy of the mean output; lower is better, and differentiable.
+
+    Source: FedWCA, app. B.4, L_IM of eq. 9; SHOT's code adds ``eps`` inside both logarithms, eq. 9 has none (0).
+
+    Args:
+        logits: ``[N, M]``.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+        eps: at least 0.
+
+    Returns:
+        ``[]`` in nats: about -log M when each output is one-hot and the classes are balanced, about 0 when all outputs
+        are alike; 0 without samples.
+
+    Raises:
+        UsageError: ``eps`` is negative.
+
+    >>> import torch
+    >>> information_maximization(torch.tensor([[50.0, 0.0], [0.0, 50.0]]))  # -log 2
+    tensor(-0.6931)
+    """
+    if eps < 0:
+        raise UsageError(f"eps must be at least 0, not {eps}")
+    keep = None if mask is None else mask != 0
+    outputs = zero_rows(logits, keep).softmax(-1)
+    average = mean_row(outputs, keep)
+    return mean_of_rows(entropy_of_rows(outputs, eps), keep) - entropy_of_rows(average, eps)
 
 
 def prediction_entropy(logits: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -48,8 +78,7 @@ def diversity_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     tensor(-0.6931)
     """
     keep = None if mask is None else mask != 0
-    outputs = zero_rows(zero_rows(logits, keep).softmax(-1), keep)
-    return -entropy_of_rows(outputs.sum(0) / count_rows(outputs, keep))
+    return -entropy_of_rows(mean_row(zero_rows(logits, keep).softmax(-1), keep))
 
 
 def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
