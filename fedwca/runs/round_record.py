@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.class_predictions import ClassPredictions
-from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
 from fedwca.federated.last_phase import Shift
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
-from fedwca.functional import class_entropy, first_neighbours
+from fedwca.functional import class_entropy
 from fedwca.runs.traffic import bytes_down, bytes_up
 
 
@@ -123,48 +120,10 @@ def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift
     return {**described, "phase": "finish", "bytes_up": 0, "shift": moved}
 
 
-def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str, Any]:
-    """How clear the clients' first neighbours are after round 0, where the clusterer reads models' parameters.
-
-    Args:
-        method: what was played.
-        engine: its bank holds the models that were grouped.
-        source: ``[P]``, the model everybody started from.
-    """
-    clusterer = method.clusterer
-    # All pairs are compared; a picture of more clients would show nothing.
-    if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
-        return {}
-    with warnings.catch_warnings(action="ignore"):  # the clusterer has said it
-        compared = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
-    if compared is None:
-        return {}
-    nearest, clear = neighbour_margins(compared[0], clusterer.neighbour_metric)
-    return {"nearest": nearest, "margins": clear}
-
-
-def neighbour_margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
-    """First neighbour of each row ``[K]``, and how many times as far the second one is ``[K]``, at least 1.
-
-    Args:
-        x: ``[K, P]``, K at least 3.
-        metric: as in `fedwca.functional.first_neighbours`; the distance of cosine is that of the unit vectors.
-
-    >>> neighbour_margins(torch.tensor([[0.0], [1.0], [3.0]]), "euclidean")
-    (tensor([1, 0, 1]), tensor([3.0000, 2.0000, 1.5000], dtype=torch.float64))
-    """
-    nearest = first_neighbours(x, metric=metric)
-    rows = x.double() if metric == "euclidean" else torch.nn.functional.normalize(x.double())
-    # Differences first, squares after: a matrix product would round away what nearly equal models differ by.
-    distances = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
-    first = distances.gather(1, nearest[:, None])[:, 0]
-    second = distances.scatter(1, nearest[:, None], torch.inf).amin(1)
-    return nearest, torch.where(second == first, 1.0, second / first).clamp_min(1)
-
-
 def label_entropy(labels: Tensor) -> float:
     """Entropy of the class histogram in nats: 0 when all images got one label.
 
+    >>> import torch
     >>> round(label_entropy(torch.tensor([0, 1, 0, 1])), 4)
     0.6931
     """

@@ -37,15 +37,10 @@ from fedwca.runs.measure_delivered import (
     step_size,
 )
 from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies
+from fedwca.runs.nearest_clients import nearest_clients
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
-from fedwca.runs.round_record import (
-    describe_last_phase,
-    describe_predictions,
-    describe_round,
-    nearest_clients,
-    split_accuracies,
-)
+from fedwca.runs.round_record import describe_last_phase, describe_predictions, describe_round, split_accuracies
 from fedwca.runs.round_warnings import WarnOnce
 
 
