@@ -7,11 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 
 def try_lock(descriptor: int, shared: bool = False) -> bool | None:
     """Lock what is open until it is closed; whether nobody else holds it, None where it cannot be locked.
@@ -20,7 +15,9 @@ def try_lock(descriptor: int, shared: bool = False) -> bool | None:
         descriptor: of a file or a folder.
         shared: others may lock it so too.
     """
-    if fcntl is None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
         return None
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -34,7 +31,7 @@ def try_lock(descriptor: int, shared: bool = False) -> bool | None:
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[bool | None]:
     """`try_lock` of a folder, while inside."""
-    if fcntl is None:
+    if os.name == "nt":  # where a folder cannot be opened
         yield None
         return
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
