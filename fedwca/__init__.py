@@ -10,14 +10,14 @@ from fedwca._version import __version__
 
 if TYPE_CHECKING:
     from fedwca import functional
+    from fedwca.core.training_settings import SourceTraining, Training
     from fedwca.data import FederatedDataset, Federation, partition
     from fedwca.datasets import find_dataset
-    from fedwca.engine.client_task import Training
     from fedwca.engine.randomness import Keys
     from fedwca.engine.sequential.engine import SequentialEngine
     from fedwca.federated.method import Method
     from fedwca.federated.round import init_server, run_round
-    from fedwca.federated.source_model import SourceTraining, load_source, pretrain
+    from fedwca.federated.source_model import load_source, pretrain
     from fedwca.runs.python_api import bench, compare, resume
     from fedwca.runs.write_report import write_report
 

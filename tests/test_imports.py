@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {*RUNS, "newcomers"},
     "deploy": {*RUNS, "export"},
     "cli": {*RUNS, "deploy", "download", "export", "newcomers", "reproduce", "search"},
-    "__init__": {"_deprecated", "_version", "data", "datasets", "engine", "federated", "functional", "results", "runs"},
+    "__init__": {*ENGINES, "_deprecated", "_version", "datasets", "results", "runs"},
     "__main__": {"cli"},
 }
 """Layer by layer: what each part of the package may import of the rest of it."""

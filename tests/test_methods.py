@@ -17,10 +17,10 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
+from fedwca.core.training_settings import SourceTraining, Training
 from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
 from fedwca.engine.batch_norm import pool_statistics
-from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
@@ -30,7 +30,6 @@ from fedwca.federated.participation import sample_clients
 from fedwca.federated.round import Outcome, init_server, run_round
 from fedwca.federated.server import Server, offer_source
 from fedwca.federated.simulated_uploads import SimulatedUpload
-from fedwca.federated.source_model import SourceTraining
 from fedwca.functional import alignment, blend_weights, soft_cluster_weights, soft_neighborhood_density
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.proximal import Proximal

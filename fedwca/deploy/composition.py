@@ -10,11 +10,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 from fedwca.config.component_registries import registry_of
 from fedwca.core.messages import NormLayers
 from fedwca.core.network import Architecture
+from fedwca.core.training_settings import Precision, Training
 from fedwca.deploy.half_precision import Transport
 from fedwca.describe_problems import describe_problems
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.client_task import Training
-from fedwca.engine.precision import Precision
 from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
 from fedwca.registry import Registry

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Targets
-from fedwca.core.training_settings import Training as Training
+from fedwca.core.training_settings import Training
 from fedwca.engine.randomness import Keys
 
 ORDER = "order "

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.precision import check_precision
 
 
 class LocalEngine(ABC):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from fedwca.core.training_settings import Precision as Precision
+from fedwca.core.training_settings import Precision
 from fedwca.errors import UsageError
 
 Phase = Literal["train", "evidence"]

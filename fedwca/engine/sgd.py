@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from fedwca.engine.client_task import Training
+from fedwca.core.training_settings import Training
 
 
 def sgd_step(

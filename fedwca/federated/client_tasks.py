@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from fedwca.engine.client_task import Task, Training, client_draws
+from fedwca.core.training_settings import Training
+from fedwca.engine.client_task import Task, client_draws
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training
+from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import blend_mixtures, check_starts, gather_mixtures, regather_mixtures

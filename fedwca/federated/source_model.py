@@ -16,7 +16,7 @@ from fedwca.core.files import expand_home
 from fedwca.core.network import Architecture, Network
 from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.tensor_files import check_no_other_tensors, checksum, file_digest, fill_module, read_tensors
-from fedwca.core.training_settings import SourceTraining as SourceTraining
+from fedwca.core.training_settings import SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
 from fedwca.engine.augmentation import weak_views

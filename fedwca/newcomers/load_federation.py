@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision, Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.client_task import Training
-from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
 from fedwca.federated.public_images import FreshModels

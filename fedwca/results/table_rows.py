@@ -12,8 +12,7 @@ from fedwca.core.mean import mean
 from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
 from fedwca.results.reference_method import reference_among
-from fedwca.results.statistics import deviation as deviation
-from fedwca.results.statistics import list_differences, sample_of
+from fedwca.results.statistics import deviation, list_differences, sample_of
 from fedwca.results.trial_key import TrialKey
 
 Record = Mapping[str, Any]

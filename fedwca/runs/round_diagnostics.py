@@ -12,9 +12,10 @@ from torch import Tensor
 from fedwca.config.component_registries import registry_of
 from fedwca.core.grouping import check_labels
 from fedwca.core.messages import Offer
+from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training
+from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import deliver_mixtures

@@ -9,10 +9,11 @@ from typing import Any, cast
 import torch
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.training_settings import DROPPED
 from fedwca.data.federation import ClientImages
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
-from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kernels
+from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.runs.choose_device import resolve_device

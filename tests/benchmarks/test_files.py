@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fedwca.core.tensor_files import checksum, open_tensors
+from fedwca.core.training_settings import DROPPED
 from fedwca.engine.stacked.tuning.benchmark import pick_kernels
-from fedwca.engine.stacked.tuning.kernels import DROPPED
 from fedwca.runs.select_engine import ENGINES
 
 from .scripts import BENCHMARKS, script

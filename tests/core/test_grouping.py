@@ -14,9 +14,9 @@ from fedwca.aggregators.one_hot import OneHot
 from fedwca.clusterers.finch import Finch
 from fedwca.core.grouping import GROUPINGS, ByChoice, ByClusterer, EachAlone, Grouping, GroupingInput, OneGroup
 from fedwca.core.interfaces import Aggregator
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
-from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import UsageError

@@ -13,12 +13,12 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
-from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.method import Method

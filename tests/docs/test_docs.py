@@ -23,10 +23,8 @@ from fedwca.cli import make_app
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
-from fedwca.core.training_settings import CentralTraining, FinishTraining
-from fedwca.engine.client_task import Training
+from fedwca.core.training_settings import CentralTraining, FinishTraining, SourceTraining, Training
 from fedwca.errors import UnknownComponent
-from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical_name
 from fedwca.reproduce.definitions import definition
 from tests.read_rounds import read_rounds

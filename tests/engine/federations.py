@@ -15,8 +15,8 @@ from fedwca.config.baselines import baseline_names
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Backbone, Drop, Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine

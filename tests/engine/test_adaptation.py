@@ -20,8 +20,9 @@ from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Task, Training, adaptation_lr
+from fedwca.engine.client_task import Task, adaptation_lr
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, fold_key

@@ -19,8 +19,8 @@ from fedwca.config.method_checks import check_views_are_known
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.engine.augmentation import StepDraws
-from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, normal, permutation
 from fedwca.engine.sequential.engine import SequentialEngine

@@ -21,9 +21,9 @@ from fedwca.clusterers.finch import Finch
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Drop, Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Training
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key, uniform

@@ -15,9 +15,8 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
-from fedwca.engine.client_task import Training
+from fedwca.core.training_settings import Precision, Training
 from fedwca.engine.interface import TrialsInTurn
-from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import engine as engines

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedwca.core.network import Network
-from fedwca.engine.client_task import Training
+from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials

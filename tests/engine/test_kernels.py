@@ -11,8 +11,8 @@ import torch
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine

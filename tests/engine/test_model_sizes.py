@@ -11,8 +11,8 @@ from torch import Tensor
 from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.local import Local
 from fedwca.core.network import Architecture, Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine

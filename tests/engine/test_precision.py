@@ -14,11 +14,11 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision, SourceTraining
 from fedwca.data.federation import ClientImages
-from fedwca.engine.precision import Precision, compute_precision, matmul_precision
+from fedwca.engine.precision import compute_precision, matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import UsageError
-from fedwca.federated.source_model import SourceTraining
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel

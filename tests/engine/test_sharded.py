@@ -14,8 +14,8 @@ import torch.multiprocessing as mp
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.core.messages import Targets
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images

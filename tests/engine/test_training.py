@@ -10,9 +10,10 @@ from torch import Tensor
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Offer, Predictions, Targets
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.client_program import loss_of_all
-from fedwca.engine.client_task import SentModels, Task, Training
+from fedwca.engine.client_task import SentModels, Task
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout, mix_rows

@@ -14,7 +14,7 @@ from fedwca.clusterers.true import TrueDomains
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
-from fedwca.engine.client_task import Training
+from fedwca.core.training_settings import Training
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step

@@ -16,9 +16,8 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.core.interfaces import Aggregator, PseudoLabeler
 from fedwca.core.messages import Predictions, Targets
-from fedwca.core.training_settings import FinishTraining, Trains
+from fedwca.core.training_settings import FinishTraining, Training, Trains
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine

@@ -15,8 +15,8 @@ from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.local import Local
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.differentiable_step import step_parameters
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys

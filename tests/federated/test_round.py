@@ -14,8 +14,8 @@ from fedwca.clusterers import clusterers
 from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Blend, Simplex
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import Diverged, FedwcaError, UsageError

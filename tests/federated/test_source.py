@@ -16,19 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.training_settings import SourceTraining
 from fedwca.data import Domain
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import CheckpointError, DataError, Diverged
 from fedwca.federated import source_model as source_models
-from fedwca.federated.source_model import (
-    SourceTraining,
-    StartModel,
-    load_source,
-    pretrain,
-    source_digest,
-    split_source,
-)
+from fedwca.federated.source_model import StartModel, load_source, pretrain, source_digest, split_source
 from fedwca.models.lenet import LeNet
 
 CLASSES = ("dark", "bright")

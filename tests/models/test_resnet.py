@@ -16,12 +16,13 @@ from torchvision.models import ResNet18_Weights, resnet18
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
+from fedwca.core.training_settings import SourceTraining, Training
 from fedwca.data import Domain
 from fedwca.data.federation import ClientImages
 from fedwca.engine import augmentation
 from fedwca.engine.augmentation import weak_views
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training
+from fedwca.engine.client_task import Task
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
@@ -29,7 +30,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
-from fedwca.federated.source_model import SourceTraining, pretrain, source_digest
+from fedwca.federated.source_model import pretrain, source_digest
 from fedwca.models.resnet18 import ResNet18
 from fedwca.models.resnet50 import ResNet50
 from fedwca.objectives.shot import Shot

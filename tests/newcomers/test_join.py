@@ -24,10 +24,10 @@ from fedwca.clusterers.true import TrueDomains
 from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Predictions, Signatures
 from fedwca.core.network import Network
+from fedwca.core.training_settings import SourceTraining, Training
 from fedwca.data.dataset import Domain
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -35,7 +35,7 @@ from fedwca.errors import UsageError
 from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
-from fedwca.federated.source_model import SourceTraining, pretrain
+from fedwca.federated.source_model import pretrain
 from fedwca.functional import Metric, finch, mutual_information, tempered_softmax
 from fedwca.models.lenet import LeNet
 from fedwca.newcomers.join import join

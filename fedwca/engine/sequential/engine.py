@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.class_predictions import ClassPredictions, classify_logits, classify_nothing
@@ -22,7 +23,6 @@ from fedwca.engine.device_copy import synchronize
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.local_engine import LocalEngine
-from fedwca.engine.precision import Precision
 from fedwca.engine.sequential.generated_model import generated_predictions
 from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica

@@ -16,11 +16,10 @@ from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.component_answers import check_number
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network, call_module
-from fedwca.core.training_settings import Trains
-from fedwca.engine.client_task import Training
+from fedwca.core.training_settings import Precision, Training, Trains
 from fedwca.engine.differentiable_step import normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import Phase, Precision, compute_precision
+from fedwca.engine.precision import Phase, compute_precision
 from fedwca.engine.sgd import clip_together, sgd_step
 
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.class_predictions import ClassPredictions, classify_logits, classify_nothing
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.local_engine import LocalEngine
-from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.batch_to_adapt import BatchToAdapt
 from fedwca.engine.stacked.client_batch import ClientBatch
 from fedwca.engine.stacked.network import StackedNetwork

@@ -16,11 +16,12 @@ from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.component_answers import check_number
 from fedwca.core.drawn_features import SPREAD
 from fedwca.core.network import Network, call_module
+from fedwca.core.training_settings import Precision
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.differentiable_step import normalize_weight
 from fedwca.engine.masked_batch_norm import CountedRows, replace_batch_norm
 from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
-from fedwca.engine.precision import Phase, Precision, compute_precision
+from fedwca.engine.precision import Phase, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
 from fedwca.engine.stacked.vmap import vmap_or_loop
 

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Targets
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
 from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import TrainingRound, TrialsInTurn
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.engine import StackedEngine
 from fedwca.engine.stacked.packed_images import PackedImages

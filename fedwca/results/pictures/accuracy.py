@@ -11,7 +11,8 @@ from typing import Any
 from fedwca.core.mean import mean
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import Record, deviation
+from fedwca.results.statistics import deviation
+from fedwca.results.table_rows import Record
 
 
 def accuracy(run: Run) -> Any:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
-from fedwca.core.training_settings import DROPPED as DROPPED
 
 Kernels = Literal["eager", "channels-last", "graphs"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, in all passes, so that grouped convolutions
