@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from fedwca.deploy.half_precision import DTYPES, Transport, cast_in_range, wire_types
-from fedwca.deploy.wire_messages import tensor_problem, tensors_problem
+from fedwca.deploy.wire_messages import tensors_problem
 from fedwca.engine.parameter_layout import Layout, Slot
+from fedwca.federated.upload_checks import tensor_problem
 from fedwca.functional import largest_entries, scatter_entries
 
 NamedModels = Mapping[str, Mapping[str, Tensor]]
@@ -88,8 +89,8 @@ class TopKCompressor:
         if set(largest) != {"positions", "values"}:
             return f"holds {len(largest)} lists of largest entries; right are 'positions' and 'values'"
         for name, kind in (("positions", torch.int32), ("values", DTYPES[self.transport])):
-            if why := tensor_problem(name, largest[name], (self.count,), kind):
-                return why
+            if why := tensor_problem(largest[name], (self.count,), kind):
+                return f"{name} {why}"
         positions, last = largest["positions"].long(), len(self.sparse_positions) - 1
         if int(positions[0]) < 0 or int(positions[-1]) > last or bool((positions.diff() < 1).any()):
             return f"positions do not ascend from 0 or more to {last} or less"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.deploy.half_precision import Transport, cast_in_range, wire_types
 from fedwca.engine.parameter_layout import Layout, Slot
+from fedwca.federated.upload_checks import tensor_problem
 
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
 
@@ -63,16 +64,5 @@ def tensors_problem(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], types
         return f"lacks the tensor {lacks[0]!r}"
     if strange := sorted(set(tensors) - set(by_name)):
         return f"has the tensor {strange[0][:80]!r}, which this model does not have"
-    for name, slot in by_name.items():
-        if why := tensor_problem(name, tensors[name], slot.shape, types[name]):
-            return why
-    return ""
-
-
-def tensor_problem(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> str:
-    """Why a tensor has not the shape and type it should, or values that are not finite; empty if it is in order."""
-    if tuple(tensor.shape) != shape:
-        return f"{name} has shape {tuple(tensor.shape)}; right is {shape}"
-    if tensor.dtype != kind:
-        return f"{name} has type {tensor.dtype}; right is {kind}"
-    return "" if bool(torch.isfinite(tensor).all()) else f"{name} has values that are not finite"
+    refused = ((name, tensor_problem(tensors[name], slot.shape, types[name])) for name, slot in by_name.items())
+    return next((f"{name} {why}" for name, why in refused if why), "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import ROUNDING
+from fedwca.core.component_answers import ROUNDING, describe_value
 from fedwca.core.messages import Bounded, Simplex
 from fedwca.core.printable import printable
 from fedwca.engine.device_copy import to_device
@@ -100,6 +100,13 @@ def upload_problem(upload: Upload, expected: ExpectedUpload) -> str:
     return choice_problem(upload.label, expected.clusters)
 
 
+def tensor_problem(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> str:
+    """Why a tensor has not the shape and type it should, or values that are not finite; empty if it is in order."""
+    if tuple(value.shape) != shape or value.dtype != dtype:
+        return f"is {describe_value(value)}; right is {dtype} of {shape}"
+    return "" if bool(torch.isfinite(value).all()) else "has values that are not finite"
+
+
 def describe_misfit(value: Tensor, declared: Bounded | None, dtype: torch.dtype = torch.float32) -> str:
     """Why an upload that is no model does not fit its declaration; empty if it does.
 
@@ -108,10 +115,8 @@ def describe_misfit(value: Tensor, declared: Bounded | None, dtype: torch.dtype 
     """
     if declared is None:
         return "is declared by no objective"
-    if tuple(value.shape) != declared.shape or value.dtype != dtype:
-        return f"is {value.dtype} of shape {tuple(value.shape)}; right is {dtype} of {declared.shape}"
-    if not bool(torch.isfinite(value).all()):
-        return "has values that are not finite"
+    if why := tensor_problem(value, declared.shape, dtype):
+        return why
     longest = float(value.norm(dim=-1).max())
     if longest <= declared.norm * (1 + ROUNDING):
         return ""

@@ -73,11 +73,11 @@ def name(parcel: Parcel) -> str:
 
 HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "nan": (lambda p: bent(p, **{name(p): weight(p) * torch.nan}), "not finite"),
-    "shape": (lambda p: bent(p, **{name(p): weight(p)[:1]}), "has shape"),
-    "huge": (lambda p: bent(p, **{name(p): torch.zeros(1).expand(10**9)}), r"has shape \(1000000000,\)"),
+    "shape": (lambda p: bent(p, **{name(p): weight(p)[:1]}), "is torch.float32 of shape"),
+    "huge": (lambda p: bent(p, **{name(p): torch.zeros(1).expand(10**9)}), r"of shape \(1000000000,\); right is"),
     "missing": (lambda p: without(p, name(p)), "lacks the tensor"),
     "strange": (lambda p: bent(p, **{"classifier.weight": weight(p)}), "which this model does not have"),
-    "type": (lambda p: bent(p, **{name(p): weight(p).double()}), "has type torch.float64"),
+    "type": (lambda p: bent(p, **{name(p): weight(p).double()}), "is torch.float64"),
     "models": (lambda p: replace(p, models={**p.models, "more": {}}), "holds 2 models"),
     "sum": (lambda p: reported(p, alpha=torch.tensor([0.9, 0.9])), "must sum to 1, not 1.8"),
     "negative": (lambda p: reported(p, beta=torch.tensor([1.5, -0.5])), "must be finite and not negative"),

@@ -77,9 +77,9 @@ def bent(how: Callable[[Tensor], Tensor], name: str) -> Callable[[Parcel], Parce
 
 HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "nan": (bent(lambda x: x * torch.nan, "values"), "values has values that are not finite"),
-    "fewer": (bent(lambda x: x[1:], "values"), r"values has shape \(\d+,\); right is"),
+    "fewer": (bent(lambda x: x[1:], "values"), r"values is \S+ of shape \(\d+,\); right is"),
     "more": (bent(lambda x: torch.zeros(1, dtype=x.dtype).expand(10**9), "positions"), r"shape \(1000000000,\)"),
-    "type": (bent(lambda x: x.long(), "positions"), "positions has type torch.int64; right is torch.int32"),
+    "type": (bent(lambda x: x.long(), "positions"), r"positions is torch.int64 .* right is torch.int32"),
     "negative": (bent(lambda x: x - x[0] - 1, "positions"), "positions do not ascend"),
     "beyond": (bent(lambda x: x + 10**6, "positions"), "positions do not ascend"),
     "twice": (bent(lambda x: torch.cat([x[:1], x[:-1]]), "positions"), "positions do not ascend"),
@@ -88,7 +88,7 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "extra": (largest(more=torch.zeros(1)), "holds 3 lists of largest entries"),
     "first": (
         lambda p: replace(p, models={**p.models, "model": {k: v[:1] for k, v in p.models["model"].items()}}),
-        "has shape",
+        "of shape",
     ),
 }
 
