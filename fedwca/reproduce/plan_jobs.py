@@ -37,7 +37,8 @@ class Job:
     """By source, or target."""
     plans: dict[str, RunPlan]
     dataset: str
-    printed: PublishedTable | None
+    printed: PublishedTable
+    """Empty where the paper prints nothing."""
     quick: bool
 
     @property
@@ -106,7 +107,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
-        printed = published_table(table, name)
+        printed = published_table(table, name) or PublishedTable("", {}, {})
         named = found.named
         domains = list(wanted.domains) or list(found.domains.get(name, ["all"] if named else []))
         chosen = chosen_domains(request, domains, wanted.planning)

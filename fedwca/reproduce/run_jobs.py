@@ -68,8 +68,8 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table,
     """Accuracy by source, or target, with the published values."""
     assert job.named is not None
     found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None, job.named)
-    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
-    grid = accuracies_beside(job.title, found, job.methods, values, where)
+    values = job.printed.values
+    grid = accuracies_beside(job.title, found, job.methods, values, job.printed.where)
     rows = {method: row for row, method in job.methods.items()}
     entries = []
     for entry in found.flat():
@@ -88,8 +88,7 @@ def phase_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, li
 def group_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy of clients that train and of each group of new ones, with the published values."""
     (found,) = gathered.values()
-    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
-    return groups_beside(job.title, found.table, job.methods, values, where)
+    return groups_beside(job.title, found.table, job.methods, job.printed.values, job.printed.where)
 
 
 def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
@@ -106,9 +105,9 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, 
         by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
         for row, clustering in (shown or by_domain).items() if firsts else ():  # or every run diverged in round 0
             runs[row], domains[row] = clustering, found.runs[method].domains
-    letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
+    letters = job.printed.clusters
     blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
-    grid = clusters_beside(job.title, runs, domains, letters, where, blocks)
+    grid = clusters_beside(job.title, runs, domains, letters, job.printed.where, blocks)
     entries = [
         {
             "row": row,
