@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
@@ -38,6 +39,17 @@ WrongArguments: type[typer.BadParameter] = next(  # of the parser that typer bri
 MAKE_RUNS = ("bench", "resume", "compare", "reproduce", "sweep")
 
 
+class _Commands(TyperGroup):
+    """The commands, of which Ctrl-C ends one with a sentence; Typer would make an exit code of it, and say nothing."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            raise typer.Exit(_end_stopped(stopped)) from stopped
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         say(f"fedwca {__version__}")
@@ -61,6 +73,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The command line with some commands, or all; others are not imported."""
     made = typer.Typer(
         name="fedwca",
+        cls=_Commands,
         help="Federated learning when labels are missing: FedWCA, MDMGB, FedTTA, and what they are compared with.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -101,14 +114,19 @@ def run(arguments: Sequence[str]) -> int:
             drop_unwritten(sys.stdout)
             say(f"Error: {_say_what_failed(error)}", err=True)
             return 1
-        except KeyboardInterrupt:
-            say("Stopped.", err=True)
-            return 130
+        except KeyboardInterrupt as stopped:
+            return _end_stopped(stopped)
         except Exception as error:
             if debug:
                 raise
             say(f"Error: {_say_what_was_unexpected(error)}", err=True)
             return 1
+
+
+def _end_stopped(stopped: KeyboardInterrupt) -> int:
+    """Say that a command was stopped, with what whoever was stopped has to say of it; returns the exit code."""
+    say(str(stopped) or "Stopped.", err=True)
+    return 130
 
 
 def _run_and_flush(arguments: Sequence[str]) -> int:

@@ -9,7 +9,6 @@ from fedwca.cli.progress_bars import watching
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.config.compose_methods import component
 from fedwca.config.resolve_config import RunPlan, provenance
-from fedwca.runs.how_to_continue import say_what_is_kept
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
 
@@ -43,10 +42,6 @@ class ConsoleReporter(RunReporter):
         """Say so."""
         if not (self.silent or self.quiet):
             say(f"{folder} is finished; nothing is left to do", err=True)
-
-    def interrupted(self, done: int, folder: Path) -> None:
-        """Say what is kept and how it goes on."""
-        say(say_what_is_kept(done, folder), err=True)
 
     def note(self, sentence: str) -> None:
         """On stderr, whoever reads stdout."""

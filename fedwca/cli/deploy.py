@@ -189,8 +189,8 @@ def run_deployment(
             ended, up, down = watch_run(number, env, timeout, wait=progress.wait)
     except KeyboardInterrupt:
         flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
-        say(f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it", err=True)
-        raise
+        why = f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it"
+        raise KeyboardInterrupt(why) from None
     if ended == "stopped":
         raise FedwcaError(f"run {number} was stopped; another one goes on after its last finished round")
     if ended != "completed":

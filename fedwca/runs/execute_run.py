@@ -9,7 +9,6 @@ from fedwca.core.plain_values import to_plain
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
-from fedwca.results.diverged_runs import ended_rounds
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import end_of_run, log_records
@@ -61,11 +60,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, "
             f"{say_how_to_continue(folder.path)}"
         ) from error
-    except FedwcaError:
+    except (FedwcaError, KeyboardInterrupt):
         write_summary(run, prepared, complete=False)
-        raise
-    except KeyboardInterrupt:
-        write_summary(run, prepared, complete=False)
-        reporter.interrupted(sum(record["round"] >= 0 for record in ended_rounds(folder.records())), folder.path)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)

@@ -69,10 +69,8 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
                 study.enqueue_trial(values)
                 study.optimize(objective, n_trials=1)
         except KeyboardInterrupt:
-            reporter.note(
-                f"stopped; {done} of {planned.tries} tries are kept in {wanted.out}; the same command goes on"
-            )
-            raise
+            why = f"Stopped; {done} of {planned.tries} tries are kept in {wanted.out}; the same command goes on"
+            raise KeyboardInterrupt(why) from None
         found = complete_trials(optuna, study)
     if not found:
         raise FedwcaError(

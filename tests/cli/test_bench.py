@@ -27,7 +27,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
 from tests.read_rounds import read_rounds
 
-from .conftest import SIZE, SMALL, Run
+from .conftest import SIZE, SMALL, Run, call
 
 Bench = Callable[..., Run]
 METHODS = ["source_only", "local", "fedavg", "wca"]
@@ -407,6 +407,38 @@ def test_a_run_is_never_written_over(bench: Bench, plain: Run) -> None:
     assert run.code == 2
     assert "holds a run already; name another folder" in run.err
     assert plain.lines == before
+
+
+def test_stopped_before_the_rounds(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    kept = f"Stopped; 0 rounds are kept in {folder}{{}}; continue with: fedwca resume {folder}"
+    for where, said in (
+        ("start_run.load", f"Stopped before the first round; nothing is kept in {folder}, and the same command"),
+        ("prepare_run.note_environment", kept.format("")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"fedwca.runs.{where}", stopped)
+            run = bench(out=folder)
+        assert (run.code, run.err.count("Stopped"), said in run.err) == (130, 1, True), run.err
+    with monkeypatch.context() as patch:
+        patch.setattr("fedwca.runs.source_models.source_model", stopped)
+        run = call("resume", str(folder))
+        assert (run.code, run.err.splitlines()[-1]) == (130, kept.format(", with a summary"))
+        patch.setattr("fedwca.runs.resume_run.load_same_images", stopped)
+        run = call("resume", str(folder))
+        assert (run.code, run.err.splitlines()[-1]) == (130, kept.format(", with a summary"))
+
+
+def test_stopped_where_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedwca.results.find_runs.run_folders", stopped)
+    run = call("runs")
+    assert (run.code, run.err) == (130, "Stopped.\n")
 
 
 def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
