@@ -24,7 +24,6 @@ class SelfTraining(Objective):
 
     label = "self-training"
     paper = "Shenaj et al. 2023 (LADD), sec. 4"
-    teachers = ("source",)
 
     lam: NonNegativeFloat = 1.0
     """Weight of the cross-entropy; 0 leaves the distillation alone."""
@@ -37,9 +36,16 @@ class SelfTraining(Objective):
     share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """And where it is within this share of the surest of its class in the batch."""
 
+    @property
+    def teachers(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The source model, where its outputs are read."""
+        return ("source",) if self.distillation else ()
+
     def __call__(self, batch: Batch) -> Tensor:
         """The loss of one batch."""
         labelled = weighted_cross_entropy(batch.target_logits, batch.labels, batch.weights) * batch.weights.mean()
+        if not self.distillation:
+            return self.lam * labelled
         source = batch.reference_logits["source"]
         sure = confident_mask(source.softmax(-1), self.confidence, self.share)
         return self.lam * labelled + self.distillation * distillation(batch.logits, source, self.alpha, sure)

@@ -135,7 +135,9 @@ def test_it_names_rates_and_what_stays_of_its_own_networks_alone(objective: Obje
 def test_self_training_by_hand() -> None:
     # Labels at weights 1 and 0: the cross-entropy counts the second as 0, mean over both.
     given = batch(logits_of([0.75, 0.25], [0.75, 0.25]), [0, 1], [1, 0])
-    assert float(SelfTraining(distillation=0)(given)) == pytest.approx(-math.log(0.75) / 2)
+    alone = SelfTraining(distillation=0)
+    assert alone.teachers == ()
+    assert float(alone(replace(given, reference_logits={}))) == pytest.approx(-math.log(0.75) / 2)
     # Source (4/5, 1/5) with alpha 1/2: odds 2, so (2/3, 1/3); mean over classes of target times -log output.
     source = replace(given, reference_logits={"source": logits_of([0.8, 0.2], [0.8, 0.2])})
     one = (-math.log(0.75) * 2 / 3 - math.log(0.25) / 3) / 2

@@ -141,6 +141,11 @@ def test_what_does_not_go_together_is_said(layer: dict[str, Any], sentence: str)
     assert sentence in str(caught.value)
 
 
+def test_a_teacher_that_is_not_read_needs_no_source_model() -> None:
+    finish = {"target": "neon", "finish": ["self_training:distillation=0"]}
+    assert resolve_plan(finish).methods[-1][0].finish[0].name == "self_training"
+
+
 @pytest.mark.parametrize(
     ("key", "why"),
     [("finish_training.lr", "has a last phase"), ("central_training.lr", "trains a model at one place")],
