@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
-from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
 
@@ -64,8 +63,7 @@ class LaddAggregator(Aggregator):
         played = state.get("played", torch.tensor(0))
         averaged = state.get("averaged", torch.zeros(int(labels.max()) + 1, dtype=torch.int64))
         begun = 0 < self.start <= int(played)
-        counted = averaged_clients(labels, present, state.get(TRUSTED))
-        here = self._here(labels, counted, len(averaged))
+        here = self._here(labels, present, len(averaged))
         return {"labels": labels, "played": played + 1, "averaged": averaged + here * begun}
 
     def _here(self, labels: Tensor, present: Tensor, clusters: int) -> Tensor:

@@ -197,7 +197,14 @@ class Aggregator(Component):
         return self.reports
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """What the server remembers for the next round; ``report`` is empty where `blend` was not asked."""
+        """What the server remembers for the next round.
+
+        Args:
+            state: what it returned last; in round 0 empty.
+            labels: cluster of each client ``[K]``.
+            report: of each client, by name ``[K, …]``; empty where `blend` was not asked.
+            present: clients ``[K]`` bool whose reports count; where nothing is reported, those in a mean.
+        """
         return {"labels": labels}
 
     def deliver(self, state: State, rows: int) -> Tensor:

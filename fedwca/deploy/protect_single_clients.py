@@ -50,13 +50,16 @@ def check_single_model(
     log.warning("%s", sentence)
 
 
-def drop_single_means(context: ServerContext, state: SessionState, weights: Tensor, gated: bool) -> Tensor:
+def drop_single_means(
+    context: ServerContext, state: SessionState, weights: Tensor, labels: Tensor, gated: bool
+) -> Tensor:
     """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is.
 
     Args:
         context: the federation's.
         state: what the session remembers.
         weights: of all rows.
+        labels: cluster of each client ``[K]``.
         gated: whether a mean may be of few because others of the cluster are not trusted.
 
     Raises:
@@ -66,7 +69,7 @@ def drop_single_means(context: ServerContext, state: SessionState, weights: Tens
     alone = is_single(weights[:, kept:])
     if context.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
         return weights
-    clusters = alone.nonzero()[:, 0].tolist()
+    clusters = alone[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # behind their models there may be others
     sentence = f"round {state.round}: of clusters {clusters} a single client was heard"
     if context.rules.alone == "warn":
         log.warning("%s; its model is handed on", sentence)

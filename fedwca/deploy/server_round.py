@@ -188,6 +188,7 @@ def close_session_round(
     if late:
         labels = labels.index_put((torch.tensor(list(late)),), torch.tensor(list(late.values())))
     rows, shares, trusted = server.rows, state.shares, update_trusted(context, state, answers)
+    averaged = present
     if aggregator.travels:
         sizes = torch.tensor([max(1, number) for number in samples])
         counted = averaged_clients(labels, present, trusted)
@@ -196,7 +197,8 @@ def close_session_round(
             method, bank, *given, lambda w, own: robust_means(mix_rows(w, own), w, own, rules.robust)
         )
         weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
-        weights = drop_single_means(context, state, weights, gated=trusted is not None)
+        weights = drop_single_means(context, state, weights, labels, gated=trusted is not None)
+        averaged = (weights[:, len(rows) :] > 0).any(0)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
@@ -204,7 +206,7 @@ def close_session_round(
         if not bool(finite_models(rows).all()):
             raise FedwcaError(f"round {round}: a mean of the clients' models is not finite; it is not kept")
         shares = mix_shares(weights, state.shares)
-    learned = next_state(aggregator, server.state, labels, uploads, present)
+    learned = next_state(aggregator, server.state, labels, uploads, present, averaged)
     learned = learned if trusted is None else {**learned, TRUSTED: trusted}
     clustered = state.clustered
     if not round and aggregator.grouping.needs_clusterer:

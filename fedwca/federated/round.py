@@ -239,7 +239,7 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)
     give_back()  # what is looked at after the round, such as nearest clients, is of the models that clients trained
     kept = {} if opened.trusted is None else {TRUSTED: opened.trusted}
-    state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
+    state = {**next_state(aggregator, server.state, labels, by_client, present, counted), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
     outcome = Outcome(
         labels,

@@ -266,7 +266,12 @@ def stack_reports(uploads: Mapping[int, Upload], clients: int) -> dict[str, Tens
 
 
 def next_state(
-    aggregator: Aggregator, state: State, labels: Tensor, uploads: Mapping[int, Upload], present: Tensor
+    aggregator: Aggregator,
+    state: State,
+    labels: Tensor,
+    uploads: Mapping[int, Upload],
+    present: Tensor,
+    averaged: Tensor,
 ) -> State:
     """What the server remembers after a round: what the aggregator learns, and what all uploads collected.
 
@@ -275,13 +280,15 @@ def next_state(
         state: before.
         labels: cluster of each client ``[K]``.
         uploads: by client.
-        present: clients whose models and reports count ``[K]`` bool; each has an upload.
+        present: clients whose reports count ``[K]`` bool; each has an upload.
+        averaged: those of them whose models are in a mean.
 
     Raises:
         FedwcaError: the aggregator's part is no mapping of tensors; or see `remember_collected`.
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
-    learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), present)
+    heard = present if aggregator.reports else averaged
+    learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), heard)
     learned = check_tensors(learned, f"aggregator {aggregator.name!r}: learn")
     own = learned.get("labels")
     if own is None or own.shape != (len(present),) or own.dtype != torch.int64:

@@ -9,7 +9,7 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
-from fedwca.core.grouping import TRUSTED, averaged_clients
+from fedwca.core.grouping import averaged_clients
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import State
 from fedwca.federated.upload_checks import report_problem
@@ -231,7 +231,7 @@ def ladd_rounds(start: int, weighting: str = "samples", untrusted: int = 0) -> l
         uploads = torch.tensor([number, number + 4, number + 10] + untrusted * [99], dtype=torch.float64)[:, None]
         counted = averaged_clients(labels, present, trusted)
         rows = ladd.gather(state, labels, sizes, counted, len(rows)) @ torch.cat([rows, uploads])
-        state = {**ladd.learn(state, labels, {}, present), TRUSTED: trusted}
+        state = dict(ladd.learn(state, labels, {}, counted))
         seen.append(rows[:, 0])
     return seen
 

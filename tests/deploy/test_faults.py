@@ -571,6 +571,16 @@ def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.Lo
     assert session.state.shares.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
 
 
+def test_a_cluster_that_keeps_its_model_adds_nothing_to_its_teacher(
+    federation: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    built = federation("ladd:start=1")
+    session = built.session()
+    run_in_process(session, built.clients(), 4, available=lambda round: [0, 1, 2] if round == 2 else [0, 1, 2, 3])
+    assert session.state.server.state["averaged"].tolist() == [3, 2]
+    assert "round 2: of clusters [1] a single client was heard" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("aggregator", "sentence"),
     [
