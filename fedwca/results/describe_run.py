@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,11 +74,26 @@ def describe_spread(sizes: Sequence[int]) -> str:
     return f"mean ± std (ddof 1) over n = {low} to {high} runs (a method that diverged has fewer)"
 
 
-def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:
-    """What was run, in a line; ``special`` is what `special_domain` says."""
-    domain = " per target domain" if special.startswith("source") else " per domain"
-    who = count_of(clients, "client") + ("" if special.startswith("partition") else domain)
-    return f"{dataset}, {special}, {who}, {count_of(rounds, 'round')}, seed {seed}"
+def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -> str:
+    """What was run, in a line.
+
+    Args:
+        dataset: what it is called.
+        config: of the run.
+        domains: of each client that is no newcomer; none where the run was stopped before it could say them.
+
+    >>> config = {"source": "mnist", "clients": 2, "rounds": 9, "seed": 0}
+    >>> run_title("digits", config, ["usps", "usps", "svhn", "svhn"])
+    'digits, source mnist, 2 clients per target domain, 9 rounds, seed 0'
+    >>> run_title("digits", config, ["usps", "usps", "svhn"])
+    'digits, source mnist, 3 clients, 9 rounds, seed 0'
+    """
+    special, clients = special_domain(config), config["clients"]
+    named, each = not special.startswith("partition"), set(Counter(domains).values()) or {clients}
+    who = count_of(len(domains) or clients, "client")
+    if each == {clients} and (named or len(domains) > clients):
+        who = f"{count_of(clients, 'client')} per {'target ' if config.get('source') else ''}domain"
+    return f"{dataset}, {special}, {who}, {count_of(config['rounds'], 'round')}, seed {config['seed']}"
 
 
 def data_name(dataset: str, data: str | Path | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from fedwca.core.plain_values import digest_plain_values, to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
-from fedwca.results.describe_run import count_of, data_name, first_model, run_title, special_domain
+from fedwca.results.describe_run import count_of, data_name, first_model, run_title
 from fedwca.results.diverged_runs import Divergence, counted_rounds, ended_rounds, find_divergences
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
@@ -118,8 +118,8 @@ class Run:
     def title(self) -> str:
         """What was run, in a line."""
         c = self.config
-        name = data_name(c["dataset"], c.get("data"))
-        return run_title(name, special_domain(c), c["clients"], c["rounds"], c["seed"])
+        trained = len(self.domains) - self.about.get("newcomers", 0)
+        return run_title(data_name(c["dataset"], c.get("data")), c, self.domains[:trained])
 
     @cached_property
     def domains(self) -> Sequence[str]:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
-from fedwca.results.describe_run import run_title, special_domain
 from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import overview
+from fedwca.results.read_run import read_run
 from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.round_record import seconds_spent
@@ -57,10 +57,8 @@ def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence
 
 def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
     """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
-    config, file = run.plan.config, run.folder.path / "overview.png"
-    special = special_domain(config.model_dump())
-    title = run_title(run.splits.dataset.name, special, config.clients, rounds=config.rounds, seed=config.seed)
+    file = run.folder.path / "overview.png"
     try:
-        overview(counted_rounds(records), results, file, title)
+        overview(counted_rounds(records), results, file, read_run(run.folder.path).title)
     except Exception as error:  # whatever a plotting library makes of this machine's settings
         warnings.warn(f"{file}: the picture could not be drawn ({error}); the results are whole", stacklevel=2)

@@ -52,6 +52,25 @@ def test_files_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
             getattr(run, part)
 
 
+@pytest.mark.parametrize(
+    ("partition", "domains", "newcomers", "who"),
+    [
+        ("all_labelled", ["a", "a", "b", "b"], 0, "2 clients per domain"),
+        ("shards", ["x", "x", "new"], 1, "2 clients"),
+        ("unit_domains", ["a", "a", "b"], 0, "3 clients"),
+    ],
+)
+def test_the_title_counts_the_clients_that_were_there(
+    tmp_path: Path, partition: str, domains: list[str], newcomers: int, who: str
+) -> None:
+    source = "home" if partition == "unit_domains" else None
+    folder = write_run(tmp_path / "run", partition=partition, source=source)
+    about = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**about, "domains": domains, "newcomers": newcomers}))
+    special = "source home" if source else f"partition {partition}"
+    assert read_run(folder).title == f"made_up, {special}, {who}, 4 rounds, seed 0"
+
+
 def ask(run: Run) -> list[object]:
     """Everything that a list, a report or a comparison asks of a run."""
     return [run.title, run.time, run.accuracy, run.results, run.labels, run.whole, run.domains]
