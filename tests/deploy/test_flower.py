@@ -332,7 +332,8 @@ def bare_server(tmp_path: Path, nodes: list[int], admitted: list[tuple[str, int 
     server = object.__new__(serve.FlowerServer)
     server.grid = SimpleNamespace(get_node_ids=lambda: nodes)  # type: ignore[assignment]
     server.deployment = SimpleNamespace(deadline=600.0, rejoin=False, rules=SimpleNamespace(least=2))  # type: ignore[assignment]
-    server.session = SimpleNamespace(admit=admit, context=SimpleNamespace(max_answer_bytes=10**6))  # type: ignore[assignment]
+    context, state = SimpleNamespace(max_answer_bytes=10**6), SimpleNamespace(names=())
+    server.session = SimpleNamespace(admit=admit, context=context, state=state)  # type: ignore[assignment]
     server.folder, server.status = tmp_path, ServerStatus(3, len(nodes))
     server._numbers, server._names = {}, {}
     return server
@@ -447,6 +448,50 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
     assert server._present() == {0: 12}
     assert asked == [[11, 12], [12], [13], [12]]
     assert server._present() == {0: 12}
+
+
+def test_who_was_turned_away_is_asked_again_while_it_can_get_a_place(
+    federation: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients with keys: Flower lists them by the same number after they were started anew with another --seat."""
+    replies = {node: Reply({"identity": name, "seat": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
+    asked: list[list[int]] = []
+
+    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+        asked.append(nodes)
+        return iter([(node, replies[node]) for node in nodes])
+
+    monkeypatch.setattr(serve, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(serve, "exchange", exchange)
+    nodes = [11, 12]
+    server = bare_server(tmp_path, nodes, [])
+    server.session = federation("fedavg").session(clients=2)
+    assert server._present() == {0: 11}
+    replies[12] = Reply({"identity": "b", "seat": 1})
+    assert server._present() == {0: 11, 1: 12}
+    nodes.append(13)  # of a copied folder, for a round
+    assert server._present() == {0: 11, 1: 13}
+    nodes.remove(13)
+    assert server._present() == server._present() == {0: 11, 1: 12}
+    assert asked == [[11, 12], [12], [13], [12]]
+
+
+@pytest.mark.parametrize(("back", "waited"), [(10.0, 10), (1000.0, 2 * serve.HELLO)])
+def test_a_client_that_is_away_for_a_moment_gets_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, back: float, waited: float
+) -> None:
+    clock: list[float] = []
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(clock), sleep=clock.append))
+    server = bare_server(tmp_path, [], [])
+    server.deployment.rounds = 3  # type: ignore[misc]
+    server.session.final_parcels = lambda: {0: "model", 1: "model"}  # type: ignore[assignment, method-assign]
+    there = lambda: [11, 12] if sum(clock) >= back else [11]  # noqa: E731
+    server.grid = SimpleNamespace(get_node_ids=there)  # type: ignore[assignment]
+    monkeypatch.setattr(server, "_present", lambda: dict(enumerate(there())))
+    monkeypatch.setattr(server, "_exchange", lambda parcels, number: set(parcels))
+    server._deliver()
+    assert sum(clock) == waited
+    assert ("clients [1] have not got their model" in caplog.text) == (back > 100)
 
 
 def test_why_a_run_failed_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
