@@ -476,7 +476,7 @@ def test_who_was_turned_away_is_asked_again_while_it_can_get_a_place(
     assert asked == [[11, 12], [12], [13], [12]]
 
 
-@pytest.mark.parametrize(("back", "waited"), [(10.0, 10), (1000.0, 2 * serve.HELLO)])
+@pytest.mark.parametrize(("back", "waited"), [(10.0, 10), (1000.0, serve.HELLO)])
 def test_a_client_that_is_away_for_a_moment_gets_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, back: float, waited: float
 ) -> None:

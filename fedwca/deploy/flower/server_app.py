@@ -185,6 +185,8 @@ class FlowerServer:
                 self._wait_for_others(set(self.grid.get_node_ids()), time.monotonic() + HELLO)
             nodes, parcels = self._present(), self.session.final_parcels()
             last = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
+            if not last:
+                break
             missing -= self._exchange(last, self.deployment.rounds)
         if missing:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
