@@ -122,6 +122,11 @@ def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str
     }
 
 
+def label_of(found: Sequence[Mapping[str, Any]], method: str) -> str:
+    """What a method is called in the pieces that have it."""
+    return next((str(piece["methods"][method]["label"]) for piece in found if method in piece["methods"]), method)
+
+
 def gains_by_source_model(
     kind: Kind,
     method: str = OWN,
@@ -135,7 +140,7 @@ def gains_by_source_model(
     right, own = by_target(found, "source_only"), by_target(found, method)
     others = [by_target(found, rival) for rival in rivals]
     lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in theirs] for theirs in others])
-    name, *labels = (next(iter(by_run(found, key).values()))["label"] for key in (method, *rivals))
+    name, *labels = (label_of(found, key) for key in (method, *rivals))
     said = [
         f"{name} minus the method of each column, a value for each target domain, source and source model, with its 95",
         "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fedwca.config.run_config import RunConfig
 from fedwca.runs.write_summary import draw_picture
 
 
@@ -20,12 +19,7 @@ def test_a_picture_that_fails_costs_a_warning(
         raise error
 
     monkeypatch.setattr("fedwca.runs.write_summary.overview", fail)
-    config = RunConfig(source="a", clients=1, rounds=1)
-    dataset = SimpleNamespace(name="shades")
-    run: Any = SimpleNamespace(
-        plan=SimpleNamespace(config=config, named="source", domain="a"),
-        folder=SimpleNamespace(path=tmp_path),
-        splits=SimpleNamespace(dataset=dataset),
-    )
+    monkeypatch.setattr("fedwca.runs.write_summary.read_run", lambda _: SimpleNamespace(title="a run"))
+    run: Any = SimpleNamespace(folder=SimpleNamespace(path=tmp_path))
     with pytest.warns(UserWarning, match=rf"overview\.png: the picture could not be drawn \({error}\)"):
         draw_picture(run, [], {})
