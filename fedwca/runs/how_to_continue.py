@@ -29,12 +29,14 @@ def telling_what_is_kept(folder: RunFolder, reporter: RunReporter) -> Iterator[N
         yield
     except KeyboardInterrupt as stopped:
         path = folder.path
-        if not (path / "config.json").is_file():
+        if (path / "config.json").is_file():
+            done = sum(record["round"] >= 0 for record in ended_rounds(folder.records()))
+            reporter.interrupted(done, path)
+            why = say_what_is_kept(done, path)
+        else:
             why = f"Stopped before the first round; nothing is kept in {path}, and the same command begins anew"
-            raise KeyboardInterrupt(why) from stopped
-        done = sum(record["round"] >= 0 for record in ended_rounds(folder.records()))
-        reporter.interrupted(done, path)
-        raise KeyboardInterrupt(say_what_is_kept(done, path)) from stopped
+        stopped.args = (why,)  # the same exception, which whoever stopped the run may know by its type
+        raise
 
 
 def say_what_is_kept(done: int, folder: Path) -> str:

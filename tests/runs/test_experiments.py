@@ -89,13 +89,16 @@ class Heard(RunReporter):
 def test_a_run_that_is_interrupted_goes_on(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class TimeIsUp(KeyboardInterrupt):
+        """Whoever stops a run knows by it that the run was not stopped by others."""
+
     def stopped(*given: Any) -> Any:
         yield from list(real(*given))[:2]
-        raise KeyboardInterrupt
+        raise TimeIsUp
 
     real, heard = execute.run_bench, Heard()
     monkeypatch.setattr(execute, "run_bench", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(TimeIsUp, match=r"Stopped; 1 round is kept in .*; continue with: fedwca resume "):
         fedwca.bench(out=tmp_path / "run", reporter=heard, **settings)
     monkeypatch.undo()
     done = fedwca.resume(tmp_path / "run", heard)
