@@ -128,16 +128,9 @@ def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[U
 
 
 def rewind_run(
-    folder: RunFolder, plan: RunPlan, checkpoints: Checkpoints, earlier: Mapping[str, Any], reporter: RunReporter
+    folder: RunFolder, plan: RunPlan, checkpoints: Checkpoints, reporter: RunReporter
 ) -> dict[Unit, SavedCheckpoint | None]:
     """Go back to the last whole checkpoint of every method; what was written after it goes.
-
-    Args:
-        folder: of the run.
-        plan: of what is left.
-        checkpoints: of the run.
-        earlier: what ``config.json`` says of it.
-        reporter: told of what is damaged.
 
     Returns:
         See `find_resume_points`.
@@ -146,8 +139,7 @@ def rewind_run(
     checkpoints.remove_leftovers()
     units = units_of(plan.config, plan.methods)
     trials = TrialKey.all_of(plan.config.source_models, plan.config.trials)
-    # Who goes together now and did before; others have no round in common to go back to.
-    together = group_trials(trials, min(plan.config.trials_at_once or 1, earlier.get("trials_at_once") or 1))
+    together = group_trials(trials, plan.config.trials_at_once or 1)
     begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
     for sentence in damaged:
         reporter.warn(sentence)

@@ -103,7 +103,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     checkpoints = Checkpoints(
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(claimed.about["keep"])
     )
-    begun = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, claimed.earlier, reporter)
+    begun = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
     records, own = folder.records(), {method.name for method, _ in plan.methods if method.start is None}
     sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in own}
     checkpointer, schedule = Checkpointer(checkpoints, begun, sources), Schedule()
@@ -244,15 +244,12 @@ def restore_sizes(
 ) -> RunConfig:
     """The configuration with the kernels and the number of trials at once that the run began with, if it still can be.
 
-    Others would give other last digits; a number that is asked for now is taken.
+    Others would give other last digits.
     """
     before = earlier.get("trials_at_once", 1)
     kernels = restore_kernels(earlier.get("kernels", "eager"), device)
     config = config.model_copy(update={"kernels": kernels})
-    if config.trials_at_once != earlier["config"].get("trials_at_once"):
-        config = config.model_copy(update={"trials_at_once": trials_at_once(config, clients)})
-    else:
-        config = restore_trials_at_once(config, classes, clients, before)
+    config = restore_trials_at_once(config, classes, clients, before)
     if config.trials_at_once != before:
         now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
         reporter.warn(f"{now}: last digits may differ")

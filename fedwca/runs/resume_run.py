@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
@@ -32,7 +30,7 @@ def resume_run(
     reporter: RunReporter = SILENT,
     ranks: RunRanks = ONE_PROCESS,
     profile: bool = False,
-    at_once: Mapping[str, int] = MappingProxyType({}),
+    workers: int | None = None,
 ) -> FinishedRun:
     """Continue the run in a folder; one that is finished is read.
 
@@ -41,7 +39,7 @@ def resume_run(
         reporter: told how it goes.
         ranks: the processes that share it; this is the first of them.
         profile: see `fedwca.runs.run_request.RunRequest.profile`; of what is left.
-        at_once: of what is left, values of `SAME_NUMBERS` by name; the others are as the run began.
+        workers: clients at the same time, of what is left, which changes no number; None: as the run began.
 
     Raises:
         UsageError: it cannot be continued, or another process is at work on it.
@@ -57,7 +55,8 @@ def resume_run(
             ranks.world.everyone.broadcast_object({})  # nothing for anybody
         reporter.nothing_left(path)
         return reopen_finished(read_run(path), config)
-    config = config.model_copy(update=dict(at_once))
+    if workers is not None:
+        config = config.model_copy(update={"workers": workers})
     plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
     check_same_components(path, about, plan)
     plan = replace(plan, config=locate_paths(config, about, path))

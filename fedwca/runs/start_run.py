@@ -17,7 +17,6 @@ from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import is_set_up, read_configuration
-from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run
@@ -53,8 +52,8 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
         warn_of_other_recording(path, request, loggers, reporter)
         hold_lock(path).release()  # who is refused leaves no note
         take_notes(path, request)
-        at_once = {key: getattr(plan.config, key) for key in SAME_NUMBERS if plan.origins.get(key) == "CLI"}
-        return resume_run(path, reporter, ranks, request.profile, at_once)
+        workers = plan.config.workers if plan.origins.get("workers") == "CLI" else None
+        return resume_run(path, reporter, ranks, request.profile, workers)
     with RunFolder(path) as folder, telling_what_is_kept(folder, reporter):
         prepared = set_up_run(folder, request, plan, loggers, started, reporter, ranks)
         return execute_run(prepared, reporter)
@@ -157,6 +156,9 @@ def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[L
         (f"--keep {about.get('keep', 'last')}", f"--keep {request.keep}"),
         (describe_loggers(about.get("loggers", ())), describe_loggers(asked)),
     ]
+    if (at_once := request.layer.get("trials_at_once")) is not None:
+        began = about["config"].get("trials_at_once")
+        pairs.append((f"--trials-at-once {began}", f"--trials-at-once {at_once}"))
     for there, here in pairs:
         if there != here:
             reporter.warn(f"{path}: was begun with {there} and stays so; asked for now: {here}")

@@ -233,21 +233,6 @@ def test_trials_that_go_together_go_on_to_the_same_bits(bench: Make, shades: Pat
     assert {len(list(unit.iterdir())) for unit in folder.glob("checkpoints/*")} == {1}
 
 
-@pytest.mark.parametrize(("began", "number"), [("2", "1"), ("1", "2")])
-def test_another_number_of_trials_at_once_is_taken(
-    bench: Make, shades: Path, tmp_path: Path, began: str, number: str
-) -> None:
-    folder, given = tmp_path / "run", [*TOGETHER, "--baseline", "source-only", "--trials-at-once"]
-    # In the middle of the rounds of FedAvg.
-    killed(["bench", "--data", str(shades), *SMALL, *given, began, "--json", "--out", str(folder)], "kept:5")
-    run = bench(*given, number, "--resume", out=folder)
-    assert run.code == 0, run.err
-    warned = f"Warning: {began} trials went through rounds together, and now {number}: last digits may differ"
-    assert [line for line in run.err.splitlines() if "digits" in line] == [warned]
-    assert "stays so" not in run.err
-    assert len(run.lines) == 3 * (1 + 3 + 3)
-
-
 def test_kernels_stay_as_they_were(bench: Make) -> None:
     # What was measured once is not measured again: other kernels' last digits differ.
     run = bench("--rounds", "2", "--engine", "stacked")
