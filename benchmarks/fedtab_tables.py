@@ -159,8 +159,8 @@ def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         if others := [base for piece in every if (base := base_of(piece, method)) is not piece]:
             mean = statistics.fmean(own_by_seed(seeds, method).values())
             where = name_machines(base["environment"] for base in others)
-            where += f" ({len(others)} of {len(every)} pieces)" if len(others) < len(every) else ""
-            said = f"on {where}, which trains other source models; FedTAB from these has {mean:.1f}."
+            which = "" if len(others) == len(every) else f"{len(others)} of {len(every)} pieces "
+            said = f"{which}on {where}, from other source models; FedTAB from those has {mean:.1f}."
             notes.setdefault(said, []).append(method)
     return [f"{', '.join(methods)}: {said}" for said, methods in notes.items()]
 

@@ -39,13 +39,13 @@ def finished(kind: Kind) -> list[dict[str, Any]]:
 
 
 def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The pieces of PACS, with One-hot in clusters by moments in those whose source model it was run from, too."""
+    """Pieces, with One-hot in clusters by moments in those whose source model it was run from on PACS, too."""
     found = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
     for piece in finished(MOMENTS_PACS):
-        own = found.get((piece["source"], piece["seed"]))
-        entry = piece["methods"][ONE_HOT_BY_MOMENTS]
-        if own and own["methods"][MOMENTS]["source_weights"] == entry["source_weights"]:
-            own["methods"][ONE_HOT_BY_MOMENTS] = entry
+        own = found.get((piece["source"], piece["seed"]), {"methods": {}})["methods"]
+        one_hot = piece["methods"].get(ONE_HOT_BY_MOMENTS)
+        if one_hot and MOMENTS in own and own[MOMENTS]["source_weights"] == one_hot["source_weights"]:
+            own[ONE_HOT_BY_MOMENTS] = one_hot
     return list(found.values())
 
 
@@ -113,13 +113,14 @@ def table(kind: Kind, compared: Sequence[str] = (OWN,), read: Callable[[Kind], l
 
 def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str, int, str], float]:
     """Mean over the clients of each source, source model and target domain, and over trials, percent."""
-    return {
-        (piece["source"], piece["seed"], domain): statistics.fmean(trial[domain] for trial in trials)
-        for piece in found
-        if (entry := piece["methods"].get(method)) and entry["accuracy"]
-        for trials in [[mean_by_domain(piece["domains"], accuracy) for accuracy in entry["accuracy"]]]
-        for domain in trials[0]
-    }
+    means_by_place = {}
+    for piece in found:
+        entry = piece["methods"].get(method) or {"accuracy": []}
+        trials = [mean_by_domain(piece["domains"], accuracy) for accuracy in entry["accuracy"]]
+        for domain in trials[0] if trials else ():
+            mean = statistics.fmean(trial[domain] for trial in trials)
+            means_by_place[piece["source"], piece["seed"], domain] = mean
+    return means_by_place
 
 
 def label_of(found: Sequence[Mapping[str, Any]], method: str) -> str:

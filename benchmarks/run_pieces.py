@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -32,7 +33,7 @@ def piece_options(what: str, results: Path) -> argparse.ArgumentParser:
     parser.add_argument("pieces", nargs="*", help="names of pieces")
     parser.add_argument("--list", action="store_true", help="name all pieces, with what is done of each")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
-    parser.add_argument("--at-once", type=int, default=1, help="pieces side by side, each in a process of its own")
+    parser.add_argument("--at-once", type=int, default=1, help="pieces side by side, which fill a GPU")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of data sets")
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
     parser.add_argument("--device", default="cpu", help="where runs compute")
@@ -82,12 +83,18 @@ def run_pieces(
     if given.list:
         for name, piece in pieces.items():
             print(f"{name} {describe(piece, given)}".strip())
-    elif given.at_once > 1:
-        run_side_by_side(pieces, given, run, clock)
-    else:
-        for name, piece in pieces.items():
-            if not ends_in_time(name, piece, given, run, clock):
-                break
+    elif not (run_side_by_side if given.at_once > 1 else run_in_turn)(pieces, given, run, clock):
+        print(f"stopped after {given.minutes:g} minutes; the same command goes on")
+
+
+def run_in_turn(
+    pieces: Mapping[str, P],
+    given: argparse.Namespace,
+    run: Callable[[P, argparse.Namespace, StopsAfter], Any],
+    clock: StopsAfter,
+) -> bool:
+    """Run pieces one after the other; whether all ended before the time was up."""
+    return all(ends_in_time(name, piece, given, run, clock) for name, piece in pieces.items())
 
 
 def run_side_by_side(
@@ -95,26 +102,32 @@ def run_side_by_side(
     given: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     clock: StopsAfter,
-) -> None:
-    """Run pieces in several processes, which share threads and GPU; one that fails stops no other.
+) -> bool:
+    """The same with several processes on one GPU; one piece that fails stops no other, and the exit code is 1.
 
     Small models leave most of a GPU idle while the host prepares the next step, so that many processes fill it.
     """
-    failed = False
+    failed, ended = False, []
     with ProcessPoolExecutor(given.at_once, get_context("spawn"), share_threads, (given.at_once,)) as pool:
         begun = {pool.submit(ends_in_time, name, piece, given, run, clock): name for name, piece in pieces.items()}
-        for future in as_completed(begun):
-            try:
-                future.result()
-            except (Exception, SystemExit) as problem:
-                print(f"{begun[future]}: {problem}", file=sys.stderr)
-                failed = True
+        try:
+            for future in as_completed(begun):
+                try:
+                    ended.append(future.result())
+                except (Exception, SystemExit) as problem:
+                    print(f"{begun[future]}: failed", file=sys.stderr)
+                    traceback.print_exception(problem)
+                    failed = True
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # no other piece is begun
+            raise
     if failed:
         sys.exit(1)
+    return all(ended)
 
 
 def share_threads(processes: int) -> None:
-    """Let each of some processes compute in its part of the threads alone."""
+    """Let torch's own threads of some processes be no more than those of one."""
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
 
 
@@ -129,7 +142,6 @@ def ends_in_time(
     try:
         run(piece, given, clock)
     except TimeIsUp:
-        print(f"{name}: stopped after {given.minutes:g} minutes; the same command goes on", flush=True)
         return False
     print(name, flush=True)
     if given.again:

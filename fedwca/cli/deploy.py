@@ -30,7 +30,7 @@ REFUSED = ("target", "new_clients", "validation", "adaptation", "finish")
 
 
 def check_flower() -> None:
-    """Say early what is missing.
+    """See that Flower is installed.
 
     Raises:
         UsageError: Flower is not installed.
@@ -187,10 +187,10 @@ def run_deployment(
     try:
         with progress:
             ended, up, down = watch_run(number, env, timeout, wait=progress.wait)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
-        why = f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it"
-        raise KeyboardInterrupt(why) from None
+        stopped.args = (f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it",)
+        raise
     if ended == "stopped":
         raise FedwcaError(f"run {number} was stopped; another one goes on after its last finished round")
     if ended != "completed":

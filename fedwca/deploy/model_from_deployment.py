@@ -12,7 +12,7 @@ from fedwca.core.network import Network
 from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
-from fedwca.deploy.protect_single_clients import check_single_model
+from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.server_round import make_final_parcels
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session
@@ -69,7 +69,7 @@ def model_of_deployment(
         if not 0 <= cluster <= last:
             raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {last}")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
-        check_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
+        check_not_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
         members, holder = state.shares[cluster].nonzero()[:, 0].tolist(), f"cluster {cluster}"
         row = session.context.mix(mixture, rows)
     network = copy.deepcopy(session.network)

@@ -25,7 +25,7 @@ def is_single(shares: Tensor) -> Tensor:
     return (shares > 1e-9).sum(-1) == 1
 
 
-def check_single_model(
+def check_not_single_model(
     context: ServerContext, state: SessionState, sent: Tensor, what: str, receiver: int | None = None
 ) -> None:
     """Refuse, or warn of, handing on models that are one client's own.

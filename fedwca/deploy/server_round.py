@@ -13,7 +13,7 @@ from fedwca._version import __version__
 from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Offer
 from fedwca.deploy.defences import robust_means
-from fedwca.deploy.protect_single_clients import check_single_model, drop_single_means, mix_shares
+from fedwca.deploy.protect_single_clients import check_not_single_model, drop_single_means, mix_shares
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer
 from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.session_state import ClusteredClients, SessionState
@@ -265,7 +265,7 @@ def make_final_parcels(
     parcels = {}
     for client in clients:
         what = f"round {state.round}: a model sent to client {client}"
-        check_single_model(context, state, weights[client], what, client)
+        check_not_single_model(context, state, weights[client], what, client)
         model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
         parcel = Parcel("final", state.round, {"sent-0": model})
         if client not in informed:

@@ -13,7 +13,7 @@ from fedwca.core.printable import printable
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import measure_statistics_move, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
-from fedwca.deploy.protect_single_clients import check_single_model
+from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
 from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import (
@@ -115,7 +115,7 @@ class Session:
             if aggregator.travels and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
                 what = f"round {state.round}: a model sent to client {client}"
-                check_single_model(self.context, state, sent, what, client)
+                check_not_single_model(self.context, state, sent, what, client)
             task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
             parcels[client], self._round.expected[client] = task, expected
         return parcels

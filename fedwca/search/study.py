@@ -68,9 +68,11 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             for values in missing:
                 study.enqueue_trial(values)
                 study.optimize(objective, n_trials=1)
-        except KeyboardInterrupt:
-            why = f"Stopped; {done} of {planned.tries} tries are kept in {wanted.out}; the same command goes on"
-            raise KeyboardInterrupt(why) from None
+        except KeyboardInterrupt as stopped:
+            stopped.args = (
+                f"Stopped; {done} of {planned.tries} tries are kept in {wanted.out}; the same command goes on",
+            )
+            raise
         found = complete_trials(optuna, study)
     if not found:
         raise FedwcaError(

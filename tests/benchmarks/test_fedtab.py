@@ -136,7 +136,7 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
     assert tables.mean_of(tables.base_of(found, "gated WCA"), "FedTAB") == 7.0
     assert tables.mean_of(tables.base_of(found, "FedTAB"), "FedTAB") == 3.0
     (note, *_) = tables.foreign_notes({10: [found]})
-    told = "on 1 core of a CPU, which trains other source models; FedTAB from these has 7.0."
+    told = "on 1 core of a CPU, from other source models; FedTAB from those has 7.0."
     assert note == f"gated WCA, no gate, gated FedAvg: {told}"
     played.clear()
     found |= {"source_weights": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}

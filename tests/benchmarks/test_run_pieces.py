@@ -71,5 +71,11 @@ def test_pieces_side_by_side_end_each_for_itself(tmp_path: Path) -> None:
     )
     assert {"a", "b"} <= {file.name for file in tmp_path.iterdir()}
     assert done.returncode == 1
-    assert sorted(done.stdout.splitlines()) == ["a", "b", "long: stopped after inf minutes; the same command goes on"]
-    assert sorted(done.stderr.splitlines()) == ["bad: no such model", "other: was begun with another source model"]
+    assert sorted(done.stdout.splitlines()) == ["a", "b"]
+    assert {"bad: failed", "other: failed", "ValueError: no such model"} <= set(done.stderr.splitlines())
+    assert "SystemExit: was begun with another source model" in done.stderr
+    asked = [str(BENCHMARKS), "a", "long", "--out", str(tmp_path), "--at-once", "2"]
+    done = subprocess.run(
+        [sys.executable, "study.py", *asked], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines() == ["a", "stopped after inf minutes; the same command goes on"]

@@ -20,7 +20,7 @@ from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Objective
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.protect_single_clients import check_single_model
+from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import ClusteredClients
@@ -555,10 +555,10 @@ def test_a_client_is_sent_its_own_model(federation: Build) -> None:
     context = session.context
     state = replace(session.state, shares=torch.eye(2, dtype=torch.float64))
     first = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    check_single_model(context, state, first, "a model", 0)
+    check_not_single_model(context, state, first, "a model", 0)
     for receiver in (1, None):
         with pytest.raises(FedwcaError, match="a model is a single client's own"):
-            check_single_model(context, state, first, "a model", receiver)
+            check_not_single_model(context, state, first, "a model", receiver)
 
 
 def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:

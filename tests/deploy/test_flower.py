@@ -450,32 +450,6 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
     assert server._present() == {0: 12}
 
 
-def test_who_was_turned_away_is_asked_again_while_it_can_get_a_place(
-    federation: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Clients with keys: Flower lists them by the same number after they were started anew with another --seat."""
-    replies = {node: Reply({"identity": name, "seat": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
-    asked: list[list[int]] = []
-
-    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
-        asked.append(nodes)
-        return iter([(node, replies[node]) for node in nodes])
-
-    monkeypatch.setattr(serve, "Message", lambda *_, dst_node_id, **__: dst_node_id)
-    monkeypatch.setattr(serve, "exchange", exchange)
-    nodes = [11, 12]
-    server = bare_server(tmp_path, nodes, [])
-    server.session = federation("fedavg").session(clients=2)
-    assert server._present() == {0: 11}
-    replies[12] = Reply({"identity": "b", "seat": 1})
-    assert server._present() == {0: 11, 1: 12}
-    nodes.append(13)  # of a copied folder, for a round
-    assert server._present() == {0: 11, 1: 13}
-    nodes.remove(13)
-    assert server._present() == server._present() == {0: 11, 1: 12}
-    assert asked == [[11, 12], [12], [13], [12]]
-
-
 @pytest.mark.parametrize(("back", "waited"), [(10.0, 10), (1000.0, serve.HELLO)])
 def test_a_client_that_is_away_for_a_moment_gets_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, back: float, waited: float
@@ -485,9 +459,13 @@ def test_a_client_that_is_away_for_a_moment_gets_its_model(
     server = bare_server(tmp_path, [], [])
     server.deployment.rounds = 3  # type: ignore[misc]
     server.session.final_parcels = lambda: {0: "model", 1: "model"}  # type: ignore[assignment, method-assign]
-    there = lambda: [11, 12] if sum(clock) >= back else [11]  # noqa: E731
+    until = {11: 10**6, 13: 3}  # another client, which has no model to get, leaves meanwhile
+
+    def there() -> list[int]:
+        return [node for node, end in until.items() if sum(clock) < end] + [12] * (sum(clock) >= back)
+
     server.grid = SimpleNamespace(get_node_ids=there)  # type: ignore[assignment]
-    monkeypatch.setattr(server, "_present", lambda: dict(enumerate(there())))
+    monkeypatch.setattr(server, "_present", lambda: {node - 11: node for node in there()})
     monkeypatch.setattr(server, "_exchange", lambda parcels, number: set(parcels))
     server._deliver()
     assert sum(clock) == waited

@@ -181,8 +181,9 @@ class FlowerServer:
         for _ in range(DELIVERIES):
             if not missing:
                 break
-            if missing.isdisjoint(self._present()):
-                self._wait_for_others(set(self.grid.get_node_ids()), time.monotonic() + HELLO)
+            until = time.monotonic() + HELLO
+            while missing.isdisjoint(self._present()) and time.monotonic() < until:
+                self._wait_for_others(set(self.grid.get_node_ids()), until)
             nodes, parcels = self._present(), self.session.final_parcels()
             last = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
             if not last:
@@ -255,17 +256,14 @@ class FlowerServer:
         return {client: node for node, client in here.items() if client is not None}
 
     def _forget_nodes(self, online: Sequence[int]) -> None:
-        """Ask those again who may get a place by now: who was turned away and can have asked for another one since, or
-        where places become free as nodes go.
-        """
-        left, names = self._numbers.keys() - set(online), self.session.state.names
-        freed = self.deployment.rejoin and bool(left)
+        """Where places become free as nodes go, ask those again that were turned away before."""
+        left = self._numbers.keys() - set(online)
+        if not (self.deployment.rejoin and left):
+            return
         served = {self._names[node] for node in online if self._numbers.get(node) is not None}
         for node, number in list(self._numbers.items()):
-            name = self._names[node]
             # An older node of a client that is connected anew stays turned away.
-            away = number is None and name not in served
-            if (freed and node in left) or (away and (freed or "" in names or name in names)):
+            if node in left or (number is None and self._names[node] not in served):
                 del self._numbers[node]
 
     def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> set[int]:
