@@ -345,6 +345,7 @@ def test_data_that_are_not_there_are_named(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not (DATA / "pacs").is_dir(), reason="the files are not there")
 def test_all_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = run("--small", "--out", str(tmp_path), "--minutes", "0.1", "digits-mnist-20")
