@@ -363,4 +363,4 @@ def test_all_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             assert str(DATA) not in file.read_text()
     assert "| FedWCA |" in tables.BLOCKS["paper_size-pacs"]()
     listed = run("--small", "--out", str(tmp_path), "--list").stdout.splitlines()
-    assert {line.partition(": ")[2] for line in listed} == {"done"}
+    assert {line.partition(" ")[2] for line in listed} == {"done"}
