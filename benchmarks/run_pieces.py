@@ -83,18 +83,13 @@ def run_pieces(
     if given.list:
         for name, piece in pieces.items():
             print(f"{name} {describe(piece, given)}".strip())
-    elif not (run_side_by_side if given.at_once > 1 else run_in_turn)(pieces, given, run, clock):
+        return
+    if given.at_once > 1:
+        ended = run_side_by_side(pieces, given, run, clock)
+    else:
+        ended = all(ends_in_time(name, piece, given, run, clock) for name, piece in pieces.items())
+    if not ended:
         print(f"stopped after {given.minutes:g} minutes; the same command goes on")
-
-
-def run_in_turn(
-    pieces: Mapping[str, P],
-    given: argparse.Namespace,
-    run: Callable[[P, argparse.Namespace, StopsAfter], Any],
-    clock: StopsAfter,
-) -> bool:
-    """Run pieces one after the other; whether all ended before the time was up."""
-    return all(ends_in_time(name, piece, given, run, clock) for name, piece in pieces.items())
 
 
 def run_side_by_side(
@@ -103,7 +98,8 @@ def run_side_by_side(
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     clock: StopsAfter,
 ) -> bool:
-    """The same with several processes on one GPU; one piece that fails stops no other, and the exit code is 1.
+    """Run pieces in several processes on one GPU; whether all ended before the time was up. One that fails stops no
+    other, and the exit code is 1.
 
     Small models leave most of a GPU idle while the host prepares the next step, so that many processes fill it.
     """

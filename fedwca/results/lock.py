@@ -34,9 +34,8 @@ def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        if (
-            error.errno != errno.EROFS and (run / name).exists() and os.access(run, os.W_OK)
-        ):  # somebody else's folder that is open to all
+        # Somebody else's folder that is open to all.
+        if error.errno != errno.EROFS and (run / name).exists() and os.access(run, os.W_OK):
             raise UsageError(f"{run / name}: is another user's, so it cannot be seen who is at work here") from None
     return lock  # nobody writes what is only read
 
