@@ -1,1 +1,1 @@
-"""What a run leaves behind: records appended as they come, a summary, pictures and tables."""
+"""Results of a run: records of its rounds, a summary, pictures and tables."""

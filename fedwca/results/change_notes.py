@@ -1,4 +1,4 @@
-"""A note and tags of a run: given with it or later, and no part of what decides its numbers."""
+"""Note and tags of a run, which can be changed at any time and do not affect its numbers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedwca.results.read_run_files import read_notes
 
 
 def check_tags(tags: Sequence[str]) -> list[str]:
-    """Tags, each once.
+    """The tags in order, without duplicates.
 
     Raises:
-        UsageError: one is more than a word.
+        UsageError: a tag is not one word of printable characters without commas.
 
     >>> check_tags(["night", "lr", "night"])
     ['night', 'lr']
@@ -33,33 +33,33 @@ def check_tags(tags: Sequence[str]) -> list[str]:
 def change_notes(
     run: Path, note: str | None = None, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Change what ``notes.json`` of a run folder says; returns all of it.
+    """Change ``notes.json`` of a run folder and return its new content.
 
     Args:
-        run: the run folder; a process may be at work on it.
-        note: put in place of the one there is; None: that one stays.
-        add: tags.
-        remove: tags.
+        run: the run folder; the run may be training meanwhile.
+        note: the new note; None: the present one is kept.
+        add: tags to add.
+        remove: tags to remove.
 
     Raises:
-        UsageError: a tag is more than a word, or one that is to be removed is not there.
-        FedwcaError: the file is damaged, or cannot be written.
+        UsageError: a tag is not one word, or the run does not have a tag that is to be removed.
+        FedwcaError: the file is damaged or cannot be written.
     """
-    held = hold_lock(run, 10, NOTES)  # not the run's own, which is held while it trains
+    notes_lock = hold_lock(run, 10, NOTES)  # not the run's own lock, which is held while it trains
     try:
         return _change_notes(run, note, add, remove)
     finally:
-        held.release()
+        notes_lock.release()
 
 
 def _change_notes(run: Path, note: str | None, add: Sequence[str], remove: Sequence[str]) -> dict[str, Any]:
-    before = read_notes(run)
-    if absent := [tag for tag in remove if tag not in before["tags"]]:
-        has = ", ".join(before["tags"]) or "none"
-        raise UsageError(f"{run}: has no tag {absent[0]!r}; its tags: {has}")
-    tags = [tag for tag in check_tags([*before["tags"], *add]) if tag not in remove]
-    found = {"note": before["note"] if note is None else printable(note), "tags": tags}
+    notes = read_notes(run)
+    if absent := [tag for tag in remove if tag not in notes["tags"]]:
+        present_tags = ", ".join(notes["tags"]) or "none"
+        raise UsageError(f"{run}: has no tag {absent[0]!r}; its tags: {present_tags}")
+    tags = [tag for tag in check_tags([*notes["tags"], *add]) if tag not in remove]
+    updated = {"note": notes["note"] if note is None else printable(note), "tags": tags}
     file = run / "notes.json"
     with name_unwritable(file):
-        write_text_atomically(file, json.dumps(found, indent=2) + "\n")
-    return found
+        write_text_atomically(file, json.dumps(updated, indent=2) + "\n")
+    return updated

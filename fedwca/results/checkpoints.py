@@ -1,4 +1,4 @@
-"""Checkpoints of a run: a safetensors file for each round that is kept, there whole or not at all."""
+"""Checkpoints of a run: one safetensors file for each kept round, written atomically."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedwca.errors import CheckpointError, InvalidConfig, first_line
 from fedwca.results.trial_key import TrialKey
 
 SCHEMA = 1
-"""Version of a checkpoint's contents; another one is refused."""
+"""Version of the checkpoint format; other versions are refused."""
 
 
 class Unit(NamedTuple):
-    """One method on one federation: what a run repeats."""
+    """One method on one source model and trial: what a run trains and checkpoints separately."""
 
     source_model: int
     trial: int
@@ -31,26 +31,26 @@ class Unit(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Of a record of a round."""
+        """The unit that the record of a round belongs to."""
         return cls(*TrialKey.of(record), record["method"])
 
 
 class SelectedRound(BaseModel):
-    """The round that tables show if no later one is better, see `fedwca.results.table_rows.shown_records`."""
+    """The best round so far by validation accuracy, which tables show (`fedwca.results.table_rows.shown_records`)."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     round: int = Field(ge=0)
     validation: float
-    """Mean over the clients that train, in percent of their validation images."""
+    """Mean validation accuracy of the clients that train, in percent."""
 
     def better(self, round: int, validation: float) -> SelectedRound:
-        """Itself, or a later one that is at least as good."""
+        """The given later round if it is at least as good, otherwise the present one."""
         return SelectedRound(round=round, validation=validation) if validation >= self.validation else self
 
 
 class Facts(BaseModel):
-    """What a checkpoint's metadata say besides its tensors."""
+    """Metadata of a checkpoint: everything except its tensors."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -66,29 +66,29 @@ class Facts(BaseModel):
 
 
 class Truncated(CheckpointError):
-    """A checkpoint file is cut off or damaged."""
+    """A checkpoint file is truncated or damaged."""
 
 
 class NoWholeCheckpoint(CheckpointError):
-    """All checkpoints of a method are cut off or damaged; says where they are."""
+    """All checkpoints of a unit are truncated or damaged; ``folder`` holds them."""
 
-    def __init__(self, why: str, folder: Path) -> None:
-        super().__init__(why)
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
         self.folder = folder
 
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A whole checkpoint file; its tensors are read when asked for."""
+    """An intact checkpoint file; its tensors are read on demand."""
 
     path: Path
     round: int
-    """The round it was made after; -1 before round 0."""
+    """The round after which it was saved; -1: before round 0."""
     facts: Mapping[str, Any]
 
     @property
     def selected(self) -> SelectedRound | None:
-        """The best round until then, by validation images; None where there are none."""
+        """The best round so far by validation accuracy; None without validation images."""
         return Facts.model_validate(self.facts).selected
 
     def tensors(self) -> dict[str, Tensor]:
@@ -98,105 +98,105 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True)
 class RetentionPolicy:
-    """How many checkpoints of a unit stay; None: all."""
+    """How many checkpoints of a unit are kept; None: all."""
 
     running: int | None
-    """While it runs; never less than two, so that a damaged one has a predecessor."""
+    """Number kept while the unit runs; at least two, so that one remains if the newest is damaged."""
     ended: int | None
-    """After its last round."""
+    """Number kept after the last round."""
     selected: bool = False
-    """Whether that of the round that tables show stays beside them, see `SelectedRound`."""
+    """Whether the checkpoint of the round that tables show is kept too, see `SelectedRound`."""
 
     @classmethod
     def parse(cls, text: str) -> RetentionPolicy:
-        """``last``, ``selected``, ``all``, ``none`` or a number.
+        """The policy for ``last``, ``selected``, ``all``, ``none`` or a number.
 
         >>> RetentionPolicy.parse("selected")
         RetentionPolicy(running=2, ended=1, selected=True)
 
         Raises:
-            InvalidConfig: it is something else.
+            InvalidConfig: the text is none of these.
         """
-        named = {"last": cls(2, 1), "selected": cls(2, 1, True), "all": cls(None, None), "none": cls(2, 0)}
-        if text in named:
-            return named[text]
+        policies = {"last": cls(2, 1), "selected": cls(2, 1, True), "all": cls(None, None), "none": cls(2, 0)}
+        if text in policies:
+            return policies[text]
         if not (text.isascii() and text.isdigit() and int(text)):
             raise InvalidConfig(f"--keep {text}: takes last, selected, all, none or a number of at least 1")
         return cls(max(2, int(text)), int(text))
 
 
 class Checkpoints:
-    """The checkpoints in a run's folder.
+    """The checkpoints in a run folder.
 
     Args:
         run: the run folder.
-        identity: hash of the run's configuration; a checkpoint of another one is refused.
-        keep: how many stay.
+        identity: hash of the run's configuration; checkpoints of another configuration are refused.
+        keep: how many are kept.
     """
 
     def __init__(self, run: Path, identity: str, keep: RetentionPolicy = RetentionPolicy(None, None)) -> None:
         self.path, self.identity, self.keep = run / "checkpoints", identity, keep
 
     def files(self, unit: Unit) -> list[Path]:
-        """The unit's checkpoints, the newest first."""
+        """The unit's checkpoint files, newest first."""
         folder = self._folder(unit)
-        found = folder.glob("*.safetensors") if folder.is_dir() else ()
-        return sorted((file for file in found if file.stem.isdigit()), reverse=True)
+        paths = folder.glob("*.safetensors") if folder.is_dir() else ()
+        return sorted((file for file in paths if file.stem.isdigit()), reverse=True)
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
-        """Write what a round left, then remove what need not stay.
+        """Save a checkpoint after a round, then remove those that the retention policy does not keep.
 
         Args:
-            unit: whose.
-            round: the round that has ended; -1 before round 0.
-            tensors: by name.
-            facts: everything else, as JSON values; ``selected`` is the best round so far, see `SelectedRound`.
-            last: nothing comes after it.
+            unit: the unit that is saved.
+            round: the round that has ended; -1: before round 0.
+            tensors: tensors by name.
+            facts: all other values, as JSON; ``selected`` is the best round so far, see `SelectedRound`.
+            last: whether this is the unit's last round.
 
         Raises:
-            OSError: it could not be written; the checkpoints before it are as they were.
+            OSError: the file could not be written; earlier checkpoints are unchanged.
         """
-        most = self.keep.ended if last else self.keep.running
-        if most != 0:
-            about = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
+        limit = self.keep.ended if last else self.keep.running
+        if limit != 0:
+            metadata = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
             values = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
-            about["checksum"] = checksum(values)
-            write_tensors(self.path_of(unit, round), values, {"fedwca": json.dumps(about)})
-        self._prune(unit, most, facts.get("selected"))
+            metadata["checksum"] = checksum(values)
+            write_tensors(self.path_of(unit, round), values, {"fedwca": json.dumps(metadata)})
+        self._prune(unit, limit, facts.get("selected"))
 
     def end(self, unit: Unit) -> None:
-        """Remove what need not stay after the last round, where that was saved as if another came after it."""
+        """Apply the retention policy of an ended unit, for one whose last round was saved with ``last=False``."""
         try:
             saved = self.latest(unit)[0] if self.keep.selected else None
         except NoWholeCheckpoint:  # there is nothing to choose from
             return
         self._prune(unit, self.keep.ended, saved.facts.get("selected") if saved else None)
 
-    def _prune(self, unit: Unit, most: int | None, selected: Mapping[str, Any] | None) -> None:
-        stays = self.path_of(unit, selected["round"]) if selected and self.keep.selected else None
-        if most is not None:
-            for file in self.files(unit)[most:]:
-                if file != stays:
+    def _prune(self, unit: Unit, limit: int | None, selected: Mapping[str, Any] | None) -> None:
+        selected_file = self.path_of(unit, selected["round"]) if selected and self.keep.selected else None
+        if limit is not None:
+            for file in self.files(unit)[limit:]:
+                if file != selected_file:
                     file.unlink()
-        if most == 0:
+        if limit == 0:
             with suppress(OSError):
                 self._folder(unit).rmdir()
                 self.path.rmdir()
 
-    def latest(self, unit: Unit, most: int | None = None) -> tuple[SavedCheckpoint | None, list[str]]:
-        """The newest checkpoint that is whole, and a sentence for each newer one that is not.
+    def latest(self, unit: Unit, max_round: int | None = None) -> tuple[SavedCheckpoint | None, list[str]]:
+        """The newest intact checkpoint, and a sentence for each newer one that is damaged.
 
         Args:
-            unit: whose.
-            most: newest round that counts; None: any.
+            unit: the unit whose checkpoints are read.
+            max_round: newest round to consider; None: any.
 
         Raises:
-            NoWholeCheckpoint: there are some, and none is whole.
-            CheckpointError: it belongs to another run or version.
+            NoWholeCheckpoint: there are checkpoints, but all are damaged.
+            CheckpointError: a checkpoint belongs to another run or version.
         """
         damaged: list[str] = []
         for path in self.files(unit):
-            if most is not None and int(path.stem) - 1 > most:
+            if max_round is not None and int(path.stem) - 1 > max_round:
                 continue
             try:
                 return self.read(path, unit), damaged
@@ -207,7 +207,7 @@ class Checkpoints:
         return None, []
 
     def at(self, unit: Unit, round: int) -> SavedCheckpoint | None:
-        """The checkpoint that was made after a round; None where there is none, or it is damaged."""
+        """The checkpoint saved after a round; None if there is none or it is damaged."""
         path = self.path_of(unit, round)
         try:
             return self.read(path, unit) if path.exists() else None
@@ -215,40 +215,40 @@ class Checkpoints:
             return None
 
     def read(self, path: Path, unit: Unit) -> SavedCheckpoint:
-        """One checkpoint file.
+        """Read and verify one checkpoint file.
 
         Raises:
-            Truncated: it is cut off or damaged.
-            CheckpointError: it belongs to another run or version.
+            Truncated: the file is truncated or damaged.
+            CheckpointError: the checkpoint belongs to another run or version.
         """
         try:
-            # Opening compares the file's size with what its header says; the checksum covers what is inside.
+            # Opening compares the file's size with its header; the checksum covers the values.
             file = open_tensors(path)
-            about, found = json.loads(file.metadata["fedwca"]), file.checksum()
-            Facts.model_validate(about)
+            metadata, actual_checksum = json.loads(file.metadata["fedwca"]), file.checksum()
+            Facts.model_validate(metadata)
         except (CheckpointError, ValueError, KeyError) as error:
-            why = first_line(error.__cause__ or error)
-            raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({why})") from error
-        if about["schema"] != SCHEMA:
-            raise CheckpointError(f"{path}: has schema {about['schema']}; this fedwca reads schema {SCHEMA}")
-        if about["identity"] != self.identity or about["unit"] != [*unit]:
+            reason = first_line(error.__cause__ or error)
+            raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({reason})") from error
+        if metadata["schema"] != SCHEMA:
+            raise CheckpointError(f"{path}: has schema {metadata['schema']}; this fedwca reads schema {SCHEMA}")
+        if metadata["identity"] != self.identity or metadata["unit"] != [*unit]:
             raise CheckpointError(f"{path}: belongs to another run, whose configuration differs from this one's")
-        if about.get("checksum", found) != found:
+        if metadata.get("checksum", actual_checksum) != actual_checksum:
             raise Truncated(f"{path}: damaged; its contents are not those that were written")
-        return SavedCheckpoint(path, about["round"], about)
+        return SavedCheckpoint(path, metadata["round"], metadata)
 
     def rewind(self, unit: Unit, to: int | None) -> None:
-        """Remove a unit's checkpoints that are newer than a round; None: all of them."""
+        """Remove a unit's checkpoints newer than round ``to``; None: all of them."""
         for file in self.files(unit):
             if to is None or int(file.stem) - 1 > to:
                 file.unlink()
 
     def remove_leftovers(self) -> None:
-        """Remove temporary files that a killed process left."""
+        """Remove temporary files left by a killed process."""
         remove_temporary(self.path, f"*/{TEMPORARY}")
 
     def path_of(self, unit: Unit, round: int) -> Path:
-        """Where a unit's checkpoint after a round is, or would be."""
+        """The path of a unit's checkpoint after a round, whether or not it exists."""
         return self._folder(unit) / f"{round + 1:06d}.safetensors"
 
     def _folder(self, unit: Unit) -> Path:

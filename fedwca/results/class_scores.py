@@ -1,4 +1,4 @@
-"""What a confusion matrix says of each class, and of all of them; plain numbers in and out."""
+"""Accuracy and F1 of each class, and macro F1, from a confusion matrix as plain numbers."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from dataclasses import dataclass
 from fedwca.core.mean import mean
 
 Confusion = Iterable[Sequence[int]]
-"""``(true class, predicted class, images)``; pairs that are left out have no image, and one that comes twice has the
-images of both."""
+"""Entries ``(true class, predicted class, images)``; missing pairs count 0 images, repeated pairs are added up."""
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class, over some test images."""
+    """Counts of one class over a set of test images."""
 
     images: int
-    """That are of it."""
+    """Images of the class."""
     predicted: int
-    """Images that are said to be of it."""
+    """Images predicted as the class."""
     right: int
-    """Images of it that are said to be."""
+    """Images of the class that are predicted as it."""
 
     @property
     def accuracy(self) -> float:
-        """Percent of its images that are predicted right, its recall; NaN without any."""
+        """Percent of the class's images that are predicted right (recall); NaN if it has no images."""
         return 100 * self.right / self.images if self.images else math.nan
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of recall and precision in percent; NaN where no image is of it or said to be."""
-        both = self.images + self.predicted
-        return 200 * self.right / both if both else math.nan
+        """Harmonic mean of recall and precision in percent; NaN if no image is of the class or predicted as it."""
+        total = self.images + self.predicted
+        return 200 * self.right / total if total else math.nan
 
 
 def name_class(label: int, classes: Sequence[str]) -> str:
-    """What a class is called; its number where ``classes`` does not say.
+    """The name of a class; its number if ``classes`` has no name for it.
 
     >>> name_class(1, ["cat", "dog"]), name_class(2, ["cat", "dog"])
     ('dog', '2')
@@ -47,22 +46,22 @@ def name_class(label: int, classes: Sequence[str]) -> str:
 
 
 def score_classes(confusion: Confusion, classes: int = 0) -> dict[int, ClassScore]:
-    """Scores by class: the first ``classes``, and others that occur.
+    """Scores by class number, for the first ``classes`` classes and all others that occur.
 
     >>> score_classes([(0, 0, 3), (0, 1, 1), (1, 1, 2)])[0]
     ClassScore(images=4, predicted=3, right=3)
     """
     images, predicted, right = Counter[int](), Counter[int](), Counter[int]()
-    for true, said, number in confusion:
-        images[true] += number
-        predicted[said] += number
-        right[true] += number * (true == said)
-    every = sorted({*range(classes), *images, *predicted})
-    return {label: ClassScore(images[label], predicted[label], right[label]) for label in every}
+    for true_class, predicted_class, count in confusion:
+        images[true_class] += count
+        predicted[predicted_class] += count
+        right[true_class] += count * (true_class == predicted_class)
+    labels = sorted({*range(classes), *images, *predicted})
+    return {label: ClassScore(images[label], predicted[label], right[label]) for label in labels}
 
 
 def macro_f1(confusion: Confusion) -> float:
-    """Mean F1 in percent over the classes that some image is of, or is said to be of; NaN without images.
+    """Mean F1 in percent over the classes that occur as a true or predicted class; NaN without images.
 
     >>> round(macro_f1([(0, 0, 3), (0, 1, 1), (1, 1, 2)]), 2)  # (6/7 + 4/5) / 2
     82.86

@@ -1,4 +1,4 @@
-"""What titles, tables and notes say of a run, from values of its configuration."""
+"""Descriptions of a run for titles, tables and notes, from its configuration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from fedwca.core.printable import printable
 
 
-def count_of(number: int, what: str) -> str:
-    """``1 round``, ``2 rounds``."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: ``1 round``, ``2 rounds``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def special_domain(config: Mapping[str, Any]) -> str:
-    """The one domain of a run that is unlike the others, and what it is; the partition, where domains do not differ.
+    """The source or target domain of a run, with its kind in front; the partition if it has neither.
 
     >>> special_domain({"source": "mnist"}), special_domain({"source": None, "target": "usps"})
     ('source mnist', 'target usps')
@@ -29,8 +29,7 @@ def special_domain(config: Mapping[str, Any]) -> str:
 
 
 def first_model(config: Mapping[str, Any]) -> str:
-    """What a run's clients begin with: a source model that was trained at the server, one of a checkpoint, or one that
-    nobody has trained.
+    """What a run's clients start from: a source model trained at the server, a checkpoint, or an untrained model.
 
     >>> first_model({"source": "mnist"}), first_model({"source": None, "target": "usps"})
     ('source model', 'untrained model')
@@ -43,11 +42,11 @@ def first_model(config: Mapping[str, Any]) -> str:
 
 
 def shown_round(chosen: bool, last: str = "last round") -> str:
-    """Which round's accuracies tables show.
+    """A phrase for the round whose accuracies a table shows.
 
     Args:
-        chosen: whether it is one that training clients were best in, see `fedwca.results.table_rows.shown_records`.
-        last: how the last one is called.
+        chosen: whether it is the best round of training clients, see `fedwca.results.table_rows.shown_records`.
+        last: name of the last round.
 
     >>> shown_round(False), shown_round(True)
     ('after the last round', "in the round that was best on training clients' validation images")
@@ -56,10 +55,10 @@ def shown_round(chosen: bool, last: str = "last round") -> str:
 
 
 def describe_spread(sizes: Sequence[int]) -> str:
-    """What the deviations of a table are over.
+    """A phrase for what the standard deviations of a table are taken over.
 
     Args:
-        sizes: of each method, runs that are counted: fewer where some diverged.
+        sizes: number of counted runs of each method; lower where some diverged.
 
     >>> describe_spread([1, 1]), describe_spread([3, 3])
     ('n = 1 run, so there is no spread', 'mean ± std (ddof 1) over n = 3 runs')
@@ -75,12 +74,12 @@ def describe_spread(sizes: Sequence[int]) -> str:
 
 
 def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -> str:
-    """What was run, in a line.
+    """The title of a run, in one line.
 
     Args:
-        dataset: what it is called.
-        config: of the run.
-        domains: of each client that is no newcomer; none where the run was stopped before it could say them.
+        dataset: name of the data set.
+        config: the run's configuration.
+        domains: domain of each client that trains; empty if the run was stopped before they were recorded.
 
     >>> config = {"source": "mnist", "clients": 2, "rounds": 9, "seed": 0}
     >>> run_title("digits", config, ["usps", "usps", "svhn", "svhn"])
@@ -89,19 +88,21 @@ def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -
     'digits, source mnist, 3 clients, 9 rounds, seed 0'
     """
     special, clients = special_domain(config), config["clients"]
-    named, each = not special.startswith("partition"), set(Counter(domains).values()) or {clients}
-    who = count_of(len(domains) or clients, "client")
-    if each == {clients} and (named or len(domains) > clients):
-        who = f"{count_of(clients, 'client')} per {'target ' if config.get('source') else ''}domain"
-    return f"{dataset}, {special}, {who}, {count_of(config['rounds'], 'round')}, seed {config['seed']}"
+    has_special_domain, domain_sizes = not special.startswith("partition"), set(Counter(domains).values()) or {clients}
+    clients_text = count_of(len(domains) or clients, "client")
+    if domain_sizes == {clients} and (has_special_domain or len(domains) > clients):
+        clients_text = f"{count_of(clients, 'client')} per {'target ' if config.get('source') else ''}domain"
+    return f"{dataset}, {special}, {clients_text}, {count_of(config['rounds'], 'round')}, seed {config['seed']}"
 
 
 def data_name(dataset: str, data: str | Path | None) -> str:
-    """What tables, titles and folders call the data: its name, or that of the folder of domains."""
+    """The name of the data in tables, titles and folders: the data set, or for ``folder`` the folder's name."""
     return printable((Path(data).name if dataset == "folder" and data else "") or dataset)
 
 
 def trained_methods(methods: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Names of methods that train, in rounds or at one place, of what ``config.json`` says of methods."""
-    central = {name for name, own in methods.items() if any(part["kind"] == "central" for part in own["components"])}
-    return central | {name for name, own in methods.items() if own["rounds"]}
+    """Names of the methods that train, in rounds or centrally; ``methods`` as in ``config.json``."""
+    central = {
+        name for name, method in methods.items() if any(part["kind"] == "central" for part in method["components"])
+    }
+    return central | {name for name, method in methods.items() if method["rounds"]}

@@ -1,4 +1,4 @@
-"""In what two runs differ."""
+"""Settings in which two runs differ."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from fedwca.core.plain_values import to_plain
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 
 
-def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two runs' configurations or methods differ, with both values.
+def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys in which the configurations or methods of two runs differ, with both values.
 
-    How many clients and trials are at work at a time does not count: it moves last digits at most.
+    How many clients and trials run in parallel is ignored: it changes the last digits at most.
 
     Args:
-        one: what ``config.json`` of a run holds.
-        other: the same of another.
+        first: content of ``config.json`` of one run.
+        second: content of ``config.json`` of the other.
     """
-    first, second = _leaves(one), _leaves(other)
+    first_settings, second_settings = _leaves(first), _leaves(second)
     return {
-        key: (first.get(key), second.get(key))
-        for key in dict.fromkeys([*first, *second])
-        if _typed(first.get(key)) != _typed(second.get(key))
+        key: (first_settings.get(key), second_settings.get(key))
+        for key in dict.fromkeys([*first_settings, *second_settings])
+        if _typed(first_settings.get(key)) != _typed(second_settings.get(key))
     }
 
 
-def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Configuration and components as dotted keys; those of a method as ``method.kind.name.field``."""
-    found = dict(flatten_keys(to_plain(about["config"])))
+def _leaves(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Configuration and methods as dotted keys; fields of a component are ``method.kind.name.field``."""
+    settings = dict(flatten_keys(to_plain(configuration["config"])))
     for name in SAME_NUMBERS:
-        found.pop(name, None)
-    for name, method in about["methods"].items():
-        found[f"{name}.rounds"] = method["rounds"]
-        more = {key: method[key] for key in ("finish", "training", "finish_training") if key in method}
-        found |= dict(flatten_keys(to_plain(more), f"{name}."))
+        settings.pop(name, None)
+    for name, method in configuration["methods"].items():
+        settings[f"{name}.rounds"] = method["rounds"]
+        training = {key: method[key] for key in ("finish", "training", "finish_training") if key in method}
+        settings |= dict(flatten_keys(to_plain(training), f"{name}."))
         for part in to_plain(method["components"]):
             fields = {key: value for key, value in part.items() if key not in ("kind", "name")}
-            found |= dict(flatten_keys(fields, f"{name}.{part['kind']}.{part['name']}."))
-            found[f"{name}.{part['kind']}.{part['name']}"] = True
-    return found
+            settings |= dict(flatten_keys(fields, f"{name}.{part['kind']}.{part['name']}."))
+            settings[f"{name}.{part['kind']}.{part['name']}"] = True
+    return settings
 
 
 def _typed(value: Any) -> Any:
-    """Values as a command line may have given them: ``"8"`` and 8 are the same."""
+    """A value with numbers and booleans in text converted, as a command line gives them: ``"8"`` equals 8."""
     if isinstance(value, str):
         try:
             return float(value)

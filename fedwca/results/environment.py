@@ -1,4 +1,4 @@
-"""The environment a run was made in: versions and hardware, the command that began it, and the code around it."""
+"""The environment of a run: library versions, hardware, the command that started it, and the git commit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
 
 GIT_SECONDS = 5.0
-"""After so many, nothing is said of the commit: a run does not wait for a slow disk."""
+"""Time limit for git; after it no commit is recorded, so that a run does not wait for a slow disk."""
 
 MAKE_NUMBERS = ("cpu", "instructions", "device")
-"""What of an environment last digits depend on, beside versions of libraries."""
+"""Keys of an environment that, besides library versions, can change the last digits of results."""
 
 
 def describe_environment(device: str) -> dict[str, Any]:
-    """Versions and hardware that a result should be read with."""
+    """Time, library versions and hardware of this process, to be kept with its results."""
     names = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic", "scikit-learn")
     versions = {}
     for name in names:
@@ -47,48 +47,48 @@ def describe_environment(device: str) -> dict[str, Any]:
 
 
 def describe_start() -> dict[str, Any]:
-    """How this process was begun, and on which commit of the code in the working directory."""
+    """The command that started this process, and the git commit of the working directory."""
     return {"command": command_line(), "commit": commit_of(Path.cwd())}
 
 
-def changed_values(began: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not as it was when a run began, by dotted keys.
+def changed_values(start: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that differ from those at the start of a run, by dotted keys.
 
     Args:
-        began: an environment.
-        here: that of the process that goes on with the run.
+        start: environment of the process that started the run.
+        current: environment of the process that continues it.
 
     >>> changed_values({"cpu": "A", "versions": {"torch": "2.11"}}, {"cpu": "A", "versions": {"torch": "2.13"}})
     {'versions.torch': '2.13'}
     """
-    before = dict(flatten_keys(began))
-    return {key: value for key, value in flatten_keys(here) if before.get(key) != value}
+    start_values = dict(flatten_keys(start))
+    return {key: value for key, value in flatten_keys(current) if start_values.get(key) != value}
 
 
-def describe_move(began: Mapping[str, Any], changed: Mapping[str, Any]) -> str | None:
-    """What to know where a run goes on with other hardware or libraries than it began with; None where it does not.
+def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str | None:
+    """A note if a run continues with other hardware or libraries than it started with; None if it does not.
 
     Args:
-        began: the environment of its first process.
-        changed: as from `changed_values`.
+        start: environment of the process that started the run.
+        changed: result of `changed_values`.
 
     >>> describe_move({"cpu": "A", "versions": {"torch": "2.11"}}, {"time": "…", "cpu": "B", "versions.torch": "2.13"})
     'begun with cpu A, torch 2.11, going on with cpu B, torch 2.13: last digits may differ'
     """
-    before = dict(flatten_keys(began))
-    # An earlier release noted less.
-    names = [key for key in changed if key in before and (key in MAKE_NUMBERS or key.startswith("versions."))]
+    start_values = dict(flatten_keys(start))
+    # Earlier releases recorded fewer keys.
+    names = [key for key in changed if key in start_values and (key in MAKE_NUMBERS or key.startswith("versions."))]
     if not names:
         return None
     then, now = (
         printable(", ".join(f"{name.removeprefix('versions.')} {values[name]}" for name in names))
-        for values in (before, changed)
+        for values in (start_values, changed)
     )
     return f"begun with {then}, going on with {now}: last digits may differ"
 
 
 def command_line() -> str | None:
-    """The command that this process was started by, to be pasted; None in a shell of Python, which has none."""
+    """The command that started this process, quoted for a shell; None in interactive Python or ``python -c``."""
     program, *arguments = sys.argv or [""]
     if program in ("", "-c"):
         return None
@@ -98,16 +98,16 @@ def command_line() -> str | None:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that is checked out in a folder, with ``+`` where tracked files differ; None where git knows none."""
-    asked = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
-    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # else git may write into the user's folder
+    """The commit checked out in a folder, with ``+`` if tracked files differ; None if git finds none."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # otherwise git may write into the user's folder
     try:
-        done = subprocess.run(
-            asked, cwd=folder, env=env, capture_output=True, text=True, timeout=GIT_SECONDS, check=True
+        result = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=GIT_SECONDS, check=True
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return result.stdout.strip() or None
 
 
 def _cpu() -> str:

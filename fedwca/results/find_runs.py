@@ -1,4 +1,4 @@
-"""Runs on disk: looked up by path or by name, and listed."""
+"""Find runs on disk by path or name, and list them."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from fedwca.core.files import expand_home
 from fedwca.errors import UsageError
 
 ROOT = Path("runs")
-"""Where runs go that are given no folder."""
+"""Default folder of runs."""
 
 
-def find_run(given: str | Path, root: Path | None = None) -> Path:
+def find_run(run: str | Path, root: Path | None = None) -> Path:
     """The folder of a run.
 
     Args:
-        given: its path, or its name in ``runs/``.
-        root: the folder whose runs alone are meant, by name; None: ``given`` is a path or a name in ``runs/``.
+        run: its path, or its name in ``runs/``.
+        root: folder in which ``run`` is a name; None: ``run`` is a path or a name in ``runs/``.
 
     Raises:
-        UsageError: there is no such run; says which one comes near.
+        UsageError: there is no such run; the message suggests a similar name.
     """
-    places = [expand_home(given), ROOT / given] if root is None else [root / given]
-    for path in places:
+    candidates = [expand_home(run), ROOT / run] if root is None else [root / run]
+    for path in candidates:
         if (path / "config.json").is_file():
             return path
-    if places[0].is_dir():
-        raise UsageError(f"{places[0]}: holds no run (no config.json)")
-    near = ROOT if root is None else root
-    close = difflib.get_close_matches(str(given), [path.name for path in run_folders(near)], 1)
-    where = f"as a path and in {near}/" if root is None else f"in {near}/"
-    hint = f"did you mean {close[0]!r}?" if close else f"runs are looked for {where}"
-    raise UsageError(f"{given}: no such run; {hint}")
+    if candidates[0].is_dir():
+        raise UsageError(f"{candidates[0]}: holds no run (no config.json)")
+    folder = ROOT if root is None else root
+    close_names = difflib.get_close_matches(str(run), [path.name for path in run_folders(folder)], 1)
+    searched = f"as a path and in {folder}/" if root is None else f"in {folder}/"
+    hint = f"did you mean {close_names[0]!r}?" if close_names else f"runs are looked for {searched}"
+    raise UsageError(f"{run}: no such run; {hint}")
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Folders in ``root`` that hold a run, wherever they came from."""
-    found = root.glob("*/config.json") if root.is_dir() else ()
-    return sorted(file.parent for file in found if file.is_file())
+    """Folders directly in ``root`` that hold a run, sorted by path."""
+    config_files = root.glob("*/config.json") if root.is_dir() else ()
+    return sorted(file.parent for file in config_files if file.is_file())

@@ -1,6 +1,6 @@
-"""What commands print with ``--json`` or ``--format json``, as types; the published schema is made from them.
+"""Types of what commands print with ``--json`` or ``--format json``; the published schema is generated from them.
 
-Fields are added, never renamed or taken away, while `VERSION` stays.
+As long as `VERSION` is the same, fields may be added but not renamed or removed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
 VERSION = 1
-"""Of these shapes; raised when a reader of the older ones would misunderstand."""
+"""Version of these types; raised when a reader of an earlier version would misread the output."""
 SCHEMA_FILE = "output.schema.json"
-"""The published schema, beside this module."""
+"""File name of the published schema, in this module's folder."""
 
 Percent = Annotated[float | None, Field(description="Percent; null where nothing could be measured.")]
 
@@ -326,13 +326,13 @@ SHAPES: tuple[type[_Printed], ...] = (
 
 
 def output_schema() -> str:
-    """The JSON schema of all shapes, each under ``$defs``, as the published file has it."""
-    _, found = models_json_schema([(shape, "validation") for shape in SHAPES], title="What fedwca prints as JSON")
+    """The JSON schema of all types in `SHAPES`, each under ``$defs``; the text of the published file."""
+    _, definitions = models_json_schema([(shape, "validation") for shape in SHAPES], title="What fedwca prints as JSON")
     return json.dumps(
-        {"$schema": "https://json-schema.org/draft/2020-12/schema", "version": VERSION, **found}, indent=2
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "version": VERSION, **definitions}, indent=2
     )
 
 
 def published_schema() -> str:
-    """The schema in the package: `output_schema` of the release."""
+    """The schema file in the package: `output_schema` at the time of the release."""
     return (resources.files("fedwca.results") / SCHEMA_FILE).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the last phase of a method did to the targets without labels, and whether these could have told."""
+"""Notes on methods whose last phase lowered the accuracy, and on whether unlabeled images show it."""
 
 from __future__ import annotations
 
@@ -10,56 +10,67 @@ from fedwca.core.mean import mean
 from fedwca.results.table_rows import Record, last_records
 
 LESS_EVEN = 0.05
-"""Nats by which the entropy of predicted classes falls where the last phase is doubted: it rose by 0.02 to 0.09 where
-that helped (usps, neon), and fell by 0.4 where it harmed (mnistm)."""
+"""The last phase is doubted if the entropy of predicted classes falls by more than this, in nats. The entropy rose by
+0.02 to 0.09 where the phase helped (usps, neon), and fell by 0.4 where it harmed (mnistm)."""
 
 
 def last_phase_notes(records: Sequence[Record], labels: Mapping[str, str]) -> list[str]:
-    """A sentence for each method whose last phase lowered the accuracy, or looks as if it had.
+    """A sentence for each method whose last phase lowered the accuracy, or seems to have done so.
 
-    Accuracies need labels, which nobody has; classes predicted before and after do not.
+    Accuracies need labels, which are not available in practice; predicted classes before and after do not.
 
     Args:
         records: lines of ``rounds.jsonl``.
         labels: display label of each method.
     """
-    last, rounds = last_records(records), last_records(r for r in records if "phase" not in r)
-    found = []
+    after_phase, before_phase = last_records(records), last_records(r for r in records if "phase" not in r)
+    notes = []
     for name, label in labels.items():
-        ended = {trial: record for trial, record in last.get(name, {}).items() if "shift" in record}
-        if not ended:
+        phase_records = {trial: record for trial, record in after_phase.get(name, {}).items() if "shift" in record}
+        if not phase_records:
             continue
-        before, after = (mean(mean(group[name][trial]["accuracy"]) for trial in ended) for group in (rounds, last))
-        seen = _less_even([record["shift"] for record in ended.values()])
-        fell = after < before
-        if fell and seen:
-            found.append(f"{label}: the last phase harmed, {before:.1f} % before and {after:.1f} % after, and {seen}")
-        elif fell:
-            found.append(
-                f"{label}: the last phase harmed, {before:.1f} % before and {after:.1f} % after; nothing in the "
-                "target's unlabeled images tells so: their predicted classes are as even as before"
+        accuracy_before, accuracy_after = (
+            mean(mean(group[name][trial]["accuracy"]) for trial in phase_records)
+            for group in (before_phase, after_phase)
+        )
+        evidence = _less_even([record["shift"] for record in phase_records.values()])
+        harmed = accuracy_after < accuracy_before
+        if harmed and evidence:
+            notes.append(
+                f"{label}: the last phase harmed, {accuracy_before:.1f} % before and {accuracy_after:.1f} % after, "
+                f"and {evidence}"
             )
-        elif seen:
-            found.append(f"{label}: the last phase is to be doubted without labels ({seen})")
-    return found
+        elif harmed:
+            notes.append(
+                f"{label}: the last phase harmed, {accuracy_before:.1f} % before and {accuracy_after:.1f} % after; "
+                "nothing in the target's unlabeled images tells so: their predicted classes are as even as before"
+            )
+        elif evidence:
+            notes.append(f"{label}: the last phase is to be doubted without labels ({evidence})")
+    return notes
 
 
 def _less_even(shifts: Sequence[Mapping[str, Any]]) -> str:
-    """What unlabeled images say against the last phase, over the clients of all runs; empty if nothing."""
-    clients = [(shift, client) for shift in shifts for client in shift["agreement"]]
-    before, after = (mean(class_entropy_of(s[when][k]) for s, k in clients) for when in ("before", "after"))
-    if before - after <= LESS_EVEN:
+    """Evidence of unlabeled images against the last phase, over the clients of all runs; empty if there is none."""
+    pairs = [(shift, client) for shift in shifts for client in shift["agreement"]]
+    entropy_before, entropy_after = (
+        mean(class_entropy_of(s[when][k]) for s, k in pairs) for when in ("before", "after")
+    )
+    if entropy_before - entropy_after <= LESS_EVEN:
         return ""
-    one, other = (100 * mean(max(s[when][k]) / sum(s[when][k]) for s, k in clients) for when in ("before", "after"))
-    changed = 100 * (1 - mean(s["agreement"][k] for s, k in clients))
+    share_before, share_after = (
+        100 * mean(max(s[when][k]) / sum(s[when][k]) for s, k in pairs) for when in ("before", "after")
+    )
+    changed_share = 100 * (1 - mean(s["agreement"][k] for s, k in pairs))
     return (
-        f"the target's unlabeled images tell so: {other:.0f} % of them are given one class ({one:.0f} % before; "
-        f"entropy of classes {before:.2f} → {after:.2f} nats), and {changed:.0f} % changed theirs"
+        f"the target's unlabeled images tell so: {share_after:.0f} % of them are given one class "
+        f"({share_before:.0f} % before; "
+        f"entropy of classes {entropy_before:.2f} → {entropy_after:.2f} nats), and {changed_share:.0f} % changed theirs"
     )
 
 
 def class_entropy_of(counts: Sequence[int]) -> float:
-    """Entropy in nats of a histogram of classes.
+    """Entropy in nats of a class histogram.
 
     >>> round(class_entropy_of([2, 2, 0]), 4)
     0.6931

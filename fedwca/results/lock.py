@@ -1,4 +1,4 @@
-"""One process at a time writes into a run folder; the system lets go of a dead one's lock."""
+"""Lock of a run folder, so that one process at a time writes to it; the system releases the lock of a dead process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fedwca.core.file_locks import try_lock
 from fedwca.errors import UsageError
 
 NAME = ".lock"
-"""File in the run folder; it may stay, for it means nothing by itself."""
+"""Lock file in the run folder; it may remain there, since only a held lock has a meaning."""
 NOTES = ".notes.lock"
-"""Another, held while notes are read and written, which they may be while a run trains."""
+"""Lock file that is held while notes are read and written, which is allowed while the run trains."""
 
 
 def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
     """Lock a run folder until the lock is released or this process ends.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another process holds the lock, or the lock file is another user's and cannot be opened.
     """
     lock = FileLock(run / name, timeout=wait)
     try:
@@ -30,18 +30,18 @@ def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
     except Timeout:
         raise UsageError(f"{run}: another process is at work here; wait for it or stop it") from None
     except NotImplementedError:
-        pass  # a file system without locks: there is nothing to wait for
+        pass  # the file system has no locks, so there is nothing to wait for
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        # Somebody else's folder that is open to all.
+        # The folder can be written to, but the lock file belongs to another user.
         if error.errno != errno.EROFS and (run / name).exists() and os.access(run, os.W_OK):
             raise UsageError(f"{run / name}: is another user's, so it cannot be seen who is at work here") from None
-    return lock  # nobody writes what is only read
+    return lock  # a read-only folder needs no lock
 
 
 def is_locked(run: Path) -> bool:
-    """Whether a process is at work on a run folder; makes no file."""
+    """Whether a process is working in a run folder; creates no file."""
     if not (run / NAME).exists():
         return False
     lock = FileLock(run / NAME, timeout=0)
@@ -58,7 +58,7 @@ def is_locked(run: Path) -> bool:
 
 
 def _is_held_by_its_owner(file: Path) -> bool:
-    """Whether a lock is held that may be read alone; where the system has no such question, no."""
-    with suppress(OSError), file.open("rb") as opened:
-        return try_lock(opened.fileno(), shared=True) is False
+    """Whether a lock file that this process may only read is locked; False if the system cannot tell."""
+    with suppress(OSError), file.open("rb") as lock_file:
+        return try_lock(lock_file.fileno(), shared=True) is False
     return False

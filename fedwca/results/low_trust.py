@@ -1,20 +1,21 @@
-"""Which clients the model that their labels come from says little about."""
+"""Warnings about clients on whose images the model that gives their labels is uncertain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LOW_TRUST = 0.5
-"""Share of all that outputs can say of the class. Below it most labels were wrong nearly always on Digit-Five, in under
-half of the pairs of domains on digits-mini (docs/fedtab.md)."""
+"""Trust below which a warning is given: mutual information of the outputs as a share of its maximum. Below this value
+most labels were wrong nearly always on Digit-Five, and in under half of the domain pairs on digits-mini
+(docs/fedtab.md)."""
 
 
 SOURCE_MODEL, LABELLED_MODEL = "the source model", "what clients with labels trained"
-"""What is asked: before the first round, or where others have labels before the last phase."""
+"""The model that gives labels: before the first round, or before the last phase where other clients have labels."""
 
 
 def low_trust_note(trust: Sequence[float], model: str = SOURCE_MODEL) -> str:
-    """A sentence on the clients whose ``trust`` in a record is low; empty where none is.
+    """A sentence on the clients whose ``trust`` in a record is low; empty if there are none.
 
     >>> low_trust_note([0.7, 0.2, float("nan")])
     'the source model says little about client 1: its labels may be mostly wrong; self-training may harm it'
@@ -24,7 +25,7 @@ def low_trust_note(trust: Sequence[float], model: str = SOURCE_MODEL) -> str:
 
 
 def own_low_trust_note(trust: float) -> str:
-    """The same for a client that knows nothing of others.
+    """The same as `low_trust_note` for a single client that does not know the others.
 
     >>> own_low_trust_note(0.2)
     'the source model says little about this client: its labels may be mostly wrong; self-training may harm it'
@@ -32,17 +33,17 @@ def own_low_trust_note(trust: float) -> str:
     return _say("this client", False) if trust < LOW_TRUST else ""
 
 
-def _say(who: str, several: bool, model: str = SOURCE_MODEL) -> str:
+def _say(subject: str, several: bool, model: str = SOURCE_MODEL) -> str:
     its, it = ("their", "them") if several else ("its", "it")
-    return f"{model} says little about {who}: {its} labels may be mostly wrong; self-training may harm {it}"
+    return f"{model} says little about {subject}: {its} labels may be mostly wrong; self-training may harm {it}"
 
 
 def name_clients(clients: Sequence[int], most: int = 6) -> str:
-    """Some numbers as words.
+    """Client numbers as text, at most ``most`` of them.
 
     >>> name_clients([3]), name_clients([1, 2, 4], most=2)
     ('client 3', 'clients 1, 2 and 1 more')
     """
-    shown = ", ".join(map(str, clients[:most]))
-    more = f" and {len(clients) - most} more" if len(clients) > most else ""
-    return f"client{'s' * (len(clients) > 1)} {shown}{more}"
+    listed = ", ".join(map(str, clients[:most]))
+    suffix = f" and {len(clients) - most} more" if len(clients) > most else ""
+    return f"client{'s' * (len(clients) > 1)} {listed}{suffix}"

@@ -1,4 +1,4 @@
-"""Where a run's time went: seconds of each phase of a round, summed from its records."""
+"""Seconds that a run spent in each phase of its rounds, summed from its records."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 AT_CLIENTS = ("evidence", "label", "train")
-"""Phases of clients: seconds summed over clients, so with several workers their sum exceeds the round's."""
+"""Phases at clients: seconds are summed over clients, so with several workers they can exceed the round's duration."""
 PHASES = (*AT_CLIENTS, "group", "mix", "evaluate", "record")
 
 
 def phase_seconds(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Seconds by method and phase over all its rounds, ``rounds`` of them, ``round`` as the clock saw them.
+    """Seconds by method and phase over all its rounds; ``rounds`` is their number, ``round`` their wall-clock seconds.
 
     >>> record = {"method": "a", "round": 0, "seconds": {"train": 2.0, "round": 1.0, "evaluate": 0.5}}
     >>> phase_seconds([record])["a"]["train"]
     2.0
     """
-    found: dict[str, dict[str, float]] = {}
+    totals: dict[str, dict[str, float]] = {}
     for record in records:
         if "seconds" not in record:
             continue
-        method = found.setdefault(record["method"], dict.fromkeys(("rounds", "round", *PHASES), 0.0))
-        method["rounds"] += 1
+        method_totals = totals.setdefault(record["method"], dict.fromkeys(("rounds", "round", *PHASES), 0.0))
+        method_totals["rounds"] += 1
         for phase, seconds in record["seconds"].items():
-            method[phase] = method.get(phase, 0.0) + seconds
-    return found
+            method_totals[phase] = method_totals.get(phase, 0.0) + seconds
+    return totals

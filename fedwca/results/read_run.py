@@ -1,4 +1,4 @@
-"""A run on disk: read whatever version wrote it, its rounds when they are asked for."""
+"""Read and remove run folders, of this version and earlier ones; large files are read on demand."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fedwca.results.trial_key import TrialKey
 
 @dataclass(frozen=True)
 class Run:
-    """What a run left behind, finished or not; files besides ``config.json`` are read when they are asked for.
+    """A run on disk, finished or not; files other than ``config.json`` are read on first access.
 
-    Each of them raises a `FedwcaError` that names the file, and the line, where it is damaged.
+    Reading a damaged file raises a `FedwcaError` that names the file, and the line.
     """
 
     path: Path
     """The run folder."""
     about: Mapping[str, Any]
-    """What ``config.json`` holds."""
+    """Content of ``config.json``."""
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the run folder."""
         return self.path.resolve().name
 
     @property
@@ -44,62 +44,62 @@ class Run:
 
     @property
     def first_model(self) -> str:
-        """What its clients begin with, in words."""
+        """What its clients start from, in words."""
         return first_model(self.config)
 
     @property
     def methods(self) -> Mapping[str, Mapping[str, Any]]:
-        """By name: label, rounds, components; the composed method is last."""
+        """Label, rounds and components of each method, by name; the composed method is last."""
         return self.about["methods"]  # type: ignore[no-any-return]
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Dotted keys of the configuration, with where each value that was set came from."""
+        """Source of each value that was set, by its dotted key in the configuration."""
         return self.about.get("origins", {})  # type: ignore[no-any-return]
 
     @cached_property
     def summary(self) -> Mapping[str, Any]:
-        """What ``summary.json`` holds; empty where there is none yet."""
+        """Content of ``summary.json``; empty if there is none yet."""
         return read_summary(self.path)
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
-        """What ``environment.json`` holds; empty where there is none."""
+        """Content of ``environment.json``; empty if there is none."""
         return read_environment(self.path)
 
     @cached_property
     def notes(self) -> Mapping[str, Any]:
-        """The user's ``note`` and ``tags``; empty ones where there are none."""
+        """The user's ``note`` and ``tags``; both are empty if there are none."""
         return read_notes(self.path)
 
     @cached_property
     def lines(self) -> Sequence[Record]:
-        """Lines of ``rounds.jsonl``; none where the file is not kept."""
+        """Records in ``rounds.jsonl``, including those in which a run diverged; empty if the file is missing."""
         return read_records(self.path)
 
     @cached_property
     def records(self) -> Sequence[Record]:
-        """Those of rounds that came to their end."""
+        """Records of completed rounds: `lines` without those in which a run diverged."""
         return ended_rounds(self.lines)
 
     @cached_property
     def diverged(self) -> Mapping[str, Mapping[TrialKey, Divergence]]:
-        """Runs (source model, trial) that diverged, by method."""
+        """Diverged runs, by method and (source model, trial)."""
         return find_divergences(self.lines)
 
     @property
     def timing(self) -> Mapping[str, Any]:
-        """Seconds of the whole run and of each method."""
+        """Seconds of the whole run and of each method; empty if unknown."""
         return self.summary.get("timing", {})  # type: ignore[no-any-return]
 
     @property
     def complete(self) -> bool:
-        """Whether it ran to its end."""
+        """Whether the run finished."""
         return self.summary.get("complete") is True
 
     @property
     def state(self) -> Literal["done", "stopped", "running"]:
-        """Whether it ran to its end, a process is at work on it, or neither; a summary that is damaged says nothing."""
+        """``running`` while a process works on it, else ``done`` or ``stopped``; ``stopped`` if the summary is damaged."""
         if lock.is_locked(self.path):
             return "running"
         try:
@@ -109,33 +109,33 @@ class Run:
 
     @property
     def time(self) -> datetime:
-        """When it began."""
-        if written := self.environment.get("time"):
-            return datetime.fromisoformat(written).astimezone()
+        """When the run started."""
+        if start_time := self.environment.get("time"):
+            return datetime.fromisoformat(start_time).astimezone()
         return datetime.fromtimestamp((self.path / "config.json").stat().st_mtime).astimezone()
 
     @property
     def title(self) -> str:
-        """What was run, in a line."""
+        """The title of the run, in one line."""
         c = self.config
-        trained = len(self.domains) - self.about.get("newcomers", 0)
-        return run_title(data_name(c["dataset"], c.get("data")), c, self.domains[:trained])
+        training_clients = len(self.domains) - self.about.get("newcomers", 0)
+        return run_title(data_name(c["dataset"], c.get("data")), c, self.domains[:training_clients])
 
     @cached_property
     def domains(self) -> Sequence[str]:
-        """True domain of each client, K names; made up where the run was killed before it could say them."""
+        """True domain of each client, K names; placeholders if the run was killed before they were recorded."""
         if self.about.get("domains"):
             return tuple(self.about["domains"])
-        # An older run: clients come domain after domain, equally many of each.
-        each = int(self.config["clients"])
+        # A run of an earlier release: clients are ordered by domain, equally many in each.
+        clients_per_domain = int(self.config["clients"])
         if entries := self.summary.get("methods"):
-            return tuple(name for name in next(iter(entries.values()))["domains"] for _ in range(each))
+            return tuple(name for name in next(iter(entries.values()))["domains"] for _ in range(clients_per_domain))
         clients = max((len(record["accuracy"]) for record in self.lines), default=0)
-        return tuple(f"target {client // each + 1}" for client in range(clients))
+        return tuple(f"target {index // clients_per_domain + 1}" for index in range(clients))
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Their names; none of a run of an earlier release."""
+        """Names of the classes; empty for runs of earlier releases."""
         return tuple(self.about.get("classes", ()))
 
     @property
@@ -145,16 +145,16 @@ class Run:
 
     @property
     def accuracy(self) -> float | None:
-        """Percent, of the composed method; None before it has any."""
-        # What a process that was killed left in summary.json may be behind its records.
+        """Mean accuracy of the composed method in percent; None if there is none yet."""
+        # If the process was killed, summary.json may be older than the records.
         entries = self.summary.get("methods", {}) if self.complete else self.results
         return entries.get(self.own, {}).get("mean")
 
     @cached_property
     def results(self) -> Mapping[str, Mapping[str, Any]]:
-        """Results of each method that left some, as ``methods`` in ``summary.json``; a label says what is missing.
+        """Results of each method that has any, as ``methods`` in ``summary.json``; a label says what is missing.
 
-        They are made anew from the records, unless the run is complete and its records are not all there.
+        They are computed from the records, unless there are none or the run is complete and some of them are missing.
         """
         if not self.lines or (self.complete and not self.whole):
             entries = self.summary.get("methods", {})
@@ -166,78 +166,76 @@ class Run:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Display label of each method that left something, in the order of the table."""
+        """Display label of each method that has results, in the order of the table."""
         return {name: str(entry["label"]) for name, entry in self.results.items()}
 
     @cached_property
     def runs(self) -> list[TrialKey]:
-        """Every (source model, trial) that left a record."""
+        """Each (source model, trial) with a record, sorted."""
         return sorted({TrialKey.of(record) for record in self.records})
 
     @property
     def count(self) -> int:
-        """Source models × trials: how often each method is run."""
+        """Number of runs of each method: source models × trials."""
         return int(self.config["source_models"]) * int(self.config["trials"])
 
     def rounds(self, method: str, trial: TrialKey | None = None) -> list[Record]:
-        """A method's records in order, the source model's (round -1) first; of one trial, or of all."""
+        """A method's records in order, the source model's (round -1) first; None: of all trials."""
         return [r for r in self.records if r["method"] == method and trial in (None, TrialKey.of(r))]
 
     def counted_rounds(self, method: str) -> list[Record]:
-        """A method's records in order, of the runs that means are of; see `counted_rounds`."""
+        """A method's records in order, of the runs that means are taken over; see `counted_rounds`."""
         return counted_rounds([record for record in self.lines if record["method"] == method])
 
     def done(self, method: str) -> list[int]:
-        """Rounds that are on record, a number for each run of a method that was begun; one that diverged needs no more
-        than it has.
-        """
-        last = dict.fromkeys(self.diverged.get(method, ()), self.methods[method]["rounds"])
+        """Number of rounds on record for each started run of a method; a diverged run counts as having all rounds."""
+        rounds_done = dict.fromkeys(self.diverged.get(method, ()), self.methods[method]["rounds"])
         for record in self.rounds(method):
             trial = TrialKey.of(record)
-            last[trial] = max(last.get(trial, 0), record["round"] + 1)
-        return list(last.values())
+            rounds_done[trial] = max(rounds_done.get(trial, 0), record["round"] + 1)
+        return list(rounds_done.values())
 
     def seconds(self, method: str) -> float | None:
-        """By the clock, a run of a method, rounds and evaluation: the mean over those begun, or None if unknown."""
+        """Mean wall-clock seconds of a started run of a method, for rounds and evaluation; None if unknown."""
         total = self.timing.get("methods", {}).get(method)
         return None if total is None else float(total) / (len(self.done(method)) or self.count)
 
     @property
     def whole(self) -> bool:
-        """Whether the last round of every method and run is on record, or that in which it diverged."""
-        return all(self.done(name) == [about["rounds"]] * self.count for name, about in self.methods.items())
+        """Whether every run of every method has its last round on record, or diverged."""
+        return all(self.done(name) == [method["rounds"]] * self.count for name, method in self.methods.items())
 
     @cached_property
     def table(self) -> list[Row]:
-        """A row per method, from the last round of each run that is on record; see `whole`."""
-        labels = {name: str(about["label"]) for name, about in self.methods.items()}
+        """A row per method, from the last round on record of each run; see `whole`."""
+        labels = {name: str(method["label"]) for name, method in self.methods.items()}
         return table_rows(self.lines, labels, self.domains)
 
     def _behind(self, method: str) -> str:
-        """What a method's results lack, for its label; nothing where all its rounds are done."""
-        done, rounds = self.done(method), self.methods[method]["rounds"]
-        if not done or done == [rounds] * self.count:
+        """Suffix of a method's label for missing rounds or runs; empty if all rounds are done."""
+        rounds_done, rounds = self.done(method), self.methods[method]["rounds"]
+        if not rounds_done or rounds_done == [rounds] * self.count:
             return ""
-        rounds_done = " to ".join(map(str, sorted({min(done), max(done)})))
-        parts = [f"{rounds_done} of {count_of(rounds, 'round')}"] if min(done) < rounds else []
-        parts += [f"{len(done)} of {count_of(self.count, 'run')}"] if len(done) < self.count else []
+        rounds_text = " to ".join(map(str, sorted({min(rounds_done), max(rounds_done)})))
+        parts = [f"{rounds_text} of {count_of(rounds, 'round')}"] if min(rounds_done) < rounds else []
+        parts += [f"{len(rounds_done)} of {count_of(self.count, 'run')}"] if len(rounds_done) < self.count else []
         return f" ({', '.join(parts)})"
 
 
 def began_with(run: Run) -> dict[str, str]:
-    """What is known of a run besides its settings, in words: tags, note, command and commit; only what there is."""
-    notes, around = run.notes, run.environment
-    found = {
+    """Tags, note, command and commit of a run as text, by their headings; empty ones are left out."""
+    notes, environment = run.notes, run.environment
+    values = {
         "Tags": ", ".join(notes["tags"]),
         "Note": notes["note"],
-        "Command": around.get("command"),
-        "Commit": around.get("commit"),
+        "Command": environment.get("command"),
+        "Commit": environment.get("commit"),
     }
-    return {what: said for what, said in found.items() if said}
+    return {name: text for name, text in values.items() if text}
 
 
 def read_run(run: Path) -> Run:
-    """A run of any version up to this one.
+    """Read a run of this or an earlier version.
 
     Raises:
         FedwcaError: its configuration is damaged, or of a later version.
@@ -246,28 +244,28 @@ def read_run(run: Path) -> Run:
 
 
 def read_if_run(run: Path) -> Run | None:
-    """A run, or None where the folder holds none or its configuration or summary cannot be read."""
+    """The run in a folder; None if it holds none, or its configuration or summary cannot be read."""
     try:
         if not (run / "config.json").is_file():
             return None
-        found = read_run(run)
-        found.complete  # noqa: B018  # reads the summary
-        return found
+        loaded = read_run(run)
+        loaded.complete  # noqa: B018  # reads the summary
+        return loaded
     except FedwcaError:
         return None
 
 
 def remove_run(run: Path) -> None:
-    """Remove a run folder, and the link to it where ``run`` is one; no process can work on it meanwhile.
+    """Remove a run folder, and the link to it if ``run`` is one; the folder is locked meanwhile.
 
-    ``config.json`` goes first, so that what an interruption leaves is no run.
+    ``config.json`` is removed first, so that what remains after an interruption is not a run.
 
     Raises:
-        UsageError: a process is at work on it.
-        FedwcaError: a file of it cannot be removed.
+        UsageError: a process is working in the folder.
+        FedwcaError: a file in it cannot be removed.
     """
     folder = run.resolve()
-    held = lock.hold_lock(run)
+    run_lock = lock.hold_lock(run)
     try:
         (folder / "config.json").unlink()
         for entry in folder.iterdir():
@@ -275,22 +273,23 @@ def remove_run(run: Path) -> None:
                 shutil.rmtree(entry)
             elif entry.name != lock.NAME:
                 entry.unlink()
-        # Network file systems keep a file that is open under another name, so the lock's file goes when it is closed.
-        held.release()
+        # Network file systems keep an open file under another name, so the lock file is removed after it is closed.
+        run_lock.release()
         shutil.rmtree(folder)
         if run.is_symlink():
             run.unlink()
     except OSError as error:
         raise FedwcaError(f"{run}: cannot be removed ({error.strerror or error})") from None
     finally:
-        held.release()
+        run_lock.release()
 
 
-def run_identity(about: Mapping[str, Any]) -> str:
-    """Hash of what decides a run's numbers: its configuration less what changes none, and every method's components.
+def run_identity(configuration: Mapping[str, Any]) -> str:
+    """Hash of what determines a run's numbers: the configuration without settings that do not, and all components.
 
-    Checkpoints carry it, so a folder says itself what its hash leaves out; the older ones left out ``workers`` alone.
+    Checkpoints store this hash, so each run folder records which settings its hash leaves out. Older folders do not
+    record it; they left out only ``workers``.
     """
-    left_out = about.get("identity_without", ("workers",))
-    config = {key: value for key, value in about["config"].items() if key not in left_out}
-    return digest_plain_values(to_plain({"config": config, "methods": about["methods"]}))
+    left_out = configuration.get("identity_without", ("workers",))
+    config = {key: value for key, value in configuration["config"].items() if key not in left_out}
+    return digest_plain_values(to_plain({"config": config, "methods": configuration["methods"]}))

@@ -1,4 +1,4 @@
-"""The files of a run folder, read: each passes a schema, so that damage is named where it is and nowhere else."""
+"""Read the files of a run folder; each is validated by a schema, so that errors name the damaged place."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from fedwca.results.run_schemas import SCHEMA, Configuration, Environment, Notes
 
 
 def read_configuration(run: Path) -> dict[str, Any]:
-    """What ``config.json`` says.
+    """Content of ``config.json``.
 
     Raises:
         FedwcaError: it is damaged, or of a later version.
     """
     file = run / "config.json"
-    found = _read(file)
-    version = found.get("schema", 1)
+    configuration = _read(file)
+    version = configuration.get("schema", 1)
     if isinstance(version, int) and version > SCHEMA:
         raise FedwcaError(f"{run}: was written by a later fedwca (schema {version}; this one reads {SCHEMA})")
-    _check(Configuration, found, f"{file}: is not the configuration of a run")
-    return found
+    _check(Configuration, configuration, f"{file}: is not the configuration of a run")
+    return configuration
 
 
-def trained_clients(about: Mapping[str, Any]) -> int:
-    """Clients of a run that train, by what ``config.json`` says; its domains name newcomers too, behind them.
+def trained_clients(configuration: Mapping[str, Any]) -> int:
+    """Number of training clients, from ``config.json``, whose ``domains`` also list newcomers at the end.
 
     >>> trained_clients({"domains": ["a", "a", "b"], "newcomers": 1})
     2
     """
-    return len(about["domains"]) - int(about.get("newcomers", 0))
+    return len(configuration["domains"]) - int(configuration.get("newcomers", 0))
 
 
-def is_set_up(about: Mapping[str, Any]) -> bool:
-    """Whether what ``config.json`` says was completed: a run killed before that has decided nothing and done nothing.
+def is_set_up(configuration: Mapping[str, Any]) -> bool:
+    """Whether ``config.json`` was completed: a run killed before that has determined nothing and done nothing.
 
     >>> is_set_up({"schema": 2}), is_set_up({"schema": 2, "data_digest": "5f"}), is_set_up({"schema": 1})
     (False, True, True)
     """
-    return "data_digest" in about or about.get("schema", 1) < 2  # which was written once, complete
+    return "data_digest" in configuration or configuration.get("schema", 1) < 2  # schema 1 was written once, complete
 
 
 def read_summary(run: Path) -> dict[str, Any]:
-    """What ``summary.json`` says; nothing where there is none yet.
+    """Content of ``summary.json``; empty if there is none yet.
 
     Raises:
         FedwcaError: it is damaged.
@@ -59,7 +59,7 @@ def read_summary(run: Path) -> dict[str, Any]:
 
 
 def read_environment(run: Path) -> dict[str, Any]:
-    """What ``environment.json`` says; nothing where there is none.
+    """Content of ``environment.json``; empty if there is none.
 
     Raises:
         FedwcaError: it is damaged.
@@ -68,7 +68,7 @@ def read_environment(run: Path) -> dict[str, Any]:
 
 
 def read_notes(run: Path) -> dict[str, Any]:
-    """The ``note`` and the ``tags`` of a run; empty ones where it has none.
+    """The ``note`` and the ``tags`` of a run; both are empty if it has none.
 
     Raises:
         FedwcaError: ``notes.json`` is damaged.
@@ -77,59 +77,61 @@ def read_notes(run: Path) -> dict[str, Any]:
 
 
 def read_records(run: str | Path) -> list[dict[str, Any]]:
-    """The rounds in a run folder, in order; numbers that were not finite come back as NaN.
+    """Records of the rounds in a run folder, in order; numbers that were not finite are NaN.
+
+    A truncated last line is left out.
 
     Args:
-        run: the folder.
+        run: the run folder.
 
     Raises:
-        FedwcaError: a line is damaged; names it. A last one that was cut off is left out.
+        FedwcaError: a line is damaged; the message names it.
     """
     return [_with_nan(record) for _, record in read_lines(expand_home(run))]
 
 
 def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Lines of ``rounds.jsonl`` and what they say, without a last one that was cut off.
+    """Lines of ``rounds.jsonl``, each with its record; a truncated last line is left out.
 
     Raises:
-        FedwcaError: a line is damaged; names it.
+        FedwcaError: a line is damaged; the message names it.
     """
     file = run / "rounds.jsonl"
     text = _text(file) if file.exists() else ""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     clients = None
     for number, line in lines:
-        where = f"{file}, line {number}: is not the record of a round"
+        problem = f"{file}, line {number}: is not the record of a round"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             if number == lines[-1][0]:
                 return
-            raise FedwcaError(f"{where} ({error})") from None
-        _check(RoundRecord, record, where)
+            raise FedwcaError(f"{problem} ({error})") from None
+        _check(RoundRecord, record, problem)
         if clients not in (None, len(record["accuracy"])):
-            raise FedwcaError(f"{where} (of {len(record['accuracy'])} clients; there are {clients} before)")
+            raise FedwcaError(f"{problem} (of {len(record['accuracy'])} clients; there are {clients} before)")
         clients = len(record["accuracy"])
         yield line, record
 
 
 def _with_nan(record: dict[str, Any]) -> dict[str, Any]:
-    """Null among a record's per-client values, grouped by name or not, means that there was nothing to measure."""
+    """Null replaced by NaN in lists of per-client values, also in nested tables; it means that nothing was measured."""
 
-    def read(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if isinstance(value, list):
             return [math.nan if item is None else item for item in value]
         return _with_nan(value) if isinstance(value, dict) else value
 
-    return {key: read(value) for key, value in record.items()}
+    return {key: convert(value) for key, value in record.items()}
 
 
-def _read_if_there(file: Path, schema: type[BaseModel], wrong: str) -> dict[str, Any]:
+def _read_if_there(file: Path, schema: type[BaseModel], problem: str) -> dict[str, Any]:
     if not file.exists():
         return {}
-    found = _read(file)
-    _check(schema, found, f"{file}: {wrong}")
-    return found
+    content = _read(file)
+    _check(schema, content, f"{file}: {problem}")
+    return content
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -150,15 +152,15 @@ def _text(file: Path) -> str:
         raise FedwcaError(f"{file}: cannot be read ({error.strerror or error})") from None
 
 
-def _check(schema: type[BaseModel], value: object, wrong: str) -> None:
-    """Refuse values that are not as the schema says; names the first of them.
+def _check(schema: type[BaseModel], value: object, problem: str) -> None:
+    """Validate a value by a schema.
 
     Raises:
-        FedwcaError: ``wrong``, and what is.
+        FedwcaError: the value is invalid; the message is ``problem`` and the first error of the schema.
     """
     try:
         schema.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise FedwcaError(f"{wrong} ({place + ': ' if place else ''}{first['msg']})") from None
+        raise FedwcaError(f"{problem} ({place + ': ' if place else ''}{first['msg']})") from None

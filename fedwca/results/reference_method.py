@@ -1,15 +1,15 @@
-"""The reference method: FedAvg, which summaries and comparisons take differences to where no other is named."""
+"""The reference method, FedAvg: summaries and comparisons take differences to it unless another is named."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 REFERENCES = ("fedavg", "fedavg_labelled")
-"""Names of FedAvg, of unlabeled clients and of labelled ones."""
+"""Names of FedAvg on unlabeled and on labelled clients."""
 
 
 def reference_among(names: Iterable[str]) -> str | None:
-    """The one of some methods that others are compared with; None where FedAvg is not among them.
+    """The first of the given methods that is FedAvg, with which others are compared; None if there is none.
 
     >>> reference_among(["mdmgb", "fedavg_labelled"])
     'fedavg_labelled'

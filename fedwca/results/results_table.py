@@ -1,4 +1,4 @@
-"""The results table, for the terminal, reports and documentation: its columns are listed here alone."""
+"""The results table of the terminal, reports and documentation; all its columns are defined here."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fedwca.results.class_scores import name_class
 from fedwca.results.tables import MISSING, Cell, Table, mean_cell
 
 Entry = Mapping[str, Any]
-"""A method's results, as in ``summary.json``, with its ``seconds`` a run where they are known."""
+"""A method's results, as in ``summary.json``, with its ``seconds`` per run if they are known."""
 
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """One column of numbers: its heading, and a method's cell in it."""
+    """One column of numbers: its heading, and the function that makes a method's cell."""
 
     heading: str
     cell: Callable[[Entry], Cell]
     narrow: bool = True
-    """Whether a terminal shows it as well."""
+    """Whether it is shown in a terminal too."""
     known: Callable[[Entry], bool] = lambda entry: True
-    """Whether a method has something to show in it; the column is left out where none has."""
+    """Whether a method has a value in it; the column is left out if no method has."""
     leads: bool = False
-    """Whether it stands before the domains."""
+    """Whether it comes before the domains."""
 
 
 def _to_fedavg(entry: Entry) -> Cell:
@@ -41,11 +41,11 @@ def _seconds(entry: Entry) -> Cell:
 
 
 def _mean_of(name: str, digits: int = 1) -> Callable[[Entry], Cell]:
-    """The cell of a mean that not every method has."""
+    """A function that makes the cell of a mean that some methods do not have."""
 
     def cell(entry: Entry) -> Cell:
-        found = entry.get(name)
-        return mean_cell(found["mean"], found["std"], digits) if found else Cell("")
+        statistics = entry.get(name)
+        return mean_cell(statistics["mean"], statistics["std"], digits) if statistics else Cell("")
 
     return cell
 
@@ -64,7 +64,7 @@ COLUMNS = (
     ResultColumn("runs", lambda entry: Cell(str(entry["n"]), entry["n"]), narrow=False),
     ResultColumn("seconds", _seconds, narrow=False),
 )
-"""What stands behind a method's name and its target domains; another column is another line here."""
+"""The columns around the target domains; a new column is added here."""
 
 
 ON_REQUEST = {
@@ -73,40 +73,40 @@ ON_REQUEST = {
     "client_std": "std over clients",
     "calibration_error": "calibration error",
 }
-"""Columns that stand in a table when they are asked for: their headings, by their names in `summarise`."""
+"""Headings of the columns that are shown on request only, by their names in `summarise`."""
 CLASS_ACCURACY = "class_accuracy"
-"""Asks for a column a class."""
+"""Name that requests one column per class."""
 
 
-def check_columns(names: Iterable[str], known: Sequence[str] = (*ON_REQUEST, CLASS_ACCURACY)) -> list[str]:
-    """Names that ask for columns, each once.
+def check_columns(names: Iterable[str], available: Sequence[str] = (*ON_REQUEST, CLASS_ACCURACY)) -> list[str]:
+    """Canonical names of requested columns, without duplicates.
 
     Raises:
         UsageError: there is no such column.
     """
-    asked = list(dict.fromkeys(map(canonical_name, names)))
-    for name in asked:
-        if name not in known:
-            raise UsageError(f"--column {name}: {describe_unknown('column', name, known)}")
-    return asked
+    requested = list(dict.fromkeys(map(canonical_name, names)))
+    for name in requested:
+        if name not in available:
+            raise UsageError(f"--column {name}: {describe_unknown('column', name, available)}")
+    return requested
 
 
 def requested_columns(names: Iterable[str], classes: Sequence[str], entries: Iterable[Entry]) -> list[ResultColumn]:
-    """Columns by the names that ask for them.
+    """The requested columns, in the order of their names.
 
     Args:
-        names: of `ON_REQUEST`, and `CLASS_ACCURACY`.
-        classes: what the data set calls them; fewer where that is not known.
-        entries: methods' results, which say what classes there are.
+        names: names in `ON_REQUEST`, or `CLASS_ACCURACY`.
+        classes: class names of the data set, as far as they are known.
+        entries: results of the methods, which determine the classes.
 
     Raises:
         UsageError: there is no such column.
     """
     labels = sorted({int(label) for entry in entries for label in entry.get(CLASS_ACCURACY, ())})
-    found = []
+    columns = []
     for name in check_columns(names):
-        found += [_of_class(c, classes) for c in labels] if name == CLASS_ACCURACY else [_named(name)]
-    return found
+        columns += [_of_class(label, classes) for label in labels] if name == CLASS_ACCURACY else [_named(name)]
+    return columns
 
 
 def _named(name: str) -> ResultColumn:
@@ -124,26 +124,26 @@ def results_table(
     heads: Sequence[str] = ("method",),
     columns: Iterable[ResultColumn] = COLUMNS,
 ) -> Table:
-    """A row for each method: its accuracy by target domain, or group of new clients, among `COLUMNS`.
+    """A row per method: accuracy by target domain, or by group of new clients, and further columns.
 
     Args:
-        title: of the table.
-        entries: what the first columns hold, and the method's results.
-        heads: names of the first columns.
-        columns: what stands around the target domains.
+        title: title of the table.
+        entries: cells of the first columns, and the results of each method.
+        heads: headings of the first columns.
+        columns: columns before and after the target domains.
     """
     domains = list(dict.fromkeys(domain for _, entry in entries for domain in entry["domains"]))
     shown = [column for column in columns if any(column.known(entry) for _, entry in entries)]
-    lead, behind = [c for c in shown if c.leads], [c for c in shown if not c.leads]
+    leading, trailing = [c for c in shown if c.leads], [c for c in shown if not c.leads]
     rows = []
-    for named, entry in entries:
+    for row_heads, entry in entries:
         by_domain = [mean_cell(entry["domains"].get(d), entry["domain_stds"].get(d)) for d in domains]
-        before, after = ([column.cell(entry) for column in some] for some in (lead, behind))
-        rows.append([*named, *before, *by_domain, *after])
-    headings = (*heads, *(c.heading for c in lead), *domains, *(c.heading for c in behind))
+        leading_cells, trailing_cells = ([column.cell(entry) for column in group] for group in (leading, trailing))
+        rows.append([*row_heads, *leading_cells, *by_domain, *trailing_cells])
+    headings = (*heads, *(c.heading for c in leading), *domains, *(c.heading for c in trailing))
     return Table(title, headings, rows, heads=len(heads))
 
 
 def narrow_columns() -> list[ResultColumn]:
-    """`COLUMNS` without those that a terminal leaves out."""
+    """The columns in `COLUMNS` that a terminal shows."""
     return [column for column in COLUMNS if column.narrow]

@@ -1,4 +1,4 @@
-"""A run's rounds as one flat table: a row per method, source model, trial, round and client."""
+"""The rounds of a run as one flat table: a row per method, source model, trial, round and client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedwca.results.tables import spreadsheet_cell
 
 FORMATS = ("csv", "parquet")
 BY_GROUP = ("_sizes", "_levels")
-"""Ends of names of lists with a value for each cluster or partition, of which there may be as many as clients."""
+"""Suffixes of names of lists with a value per cluster or partition, which may have as many values as clients."""
 
 
 def flatten_records(
@@ -23,34 +23,35 @@ def flatten_records(
 ) -> list[dict[str, Any]]:
     """Rows of the flat table.
 
-    Values per client become columns, those in a table under its name too, such as ``adaptation_steps``; newcomers have
-    None where there is a value for clients that train alone. Values of the whole round, such as bytes and seconds, are
-    repeated for each client under ``round_…`` names, and so are numbers over all clients: F1, the worst client, and
-    ``round_accuracy_of_…`` each class. Matrices, such as weights, and lists by cluster or class are left out.
+    Values per client become columns; those in a nested table are prefixed with its name, such as ``adaptation_steps``.
+    Newcomers have None where only training clients have a value. Values of the whole round, such as bytes and seconds,
+    are repeated for each client under names with the prefix ``round_``, and so are numbers over all clients: F1, the
+    worst client, and ``round_accuracy_of_…`` for each class. Matrices, such as weights, and lists by cluster or class
+    are left out.
 
     Args:
         records: lines of ``rounds.jsonl``.
-        domains: true domain of each client, where known.
-        classes: their names, where known.
+        domains: true domain of each client, if known.
+        classes: class names, if known.
     """
     table = []
     for record in records:
-        count, trained = len(record["accuracy"]), len(record.get("labels") or record["accuracy"])
+        count, training_count = len(record["accuracy"]), len(record.get("labels") or record["accuracy"])
         key = {name: record[name] for name in ("method", "source_model", "trial", "round")}
         values = dict(_flatten({name: value for name, value in record.items() if name not in (*key, "schema")}))
-        each = {name: value for name, value in values.items() if _per_client(value, (count, trained))}
-        whole = {f"round_{name}": value for name, value in values.items() if not isinstance(value, list)}
-        whole |= {f"round_{name}": value for name, value in _counted(record, classes).items()}
+        per_client = {name: value for name, value in values.items() if _per_client(value, (count, training_count))}
+        per_round = {f"round_{name}": value for name, value in values.items() if not isinstance(value, list)}
+        per_round |= {f"round_{name}": value for name, value in _counted(record, classes).items()}
         for client in range(count):
             domain = {"domain": domains[client]} if domains else {}
-            own = {name: value[client] if client < len(value) else None for name, value in each.items()}
-            table.append({**key, "client": client, **domain, **own, **whole})
+            client_values = {name: value[client] if client < len(value) else None for name, value in per_client.items()}
+            table.append({**key, "client": client, **domain, **client_values, **per_round})
     columns = dict.fromkeys(name for row in table for name in row)
     return [{name: row.get(name) for name in columns} for row in table]
 
 
 def _counted(record: Mapping[str, Any], classes: Sequence[str]) -> dict[str, float]:
-    """What a round came to over the clients that tables count; nothing where it says no more than their accuracies."""
+    """Numbers over the clients that tables count; empty if the record has no confusion matrix."""
     if "confusion" not in record:
         return {}
     by_class = {f"accuracy_of_{name_class(label, classes)}": v for label, v in class_accuracies(record).items()}
@@ -61,8 +62,8 @@ def export_table(table: Sequence[Mapping[str, Any]], form: str, path: Path) -> N
     """Write a flat table as CSV or Parquet.
 
     Raises:
-        UsageError: another format, or Parquet without pyarrow.
-        FedwcaError: the file cannot be written, or there is no round to write.
+        UsageError: the format is unknown, or it is Parquet and pyarrow is not installed.
+        FedwcaError: the file cannot be written, or the table is empty.
     """
     if form not in FORMATS:
         raise UsageError(f"--to {form}: takes {' or '.join(FORMATS)}")
@@ -94,11 +95,11 @@ def _per_client(value: Any, counts: tuple[int, ...]) -> bool:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Values of a record and of the tables in it, by their place; without lists that are by cluster or class."""
+    """Values of a record and its nested tables, names joined by ``_``; lists by cluster or class are left out."""
     for name, value in values.items():
         path = f"{prefix}{name}"
         if isinstance(value, Mapping):
             yield from _flatten(value, f"{path}_")
-        # A list under a client's number counts that client's predictions by class.
+        # A list whose key is a client's number counts that client's predictions by class.
         elif not isinstance(value, list) or not (path.endswith(BY_GROUP) or name.isdecimal()):
             yield path, value

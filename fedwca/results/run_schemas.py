@@ -1,4 +1,4 @@
-"""What the files of a run folder hold, as schemas that `fedwca.results.read_run_files` reads them by."""
+"""Schemas of the files in a run folder, by which `fedwca.results.read_run_files` validates them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 SCHEMA = 2
-"""Version of the files' layout; raised when it changes. Older ones are still read: 1 had no checkpoints."""
+"""Version of the layout of the files; raised when it changes. Older versions are still read: 1 had no checkpoints."""
 
 
 def _printable(text: str) -> str:
-    """Text that can be written anywhere: half a surrogate pair cannot."""
+    """The text itself; raises a ValueError if it cannot be encoded, such as half a surrogate pair."""
     text.encode()
     return text
 
 
 Text = Annotated[str, AfterValidator(_printable)]
 Numbers = list[float | None]
-"""A value a client; null where there was nothing to measure."""
+"""One value per client; null where nothing was measured."""
 
 
 class _Values(BaseModel):
-    """Values as JSON has them, none made into another type; fields that are not named here are left alone."""
+    """Base class: JSON values are not converted to other types, and undeclared fields are allowed."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -51,7 +51,7 @@ class _Settings(_Values):
 
 
 class Configuration(_Values):
-    """``config.json``: the resolved configuration, the methods, and where values came from."""
+    """``config.json``: the resolved configuration, the methods, and the origins of the values."""
 
     version: int = Field(1, ge=1, alias="schema")
     config: _Settings
@@ -106,7 +106,7 @@ class _Timing(_Values):
 
 
 class Summary(_Values):
-    """``summary.json``: every method's results, and whether the run came to its end."""
+    """``summary.json``: the results of every method, and whether the run finished."""
 
     methods: dict[str, _Entry]
     timing: _Timing
@@ -114,7 +114,7 @@ class Summary(_Values):
 
 
 class Environment(_Values):
-    """``environment.json``: when and on what the run was made, and what was other where it went on."""
+    """``environment.json``: when and on what the run was started, and what had changed when it was resumed."""
 
     time: str | None = None
     versions: dict[str, str] = {}
@@ -137,18 +137,18 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Notes(_Values):
-    """``notes.json``: what the user says of a run; it decides nothing."""
+    """``notes.json``: the user's note and tags, which affect no result."""
 
     note: Text = ""
     tags: list[Text] = []
 
 
 MEASURED = ("accuracy", "accuracy_sources", "accuracy_validation", "test_images")
-"""Fields of a record with a value for each client that is measured; the others have one for each that trains."""
+"""Fields of a record with a value per evaluated client; the other lists have one per training client."""
 
 
 COUNTED_BY_CLASS = ("confusion", "pseudo_label_counts")
-"""Fields with no value for each client."""
+"""Fields of a record that do not have one value per client."""
 
 
 class _AdaptationSteps(_Values):
@@ -158,7 +158,7 @@ class _AdaptationSteps(_Values):
 
 
 class RoundRecord(_Values):
-    """A line of ``rounds.jsonl``: one round of one method in one run; docs/run-folder.md says what the fields are."""
+    """A line of ``rounds.jsonl``: one round of one method in one run; docs/run-folder.md describes the fields."""
 
     version: int = Field(1, ge=1, le=SCHEMA, alias="schema")
     method: str
@@ -196,14 +196,14 @@ class RoundRecord(_Values):
 
     @model_validator(mode="after")
     def _has_a_value_a_client(self) -> RoundRecord:
-        measured = len(self.accuracy)
-        # Newcomers are measured, last of all, and do nothing else.
-        trained = measured if self.accuracy_validation is None or self.labels is None else len(self.labels)
+        measured_count = len(self.accuracy)
+        # Newcomers come last; they are evaluated but do not train.
+        training_count = measured_count if self.accuracy_validation is None or self.labels is None else len(self.labels)
         for name in type(self).model_fields:
-            value, right = getattr(self, name), measured if name in MEASURED else trained
-            if name not in COUNTED_BY_CLASS and isinstance(value, list) and len(value) != right:
-                raise ValueError(f"{name} has {len(value)} values, {right} are right")
+            value, expected = getattr(self, name), measured_count if name in MEASURED else training_count
+            if name not in COUNTED_BY_CLASS and isinstance(value, list) and len(value) != expected:
+                raise ValueError(f"{name} has {len(value)} values, {expected} are right")
         for name, value in ({} if self.adaptation is None else dict(self.adaptation)).items():
-            if isinstance(value, list) and len(value) != measured:
-                raise ValueError(f"adaptation.{name} has {len(value)} values, {measured} are right")
+            if isinstance(value, list) and len(value) != measured_count:
+                raise ValueError(f"adaptation.{name} has {len(value)} values, {measured_count} are right")
         return self

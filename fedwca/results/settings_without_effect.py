@@ -1,6 +1,6 @@
-"""Which settings of a run change none of its numbers."""
+"""Settings of a run that do not change its results."""
 
 from __future__ import annotations
 
 SAME_NUMBERS = ("workers", "trials_at_once")
-"""Fields of a run's configuration that say how many clients and trials are at work at a time: last digits at most."""
+"""Fields of the configuration for how many clients and trials run in parallel: they change the last digits at most."""
