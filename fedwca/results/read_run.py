@@ -99,7 +99,7 @@ class Run:
 
     @property
     def state(self) -> Literal["done", "stopped", "running"]:
-        """``running`` while a process works on it, else ``done`` or ``stopped``; ``stopped`` if the summary is damaged."""
+        """``running`` while a process works on it, else ``done`` or ``stopped``, which a damaged summary gives too."""
         if lock.is_locked(self.path):
             return "running"
         try:
@@ -180,7 +180,7 @@ class Run:
         return int(self.config["source_models"]) * int(self.config["trials"])
 
     def rounds(self, method: str, trial: TrialKey | None = None) -> list[Record]:
-        """A method's records in order, the source model's (round -1) first; None: of all trials."""
+        """A method's records in order, the source model's (round -1) first; of one trial, or of all if it is None."""
         return [r for r in self.records if r["method"] == method and trial in (None, TrialKey.of(r))]
 
     def counted_rounds(self, method: str) -> list[Record]:
@@ -285,7 +285,7 @@ def remove_run(run: Path) -> None:
 
 
 def run_identity(configuration: Mapping[str, Any]) -> str:
-    """Hash of what determines a run's numbers: the configuration without settings that do not, and all components.
+    """Hash of what determines a run's numbers: its methods, and its configuration without settings that have no effect.
 
     Checkpoints store this hash, so each run folder records which settings its hash leaves out. Older folders do not
     record it; they left out only ``workers``.

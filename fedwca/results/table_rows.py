@@ -1,4 +1,4 @@
-"""From rounds to a table: a row per method, a column per target domain, mean ± std over runs."""
+"""Table rows from the records of rounds: a row per method, accuracy by target domain, mean ± std over runs."""
 
 from __future__ import annotations
 
@@ -20,38 +20,37 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One method over all its runs; accuracies in percent."""
+    """Results of one method over all its runs; accuracies in percent."""
 
     name: str
     label: str
     runs: Mapping[TrialKey, float]
-    """Mean over clients, by (source model, trial); without runs that diverged."""
+    """Mean accuracy over clients by (source model, trial); without diverged runs."""
     domains: Mapping[str, Sequence[float]]
-    """Mean over the clients of a domain, one for each run; domains that no table counts are not in it."""
+    """Mean accuracy over the clients of each domain, one value per run; without domains that no table counts."""
     before: Mapping[TrialKey, float] = field(default_factory=dict)
-    """What `runs` was before the last phase; empty where there is none."""
+    """Values of `runs` before the last phase; empty if there is none."""
     validation: Mapping[TrialKey, float] = field(default_factory=dict)
-    """Mean over the clients that train, on their validation images; empty where they have none. The round with the best
-    one is shown."""
+    """Mean validation accuracy over training clients; empty without validation images. The best round is shown."""
     shown: Mapping[TrialKey, int] = field(default_factory=dict)
-    """How many rounds had been done then; empty where the last round is shown."""
+    """Number of rounds done at the shown round; empty if the last round is shown."""
     last: Mapping[TrialKey, float] = field(default_factory=dict)
-    """What `runs` is after the last round; empty where that is shown."""
+    """Values of `runs` after the last round; empty if the last round is shown."""
     numbers: Mapping[str, Mapping[TrialKey, float]] = field(default_factory=dict)
-    """What else is known of the shown rounds, by its name in `summarise` and by run; see `count_numbers`."""
+    """Further numbers of the shown rounds, by name in `summarise` and by run; see `count_numbers`."""
     classes: Mapping[TrialKey, Mapping[int, float]] = field(default_factory=dict)
     """Accuracy of each class in the shown rounds, over the test images of all clients that tables count."""
     diverged: Mapping[TrialKey, Divergence] = field(default_factory=dict)
-    """Runs that came to no end; nothing else of the row is of them."""
+    """Diverged runs; no other field includes them."""
 
     @property
     def marked_label(self) -> str:
-        """The label, with how many runs diverged where some did."""
+        """The label, followed by `mark`."""
         return self.label + self.mark
 
     @property
     def mark(self) -> str:
-        """What `marked_label` has behind the label."""
+        """How many runs diverged, as a suffix of the label; empty if none did."""
         return mark_divergence(self.diverged.values(), len(self.runs) + len(self.diverged))
 
     @property
@@ -66,9 +65,11 @@ class Row:
 
 
 def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:
-    """The table's rows from the last round of each run; where new clients are counted and others train, from the round
-    that was best on the latter's validation images, see `shown_records`. No choice looks at who is counted. A run that
-    diverged is in the row's `diverged` alone.
+    """The table's rows, from the record of each run that `shown_records` chooses.
+
+    That is the last round; where new clients are counted and others train, it is the round that was best on the
+    training clients' validation images. The choice never uses accuracies of the counted clients. A diverged run is only
+    in the row's `diverged`.
 
     Args:
         records: lines of ``rounds.jsonl``.
@@ -77,42 +78,44 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
     """
     diverged = find_divergences(records)
     records = [r for r in ended_rounds(records) if TrialKey.of(r) not in diverged[r["method"]]]
-    found, rounds = shown_records(records), last_records(r for r in records if "phase" not in r)
+    shown, last_rounds = shown_records(records), last_records(r for r in records if "phase" not in r)
     last = last_records(records)
-    shown = _counted_domains(last, domains)
+    counted_domains = _counted_domains(last, domains)
     table = []
     for name, label in labels.items():
         if not last[name] and not diverged[name]:
             continue
-        runs = {trial: mean(record["accuracy"]) for trial, record in sorted(found[name].items())}
+        runs = {trial: mean(record["accuracy"]) for trial, record in sorted(shown[name].items())}
         adapted = {trial for trial, record in last[name].items() if "phase" in record}
-        before = {trial: mean(record["accuracy"]) for trial, record in sorted(rounds[name].items()) if trial in adapted}
-        by_domain: dict[str, list[float]] = {domain: [] for domain in shown}
-        for _, record in sorted(found[name].items()):
+        before = {
+            trial: mean(record["accuracy"]) for trial, record in sorted(last_rounds[name].items()) if trial in adapted
+        }
+        by_domain: dict[str, list[float]] = {domain: [] for domain in counted_domains}
+        for _, record in sorted(shown[name].items()):
             for domain, values in by_domain.items():
-                here = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
-                values.append(mean(here))
-        chosen = {trial: record for trial, record in sorted(found[name].items()) if VALIDATION in record}
-        own: dict[str, Any] = {
-            "validation": {trial: mean(record[VALIDATION]) for trial, record in chosen.items()},
-            "shown": {trial: record["round"] + 1 for trial, record in chosen.items()},
-            "last": {trial: mean(last[name][trial]["accuracy"]) for trial in chosen},
-            "numbers": _by_name({trial: count_numbers(record) for trial, record in sorted(found[name].items())}),
-            "classes": {trial: class_accuracies(r) for trial, r in sorted(found[name].items()) if "confusion" in r},
+                accuracies = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
+                values.append(mean(accuracies))
+        selected = {trial: record for trial, record in sorted(shown[name].items()) if VALIDATION in record}
+        extra_fields: dict[str, Any] = {
+            "validation": {trial: mean(record[VALIDATION]) for trial, record in selected.items()},
+            "shown": {trial: record["round"] + 1 for trial, record in selected.items()},
+            "last": {trial: mean(last[name][trial]["accuracy"]) for trial in selected},
+            "numbers": _by_name({trial: count_numbers(record) for trial, record in sorted(shown[name].items())}),
+            "classes": {trial: class_accuracies(r) for trial, r in sorted(shown[name].items()) if "confusion" in r},
             "diverged": dict(sorted(diverged[name].items())),
         }
-        table.append(Row(name, label, runs, by_domain, before, **own))
+        table.append(Row(name, label, runs, by_domain, before, **extra_fields))
     return table
 
 
 CLOSE = 1.02
-"""Of ``margins`` in a record: a second neighbour at most 2 % farther than the first is close to a tie."""
+"""Limit on ``margins`` of a record: a second neighbour at most 2 % farther than the first is nearly a tie."""
 NUMBERS = ("f1", "worst", "client_std", "calibration_error")
-"""What `count_numbers` may find."""
+"""Names of the numbers that `count_numbers` may return."""
 
 
 def count_numbers(record: Record) -> dict[str, float]:
-    """What a round came to beside the mean, over the clients that tables count; what it does not say is left out.
+    """Numbers of a round besides the mean, over the clients that tables count; those not in the record are left out.
 
     Returns:
         ``f1`` (macro F1 in percent, of all their test images together), ``worst`` (the lowest of their accuracies),
@@ -122,92 +125,101 @@ def count_numbers(record: Record) -> dict[str, float]:
     {'worst': 60.0, 'client_std': 14.142135623730951, 'calibration_error': 6.0}
     """
     accuracies = [value for value in record["accuracy"] if not math.isnan(value)]
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     if "confusion" in record:
-        found["f1"] = macro_f1(record["confusion"])
+        numbers["f1"] = macro_f1(record["confusion"])
     if accuracies:
-        found["worst"] = min(accuracies)
+        numbers["worst"] = min(accuracies)
     if (spread := deviation(accuracies)) is not None:
-        found["client_std"] = spread
+        numbers["client_std"] = spread
     if record.get("calibration_error") is not None:  # null where there was no test image
-        found["calibration_error"] = record["calibration_error"]
-    return found
+        numbers["calibration_error"] = record["calibration_error"]
+    return numbers
 
 
 def class_accuracies(record: Record) -> dict[int, float]:
-    """Percent of the test images of each class that are predicted right, by the class; none for one without images."""
+    """Percent of each class's test images that are predicted right; classes without images are left out."""
     return {label: score.accuracy for label, score in score_classes(record["confusion"]).items() if score.images}
 
 
 def _by_name(numbers: Mapping[TrialKey, Mapping[str, float]]) -> dict[str, dict[TrialKey, float]]:
-    names = dict.fromkeys(name for own in numbers.values() for name in own)
-    return {name: {trial: own[name] for trial, own in numbers.items() if name in own} for name in names}
+    names = dict.fromkeys(name for by_name in numbers.values() for name in by_name)
+    return {name: {trial: by_name[name] for trial, by_name in numbers.items() if name in by_name} for name in names}
 
 
 VALIDATION = "accuracy_validation"
-"""Field of a record: accuracies of clients that train, where others are counted."""
+"""Field of a record: validation accuracies of the clients that train, where other clients are counted."""
 
 
 def shown_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]]:
-    """The record that tables show, by method and run (source model, trial): the last; where there are validation images
-    the one of the round with the best mean over the clients that train, of equals the later one.
+    """The record that tables show, by method and run (source model, trial).
+
+    That is the last record. With validation images, it is that of the round with the best mean validation accuracy over
+    the clients that train; of equal ones, the latest.
     """
     records = list(records)
-    found = last_records(records)
+    shown = last_records(records)
     best: dict[tuple[str, TrialKey], float] = {}
     for record in sorted((r for r in records if VALIDATION in r and r["round"] >= 0), key=lambda r: r["round"]):
         method, trial, value = record["method"], TrialKey.of(record), mean(record[VALIDATION])
         if not math.isnan(value) and value >= best.get((method, trial), -math.inf):
             best[method, trial] = value
-            found[method][trial] = record
-    return found
+            shown[method][trial] = record
+    return shown
 
 
 def accuracy_of_all(record: Record) -> list[float]:
-    """Accuracy of each client, whether tables count it or not; on its test images, or those kept aside to measure it.
+    """Accuracy of each client, whether tables count it or not, on its test images or else its validation images.
 
     >>> accuracy_of_all({"accuracy": [math.nan, 2.0], "accuracy_validation": [1.0, math.nan]})
     [1.0, 2.0]
     """
-    others = record.get("accuracy_sources") or record.get(VALIDATION) or record["accuracy"]
-    return [two if math.isnan(one) else one for one, two in zip(record["accuracy"], others, strict=True)]
+    substitutes = record.get("accuracy_sources") or record.get(VALIDATION) or record["accuracy"]
+    return [
+        substitute if math.isnan(accuracy) else accuracy
+        for accuracy, substitute in zip(record["accuracy"], substitutes, strict=True)
+    ]
 
 
 def last_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]]:
-    """The last of some records by method and run (source model, trial)."""
+    """The last record by method and run (source model, trial)."""
     last: dict[str, dict[TrialKey, Record]] = defaultdict(dict)
     for record in records:
         trial = TrialKey.of(record)
-        before = last[record["method"]].get(trial)
-        if before is None or record["round"] >= before["round"]:
+        previous = last[record["method"]].get(trial)
+        if previous is None or record["round"] >= previous["round"]:
             last[record["method"]][trial] = record
     return last
 
 
 def _counted_domains(last: Mapping[str, Mapping[TrialKey, Record]], domains: Sequence[str]) -> list[str]:
-    """Domains of which some client is counted; all, where nobody is."""
-    every = list(dict.fromkeys(domains))
+    """Domains with a counted client; all domains if no client is counted."""
+    all_domains = list(dict.fromkeys(domains))
     accuracies = [record["accuracy"] for runs in last.values() for record in runs.values()]
-    seen = {d for found in accuracies for d, value in zip(domains, found, strict=True) if not math.isnan(value)}
-    return [domain for domain in every if domain in seen] or every
+    counted = {
+        d for values in accuracies for d, accuracy in zip(domains, values, strict=True) if not math.isnan(accuracy)
+    }
+    return [domain for domain in all_domains if domain in counted] or all_domains
 
 
 def _more(row: Row) -> list[tuple[str, Mapping[TrialKey, float]]]:
-    """What a row may have beside its means, by run."""
-    own = [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
-    return [*own, *row.numbers.items()]
+    """Name and values by run of the statistics that not every row has."""
+    statistics = [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
+    return [*statistics, *row.numbers.items()]
 
 
 def mean_of_classes(row: Row) -> dict[int, float]:
-    """Accuracy of each class that some run has test images of: a mean over these runs."""
-    known = sorted({label for own in row.classes.values() for label in own})
-    return {label: mean(own[label] for own in row.classes.values() if label in own) for label in known}
+    """Mean accuracy of each class over the runs that have test images of it."""
+    labels = sorted({label for accuracies in row.classes.values() for label in accuracies})
+    return {
+        label: mean(accuracies[label] for accuracies in row.classes.values() if label in accuracies) for label in labels
+    }
 
 
 def summarise(table: Sequence[Row]) -> dict[str, Any]:
-    """A table, see `table_rows`, as plain values; accuracies in percent."""
-    found = {row.name: row for row in table}
-    to = reference_among(found)
+    """The rows of `table_rows` as plain values by method; accuracies in percent."""
+    rows_by_name = {row.name: row for row in table}
+    reference = reference_among(rows_by_name)
     methods = {}
     for row in table:
         entry: dict[str, Any] = {
@@ -229,8 +241,19 @@ def summarise(table: Sequence[Row]) -> dict[str, Any]:
         if row.classes:
             entry["class_accuracy"] = mean_of_classes(row)
         if row.diverged:
-            entry["diverged"] = [{**trial._asdict(), **one._asdict()} for trial, one in row.diverged.items()]
-        if to in found and row.name != to and (paired := list_differences(row.runs, found[to].runs)):
-            entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": sample_of(paired).n}
+            entry["diverged"] = [
+                {**trial._asdict(), **divergence._asdict()} for trial, divergence in row.diverged.items()
+            ]
+        if (
+            reference in rows_by_name
+            and row.name != reference
+            and (differences := list_differences(row.runs, rows_by_name[reference].runs))
+        ):
+            entry["difference"] = {
+                "to": reference,
+                "mean": mean(differences),
+                "std": deviation(differences),
+                "n": sample_of(differences).n,
+            }
         methods[row.name] = entry
     return methods

@@ -1,4 +1,4 @@
-"""One table, and every form it is written in: Markdown, LaTeX, CSV, plain cells."""
+"""A table and its output formats: plain text, HTML, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fedwca.core.printable import printable
 from fedwca.results.statistics import Difference, Sample
 
 MISSING = "–"
-"""Stands where a number could not be measured."""
+"""Text of a cell whose number could not be measured."""
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}",
     "β": r"$\beta$", "α": r"$\alpha$",
 }  # fmt: skip
-"""What LaTeX takes for its own, or has no letter for, and how it is written out."""
+"""Characters that are special in LaTeX or missing from its fonts, and how they are written."""
 
 
 class Cell(str):
-    """The text of a place in a table, with the number that it shows; a plain string stands for a cell without one."""
+    """The text of a table cell, with the number that it shows; a plain string is a cell without a number."""
 
     value: float | None
-    """What the place is sorted by; None: its text."""
+    """Sort key of the cell; None: its text."""
 
     def __new__(cls, text: str, value: float | None = None) -> Self:
-        """Text with its number."""
+        """Create a cell from its text and number."""
         cell = super().__new__(cls, text)
         cell.value = value
         return cell
@@ -45,20 +45,22 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
-    """Sentences under the table: what n is, what ± means."""
+    """Sentences below the table: what n is, what ± means."""
     heads: int = 1
 
     def text(self) -> str:
-        """Columns under each other, for a terminal or a log; numbers end at the same place."""
+        """Aligned columns for a terminal or a log; numbers are aligned to the right."""
         lines = [list(map(printable, row)) for row in (self.columns, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = ["<"] * self.heads + [">"] * (len(widths) - self.heads)
-        shown = [
+        aligned = [
             "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True))
             for line in lines
         ]
         rule = "  ".join("-" * width for width in widths)
-        return "\n".join([*([printable(self.title)] if self.title else []), shown[0], rule, *shown[1:], *self.notes])
+        return "\n".join(
+            [*([printable(self.title)] if self.title else []), aligned[0], rule, *aligned[1:], *self.notes]
+        )
 
     def html(self) -> str:
         """A plain ``<table>``, for notebooks."""
@@ -71,7 +73,7 @@ class Table:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
     def markdown(self) -> str:
-        """A pipe table with its title above, where it has one, and its notes below."""
+        """A pipe table, with its title above if it has one, and its notes below."""
         rule = "|" + "---|" * self.heads + "--:|" * (len(self.columns) - self.heads)
         lines = [f"**{escape_markdown(self.title)}**", ""] if self.title else []
         lines += [_piped(self.columns), rule, *map(_piped, self.rows)]
@@ -106,7 +108,7 @@ def _ampersands(cells: Sequence[str]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Text in one line, with what a Markdown table or HTML would take for its own written out.
+    r"""Text on one line, with characters escaped that are special in Markdown tables or HTML.
 
     >>> print(escape_markdown("a|b <i> &amp; c & d"))
     a\|b &lt;i> &amp;amp; c & d
@@ -117,7 +119,7 @@ def escape_markdown(text: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is.
+    r"""Text on one line, with characters escaped that are special in LaTeX.
 
     >>> print(escape_latex("80.6 ± 2.4 % of {a_b}"))
     80.6 $\pm$ 2.4 \% of \{a\_b\}
@@ -126,10 +128,10 @@ def escape_latex(text: str) -> str:
 
 
 def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Entries with the same keys as CSV with a header; nested tables as ``outer_inner``, None as nothing.
+    """CSV with a header from entries with the same keys; nested tables become columns ``outer_inner``, None is empty.
 
     Returns:
-        Text without a line break at its end; empty where there are no entries.
+        Text without a line break at its end; empty if there are no entries.
     """
     if not entries:
         return ""
@@ -137,17 +139,17 @@ def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
     header = [
         name for key in entries[0] for name in ([f"{key}_{inner}" for inner in nested[key]] if key in nested else [key])
     ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, header, extrasaction="ignore", lineterminator="\n")
     writer.writerow({name: spreadsheet_cell(name) for name in header})
     for entry in entries:
-        inner = {f"{key}_{name}": value for key in nested for name, value in (entry[key] or {}).items()}
-        writer.writerow({key: spreadsheet_cell(value) for key, value in {**entry, **inner}.items()})
-    return text.getvalue().rstrip("\n")
+        nested_values = {f"{key}_{name}": value for key in nested for name, value in (entry[key] or {}).items()}
+        writer.writerow({key: spreadsheet_cell(value) for key, value in {**entry, **nested_values}.items()})
+    return buffer.getvalue().rstrip("\n")
 
 
 def mean_cell(mean: float | None, std: float | None = None, digits: int = 1, sign: str = "") -> Cell:
-    """A mean with its spread where there is one; a dash for a mean of nothing (None or NaN).
+    """A cell with a mean and its standard deviation, if given; a dash if the mean is None or NaN.
 
     >>> mean_cell(71.25, 1.04)
     '71.2 ± 1.0'
@@ -157,30 +159,32 @@ def mean_cell(mean: float | None, std: float | None = None, digits: int = 1, sig
     return Cell(f"{mean:{sign}.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}"), mean)
 
 
-def sample_cell(found: Sample, digits: int = 1) -> Cell:
+def sample_cell(sample: Sample, digits: int = 1) -> Cell:
     """`mean_cell` of a sample."""
-    return mean_cell(found.mean, found.std, digits)
+    return mean_cell(sample.mean, sample.std, digits)
 
 
-def difference_cell(found: Difference | None) -> Cell:
-    """A mean difference with its 95 % interval where there is one; empty where nothing was compared."""
-    if found is None:
+def difference_cell(difference: Difference | None) -> Cell:
+    """A cell with a mean difference and its 95 % interval, if there is one; empty if nothing was compared."""
+    if difference is None:
         return Cell("")
-    ends = "" if found.low is None or found.high is None else f" [{found.low:+.1f}, {found.high:+.1f}]"
-    return Cell(f"{found.mean:+.1f}{ends}", found.mean)
+    bounds = (
+        "" if difference.low is None or difference.high is None else f" [{difference.low:+.1f}, {difference.high:+.1f}]"
+    )
+    return Cell(f"{difference.mean:+.1f}{bounds}", difference.mean)
 
 
 FORMULA = ("=", "+", "-", "@")
-"""What a cell of a spreadsheet begins with that is computed."""
+"""First characters of a spreadsheet cell that is computed as a formula."""
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """A value as it is written into CSV: text is printable, and what would be a formula is preceded by ``'``.
+    """A value for a CSV cell: text is made printable, and gets a leading ``'`` if it would be a formula.
 
     >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-1.5)
     ("'=1+1", -1.5)
     """
     if not isinstance(value, str):
         return value
-    shown = printable(value)
-    return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown
+    text = printable(value)
+    return f"'{text}" if text.lstrip().startswith(FORMULA) else text

@@ -1,4 +1,4 @@
-"""Which trial of which source model a record, or a value of a table, is of."""
+"""Key of a trial of a source model, for records and values of tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 
 class TrialKey(NamedTuple):
-    """A trial of a source model: what tables count as one run of a method.
+    """A trial of a source model, which tables count as one run of a method.
 
     >>> TrialKey.of({"source_model": 2, "trial": 0, "round": 5})
     TrialKey(source_model=2, trial=0)
@@ -18,12 +18,12 @@ class TrialKey(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Of a record of a round."""
+        """The key of a round's record."""
         return cls(record["source_model"], record["trial"])
 
     @classmethod
     def all_of(cls, source_models: int, trials: int) -> list[Self]:
-        """Those of a run with so many source models, and trials of each, in the order in which it comes to them.
+        """All keys for a number of source models and of trials per source model, in the order in which they are run.
 
         >>> TrialKey.all_of(1, 2)
         [TrialKey(source_model=0, trial=0), TrialKey(source_model=0, trial=1)]

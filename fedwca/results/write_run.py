@@ -1,4 +1,4 @@
-"""A run's folder as it is written: the resolved configuration, one JSON line per round, the summary, pictures."""
+"""Write a run folder: the resolved configuration, one JSON line per round, the summary."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fedwca.results.read_run_files import is_set_up, read_configuration, read_li
 from fedwca.results.run_schemas import SCHEMA
 
 NEEDED = 64 * 2**20
-"""Bytes that must be free before a run begins."""
+"""Bytes of disk space that must be free before a run starts."""
 
 
 class RunFolder:
-    """Where one run writes, locked while it does; refuses at once what could not be written later.
+    """The folder that one run writes to, locked meanwhile; fails at once if the run could not be written later.
 
     Args:
-        path: the folder.
-        again: True: it holds a run that is to be continued; False: it must not hold one.
+        path: the run folder.
+        again: True: continue the run in the folder; False: the folder must not hold a run.
 
     Raises:
-        UsageError: the folder holds another run already, or another process is at work on it.
-        FedwcaError: it cannot be written, or the disk is full.
+        UsageError: the folder already holds another run, or another process is working in it.
+        FedwcaError: the folder cannot be written to, or the disk is full.
     """
 
     def __init__(self, path: Path, again: bool = False) -> None:
@@ -49,17 +49,19 @@ class RunFolder:
             raise FedwcaError(f"{path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB")
 
     def _claim(self) -> FileLock:
-        taken = f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
+        message = (
+            f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
+        )
         try:
-            self._check_holds_no_run(taken)
+            self._check_holds_no_run(message)
             self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._there = {file.name for file in self.path.iterdir()}
-            held = lock.hold_lock(self.path)
-            # Another process may have begun one since; what is left without its lock was killed.
-            self._check_holds_no_run(taken)
+            run_lock = lock.hold_lock(self.path)
+            # Another process may have started a run before the lock was held; files without a lock are of a killed one.
+            self._check_holds_no_run(message)
             (self.path / "rounds.jsonl").touch()
-            return held
+            return run_lock
         except FileExistsError:
             raise FedwcaError(
                 f"{self.path}: cannot be written (a file is in the way); choose a place with --out"
@@ -69,10 +71,10 @@ class RunFolder:
                 f"{self.path}: cannot be written ({error.strerror or error}); choose a place with --out"
             ) from None
 
-    def _check_holds_no_run(self, why: str) -> None:
+    def _check_holds_no_run(self, message: str) -> None:
         rounds = self.path / "rounds.jsonl"
         if (self.path / "config.json").exists():
-            raise UsageError(why)
+            raise UsageError(message)
         if rounds.exists() and rounds.stat().st_size:
             raise UsageError(
                 f"--out {self.path}: holds rounds of a run whose config.json is gone; remove it or name another folder"
@@ -85,14 +87,14 @@ class RunFolder:
         self.close()
 
     def close(self) -> None:
-        """Let others write here."""
+        """Release the lock, so that other processes can write to the folder."""
         self._lock.release()
 
     def discard(self, set_up: bool = False) -> None:
-        """Remove what this process made, unless a run was set up in it.
+        """Remove what this process created, unless a run was set up in the folder.
 
         Args:
-            set_up: remove that too; rounds stay.
+            set_up: remove it even then, unless rounds are on record.
         """
         rounds, config = self.path / "rounds.jsonl", self.path / "config.json"
         with contextlib.suppress(OSError, FedwcaError):
@@ -115,29 +117,29 @@ class RunFolder:
                 (self.path / name).unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
-        """Remove temporary files that a killed process left; those of a folder that is only read stay."""
+        """Remove temporary files left by a killed process; those in a read-only folder stay."""
         remove_temporary(self.path)
 
-    def rewrite(self, wanted: Callable[[dict[str, Any]], bool], order: Callable[[dict[str, Any]], Any]) -> None:
-        """Leave only some rounds, sorted; a last line that was cut off goes. Other lines stay to the letter.
+    def rewrite(self, keep: Callable[[dict[str, Any]], bool], sort_key: Callable[[dict[str, Any]], Any]) -> None:
+        """Keep only some records, sorted, and remove a truncated last line; kept lines are not changed.
 
         Args:
-            wanted: whether a record stays.
-            order: what records are sorted by.
+            keep: whether a record is kept.
+            sort_key: sort key of a record.
         """
-        kept = [(order(record), line) for line, record in read_lines(self.path) if wanted(record)]
-        text = "".join(line + "\n" for _, line in sorted(kept, key=lambda pair: pair[0]))
+        keyed_lines = [(sort_key(record), line) for line, record in read_lines(self.path) if keep(record)]
+        text = "".join(line + "\n" for _, line in sorted(keyed_lines, key=lambda pair: pair[0]))
         rounds = self.path / "rounds.jsonl"
         if not rounds.exists() or text != rounds.read_text(errors="replace"):
             write_text_atomically(rounds, text)
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON file under a temporary name, then rename it."""
+        """Write a JSON file atomically."""
         text = json.dumps(to_plain(value), indent=2) + "\n"
         write_text_atomically(self.path / name, text)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append one line to ``rounds.jsonl`` and see it to the disk."""
+        """Append one line to ``rounds.jsonl`` and flush it to the disk."""
         line = json.dumps(to_plain({"schema": SCHEMA, **record})) + "\n"
         with (self.path / "rounds.jsonl").open("a") as file:
             file.write(line)
@@ -145,14 +147,14 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def records(self) -> list[dict[str, Any]]:
-        """All rounds so far; a last line that was cut off is left out."""
+        """All records so far; a truncated last line is left out."""
         return read_records(self.path)
 
 
 def is_empty_folder(path: Path) -> bool:
-    """Whether a run can begin in a folder that holds none: it is not there, or was made for a run that was killed."""
+    """Whether a run can start in a folder: it does not exist, is empty, or holds only leftovers of a killed start."""
     if not path.is_dir():
         return not path.exists()
     leftovers = set(path.glob(TEMPORARY))
-    others = {file for file in path.iterdir() if file.name not in (lock.NAME, lock.NOTES)} - leftovers
-    return all(file.name == "rounds.jsonl" and file.stat().st_size == 0 for file in others)
+    files = {file for file in path.iterdir() if file.name not in (lock.NAME, lock.NOTES)} - leftovers
+    return all(file.name == "rounds.jsonl" and file.stat().st_size == 0 for file in files)

@@ -1,1 +1,1 @@
-"""Reports of runs: one self-contained HTML page, or their tables as Markdown or LaTeX."""
+"""Reports of runs: one self-contained HTML page, or the summary table as Markdown or LaTeX."""

@@ -1,4 +1,4 @@
-"""What is taken for what, and how often each class is guessed: a method's tables by class, as HTML."""
+"""Tables of a method by class, as HTML: confusion matrix, scores, and counts of pseudo-labels."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from fedwca.results.tables import Cell, Table, mean_cell
 from fedwca.results.trial_key import TrialKey
 
 MOST = 40
-"""Classes of a matrix that can be read; of more there is the table by class alone."""
+"""Maximum number of classes for a matrix and bars; with more, only the table by class is shown."""
 EMPTY = "no test image"
 
 
 def class_tables(run: Run) -> str:
-    """Every method's tables, the composed one's open, over all runs that tables count together.
+    """The class tables of every method, over all counted runs together; those of the composed method are unfolded.
 
     Args:
-        run: its records say what test images were taken for.
+        run: the run; its records hold the confusion matrices.
     """
-    found = shown_records(run.records)
+    shown = shown_records(run.records)
     parts = []
     for name, label in run.labels.items():
-        records = [r for trial, r in found[name].items() if trial not in run.diverged.get(name, {})]
+        records = [r for trial, r in shown[name].items() if trial not in run.diverged.get(name, {})]
         counted = [record for record in records if record.get("confusion")]
         if counted:
-            inside = _of_method(counted, guessed_labels(run, name), run.classes)
-            parts.append(f"<details{' open' * (name == run.own)}><summary>{escape(label)}</summary>{inside}</details>")
+            content = _of_method(counted, guessed_labels(run, name), run.classes)
+            parts.append(f"<details{' open' * (name == run.own)}><summary>{escape(label)}</summary>{content}</details>")
     return "".join(reversed(parts)) or '<p class="note">The records hold no counts by class.</p>'
 
 
 def guessed_labels(run: Run, method: str) -> list[tuple[int, int]]:
-    """Training images by class, pseudo-labels and true ones, in the last round with any of each run that tables count.
+    """Number of pseudo-labels and of true labels of each class, summed over all counted runs.
+
+    Of each run, the last round with pseudo-labels counts.
 
     Args:
         run: the run.
-        method: its name.
+        method: name of the method.
     """
     last: dict[TrialKey, Record] = {}
     for record in run.rounds(method):
@@ -49,32 +51,32 @@ def guessed_labels(run: Run, method: str) -> list[tuple[int, int]]:
     tables = [record["pseudo_label_counts"] for record in last.values()]
     return [
         (
-            sum(own[label][0] for own in tables if label < len(own)),
-            sum(own[label][1] for own in tables if label < len(own)),
+            sum(counts[label][0] for counts in tables if label < len(counts)),
+            sum(counts[label][1] for counts in tables if label < len(counts)),
         )
         for label in range(max(map(len, tables), default=0))
     ]
 
 
-def _of_method(records: Sequence[Record], guessed: Sequence[tuple[int, int]], classes: Sequence[str]) -> str:
+def _of_method(records: Sequence[Record], label_counts: Sequence[tuple[int, int]], classes: Sequence[str]) -> str:
     counts = Counter[tuple[int, int]]()
     for record in records:
-        for true, said, images in record["confusion"]:
-            counts[true, said] += images
-    scores = score_classes([(*pair, images) for pair, images in counts.items()], max(len(classes), len(guessed)))
+        for true_class, predicted, images in record["confusion"]:
+            counts[true_class, predicted] += images
+    scores = score_classes([(*pair, images) for pair, images in counts.items()], max(len(classes), len(label_counts)))
     names = {label: name_class(label, classes) for label in scores}
     matrix = _matrix(counts, scores, names) if len(scores) <= MOST else ""
-    return matrix + _by_class(scores, names, guessed)
+    return matrix + _by_class(scores, names, label_counts)
 
 
 def _matrix(counts: Mapping[tuple[int, int], int], scores: Mapping[int, ClassScore], names: Mapping[int, str]) -> str:
-    """Images by true class (rows) and predicted class (columns); the larger its share of the row, the darker a cell."""
+    """Images by true class (rows) and predicted class (columns); a cell is darker, the larger its share of the row."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names.values())
     rows = []
     for label, score in scores.items():
         head = f'<th scope="row" class="text">{escape(names[label])}</th>'
         if score.images:
-            cells = [_cell(counts.get((label, said), 0), score.images, said == label) for said in scores]
+            cells = [_cell(counts.get((label, predicted), 0), score.images, predicted == label) for predicted in scores]
             rows.append(f"<tr>{head}{''.join(cells)}</tr>")
         else:
             rows.append(f'<tr class="empty">{head}<td colspan="{len(scores)}">{EMPTY}</td></tr>')
@@ -85,39 +87,41 @@ def _matrix(counts: Mapping[tuple[int, int], int], scores: Mapping[int, ClassSco
     )
 
 
-def _cell(images: int, of: int, right: bool) -> str:
-    share = round(100 * images / of)
-    colour = "own" if right else "warn"
+def _cell(images: int, total: int, correct: bool) -> str:
+    share = round(100 * images / total)
+    colour = "own" if correct else "warn"
     shade = f' style="background:color-mix(in srgb,var(--{colour}) {share // 2}%,transparent)"' if share else ""
     return f"<td{shade}>{images or ''}</td>"
 
 
-def _by_class(scores: Mapping[int, ClassScore], names: Mapping[int, str], guessed: Sequence[tuple[int, int]]) -> str:
-    """Accuracy and F1 of each class; beside them how often it was guessed, and how often that is true."""
-    known = dict(enumerate(guessed))
+def _by_class(
+    scores: Mapping[int, ClassScore], names: Mapping[int, str], label_counts: Sequence[tuple[int, int]]
+) -> str:
+    """Accuracy and F1 of each class, and its number of pseudo-labels and of true labels."""
+    counts_by_class = dict(enumerate(label_counts))
     columns = ["class", "test images", "predicted", "right (%)", "F1 (%)"]
-    columns += ["pseudo-labels", "true labels", "pseudo / true"] if guessed else []
+    columns += ["pseudo-labels", "true labels", "pseudo / true"] if label_counts else []
     rows = []
     for label, score in scores.items():
         row = [names[label], Cell(str(score.images) if score.images else EMPTY, score.images), _count(score.predicted)]
         row += [mean_cell(score.accuracy), mean_cell(score.f1)]
-        if guessed:
-            given, true = known.get(label, (0, 0))
-            row += [_count(given), _count(true), Cell(f"{given / true:.2f} ×", given / true) if true else Cell("")]
+        if label_counts:
+            pseudo, true = counts_by_class.get(label, (0, 0))
+            row += [_count(pseudo), _count(true), Cell(f"{pseudo / true:.2f} ×", pseudo / true) if true else Cell("")]
         rows.append(row)
-    beside = ", and training images by pseudo-label and by true label" if guessed else ""
-    return html_table(Table(f"Test images by class{beside}", columns, rows)) + _histogram(names, known)
+    title_suffix = ", and training images by pseudo-label and by true label" if label_counts else ""
+    return html_table(Table(f"Test images by class{title_suffix}", columns, rows)) + _histogram(names, counts_by_class)
 
 
-def _histogram(names: Mapping[int, str], guessed: Mapping[int, tuple[int, int]]) -> str:
-    """Bars of pseudo-labels and of true labels, a pair a class."""
-    most = max((number for pair in guessed.values() for number in pair), default=0)
-    if not most or len(names) > MOST:
+def _histogram(names: Mapping[int, str], label_counts: Mapping[int, tuple[int, int]]) -> str:
+    """A pair of bars per class: number of pseudo-labels and of true labels."""
+    highest = max((count for pair in label_counts.values() for count in pair), default=0)
+    if not highest or len(names) > MOST:
         return ""
     rows = "".join(
         f'<tr><th scope="row" class="text">{escape(names[label])}</th>'
-        f"<td>{_bar('own', given, most)}{_bar('soft', true, most)}</td></tr>"
-        for label, (given, true) in guessed.items()
+        f"<td>{_bar('own', pseudo, highest)}{_bar('soft', true, highest)}</td></tr>"
+        for label, (pseudo, true) in label_counts.items()
         if label in names
     )
     legend = '<tr><th scope="col" class="text">class</th><th scope="col" class="text">training images</th></tr>'
@@ -128,8 +132,8 @@ def _histogram(names: Mapping[int, str], guessed: Mapping[int, tuple[int, int]])
     )
 
 
-def _bar(colour: str, images: int, most: int) -> str:
-    width = f"{100 * images / most:.1f}"
+def _bar(colour: str, images: int, highest: int) -> str:
+    width = f"{100 * images / highest:.1f}"
     return f'<span class="bar"><i style="width:{width}%;background:var(--{colour})"></i>{images}</span>'
 
 

@@ -1,4 +1,4 @@
-"""Pictures inside the page: who was grouped with whom, weights over rounds, and what models are surest of and wrong."""
+"""Pictures embedded in the page: clusters, weights over rounds, and the most confident mistakes."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ SHOWN = {
     "weights": "Weights of the cluster models in each client's start, by round; a frame is around its own cluster",
     "mistakes": "Test images that the delivered models get wrong, the surest first",
 }
-"""Names in `fedwca.results.pictures.catalogue.PICTURES`, with what the page says of them."""
+"""Names in `fedwca.results.pictures.catalogue.PICTURES`, with their captions on the page."""
 
 
 def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> str:
-    """The composed method's pictures in the run's first trial, and why others are not there; as HTML.
+    """The composed method's pictures of the run's first trial, and why others are missing, as HTML.
 
     Args:
-        run: what is shown.
-        models: builds the final models again; None: pictures of images are left out.
+        run: the run that is shown.
+        models: rebuilds the final models; None: pictures of images are left out.
     """
     shown, missing = [], []
-    for name, about in SHOWN.items():
+    for name, caption in SHOWN.items():
         try:
-            made = PICTURES[name].draw(PictureRequest(run, models or _leave_out))
+            figure = PICTURES[name].draw(PictureRequest(run, models or _leave_out))
         except FedwcaError as error:
-            missing.append(f"<li>{escape(about)}: not drawn ({escape(str(error))})</li>")
+            missing.append(f"<li>{escape(caption)}: not drawn ({escape(str(error))})</li>")
             continue
-        image = b64encode(png_bytes(made)).decode()
-        text = escape(f"{about}. {run.labels.get(run.own, run.own)}")
+        image = b64encode(png_bytes(figure)).decode()
+        text = escape(f"{caption}. {run.labels.get(run.own, run.own)}")
         shown.append(
             f'<figure><div class="wide" role="region" tabindex="0" aria-label="{text}"><img '
             f'src="data:image/png;base64,{image}" alt="{text}"></div><figcaption>{text}</figcaption></figure>'

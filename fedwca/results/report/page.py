@@ -1,4 +1,4 @@
-"""The HTML page: what can be read stands in it as text, a small script adds sorting and charts."""
+"""The HTML page: everything readable is plain text in it; a small script adds sorting and charts."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from fedwca.results.results_table import ON_REQUEST
 from fedwca.results.tables import MISSING
 
 Predict = Callable[[Run], Callable[[], Models]]
-"""Gives what builds the final models of a run again, see `fedwca.results.pictures.catalogue.PictureRequest`."""
+"""Gives for a run a function that rebuilds its final models, see `fedwca.results.pictures.catalogue.PictureRequest`."""
 
 
 def page(runs: Sequence[Run], names: Sequence[str], columns: Sequence[str] = (), predict: Predict | None = None) -> str:
-    """One self-contained page: it asks no network for anything, and forbids itself to.
+    """One self-contained page that makes no network requests, and forbids them.
 
     Args:
-        runs: what to report, in order.
-        names: what to call them.
-        columns: names of more columns of the table; those of one number are there anyway.
-        predict: for pictures of images; None: there are none.
+        runs: the runs to report, in order.
+        names: display name of each run.
+        columns: names of further columns of the table; those in `ON_REQUEST` are always included.
+        predict: rebuilds final models for pictures of images; None: these pictures are left out.
 
     Raises:
         UsageError: there is no such column.
     """
-    here = files("fedwca.results.report")
+    package = files("fedwca.results.report")
     table = summary_table(runs, names, [*ON_REQUEST, *columns])
     parts = {
         "title": escape("fedwca: " + ", ".join(names)),
@@ -49,15 +49,15 @@ def page(runs: Sequence[Run], names: Sequence[str], columns: Sequence[str] = (),
             _run(index, run, name, predict) for index, (run, name) in enumerate(zip(runs, names, strict=True))
         ),
         "settings": "".join(_settings(run, name, len(runs) > 1) for run, name in zip(runs, names, strict=True)),
-        "style": (here / "page.css").read_text(encoding="utf-8"),
-        "script": (here / "page.js").read_text(encoding="utf-8"),
+        "style": (package / "page.css").read_text(encoding="utf-8"),
+        "script": (package / "page.js").read_text(encoding="utf-8"),
         "data": embed_json(page_data(runs, names)),
     }
-    return Template((here / "page.html").read_text(encoding="utf-8")).substitute(parts)
+    return Template((package / "page.html").read_text(encoding="utf-8")).substitute(parts)
 
 
 def embed_json(value: Any) -> str:
-    """JSON that no text in it can end the script element of.
+    """JSON for a script element, which no text in it can end.
 
     >>> "</script>" in embed_json({"a": "</script>"})
     False
@@ -66,32 +66,32 @@ def embed_json(value: Any) -> str:
 
 
 def _run(index: int, run: Run, name: str, predict: Predict | None) -> str:
-    """A run's part of the page; the script fills the chart and the clients in."""
-    found = run_warnings(run)
-    listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
-    began = "".join(f"<p>{escape(f'{what}: {said}')}</p>" for what, said in began_with(run).items())
+    """A run's part of the page; the script fills in the chart and the clients."""
+    warnings = run_warnings(run)
+    items = "".join(f"<li>{escape(text)}</li>" for text in warnings) or "<li>Nothing that raises a doubt.</li>"
+    start_lines = "".join(f"<p>{escape(f'{heading}: {value}')}</p>" for heading, value in began_with(run).items())
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
-        f'<h2 id="run-{index}">{escape(name)}</h2>{began}'
+        f'<h2 id="run-{index}">{escape(name)}</h2>{start_lines}'
         f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
-        f'<h3>What to know</h3><ul class="cautions">{listed}</ul>'
+        f'<h3>What to know</h3><ul class="cautions">{items}</ul>'
         f'<h3>Clients</h3><div data-part="clients"></div>'
         f"<h3>Classes</h3>{class_tables(run)}"
         f"<h3>Pictures</h3>{embedded_pictures(run, predict(run) if predict else None)}</article>"
     )
 
 
-def _settings(run: Run, name: str, named: bool) -> str:
+def _settings(run: Run, name: str, show_name: bool) -> str:
     """Configuration with origins, methods and environment, folded away."""
     values = [(key, text, run.origins.get(key, "default")) for key, text in value_texts(run.config)]
     parts = [
         (str(method["label"]), _component(part)) for method in run.methods.values() for part in method["components"]
     ]
-    where = f" of {escape(name)}" if named else ""
+    suffix = f" of {escape(name)}" if show_name else ""
     return (
-        f"<details><summary>Configuration{where}</summary>{text_grid(('field', 'value', 'from'), values)}</details>"
-        f"<details><summary>Methods{where}</summary>{text_grid(('method', 'component and fields'), parts)}</details>"
-        f"<details><summary>Environment{where}</summary>"
+        f"<details><summary>Configuration{suffix}</summary>{text_grid(('field', 'value', 'from'), values)}</details>"
+        f"<details><summary>Methods{suffix}</summary>{text_grid(('method', 'component and fields'), parts)}</details>"
+        f"<details><summary>Environment{suffix}</summary>"
         f"{text_grid(('what', 'value'), [('folder', str(run.path)), *value_texts(run.environment)])}</details>"
     )
 
@@ -102,11 +102,11 @@ def _component(part: dict[str, Any]) -> str:
 
 
 def value_texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Nested tables as dotted keys with their values as text.
+    """Dotted keys of nested tables, each with its value as text.
 
     >>> list(value_texts({"a": {"b": None}, "c": [1, 2]}))
     [('a.b', '–'), ('c', '1, 2')]
     """
     for key, value in flatten_keys(values):
-        shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        yield key, MISSING if value is None else shown
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield key, MISSING if value is None else text

@@ -1,4 +1,4 @@
-"""What the page's charts are drawn from: runs as plain values, small enough for one file."""
+"""Data of the page's charts: runs as plain values, small enough for one file."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fedwca.results.table_rows import VALIDATION, Record, accuracy_of_all, shown
 from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
-"""Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
+"""Maximum number of per-client values in one page; trials beyond it are left out of the client details."""
 FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "dropped", "trust", "labels", "weights")
 
 
 def page_data(runs: Sequence[Run], names: Sequence[str]) -> list[dict[str, Any]]:
-    """One table of values for each run: curves of its methods, and what its clients did."""
-    most_bytes = MOST // max(1, len(runs))
-    return [_of(run, name, most_bytes) for run, name in zip(runs, names, strict=True)]
+    """Plain values of each run: curves of its methods, and values of its clients."""
+    budget = MOST // max(1, len(runs))
+    return [_of(run, name, budget) for run, name in zip(runs, names, strict=True)]
 
 
-def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
-    found = looks(list(run.labels))
+def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
+    styles = looks(list(run.labels))
     methods = [
         {
             "name": method,
             "label": printable(label),
-            "colour": found[method]["color"],
-            "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[found[method]["linestyle"]],
+            "colour": styles[method]["color"],
+            "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[styles[method]["linestyle"]],
             "curve": _curve(run.counted_rounds(method)),
         }
         for method, label in run.labels.items()
@@ -42,8 +42,8 @@ def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
     for trial in run.runs:
         by_method = {m: _clients(run.rounds(m, trial)) for m in run.labels}
         counts = _class_counts(run, trial)
-        most_bytes -= sum(_size(value) for value in by_method.values()) + _size(counts)
-        if units and most_bytes < 0:
+        budget -= sum(_size(value) for value in by_method.values()) + _size(counts)
+        if units and budget < 0:
             break
         units.append({**trial._asdict(), "methods": by_method, "class_counts": counts})
     return {
@@ -58,20 +58,20 @@ def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
 
 
 def _curve(records: list[Record]) -> list[list[float | None]]:
-    """[rounds done, mean, standard deviation] over runs."""
+    """Points [rounds done, mean, standard deviation] of the accuracy over runs."""
     curve = [
         [r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in mean_by_round(records, "accuracy").items()
     ]
-    # One point at the start is a method that never trains; where the first round diverged there is no second one.
+    # A single point is drawn as a method that never trains, so a diverged first round adds an empty second point.
     return [*curve, [1, None, None]] if len(curve) == 1 and any("diverged" in record for record in records) else curve
 
 
 def _clients(records: list[Record]) -> dict[str, Any]:
-    """One method in one run: rounds done, and each field as a list a round of a value a client."""
+    """One method in one run: numbers of rounds done, and each field as a list per round of values per client."""
     return {
         "rounds": [record["round"] + 1 for record in records],
         **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
-        # Shown as percent with a decimal.
+        # Shares that are shown as percent with one decimal.
         "agreement": [_short(record.get("agreement"), 4) for record in records],
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
         "on_validation": _clients_on_validation(records),
@@ -80,26 +80,26 @@ def _clients(records: list[Record]) -> dict[str, Any]:
 
 
 def _place_shown(records: list[Record]) -> int:
-    """Where among one run's records of a method that one is which tables show; -1 where there is none."""
-    found = [record for runs in shown_records(records).values() for record in runs.values()]
-    return records.index(found[0]) if found else -1
+    """Index of the record that tables show, among one method's records in one run; -1 if there is none."""
+    shown = [record for runs in shown_records(records).values() for record in runs.values()]
+    return records.index(shown[0]) if shown else -1
 
 
 def _clients_on_validation(records: list[Record]) -> list[int]:
-    """Clients whose accuracy is of validation images: those that train, where others are counted."""
-    # The first record: one of a round that diverged has no accuracies.
+    """Clients whose accuracy is on validation images: those that train, where other clients are counted."""
+    # Taken from the first record, since a diverged round has no accuracies.
     measured = records[0].get(VALIDATION, ()) if records else ()
     return [client for client, value in enumerate(measured) if not math.isnan(value)]
 
 
 def _class_counts(run: Run, trial: TrialKey) -> list[list[int]] | None:
-    """Training images of each class at each client; None where a run does not say them."""
-    said = (record.get("class_counts") for method in run.labels for record in run.rounds(method, trial)[:1])
-    return next((counts for counts in said if counts), None)
+    """Training images of each class at each client; None if the run does not record them."""
+    candidates = (record.get("class_counts") for method in run.labels for record in run.rounds(method, trial)[:1])
+    return next((counts for counts in candidates if counts), None)
 
 
 def _short(value: Any, digits: int = 2) -> Any:
-    """Numbers with the digits a reader sees; what is not finite becomes null."""
+    """Numbers rounded to the digits that are shown; non-finite numbers become None."""
     if isinstance(value, list | tuple):
         return [_short(item, digits) for item in value]
     if isinstance(value, float):

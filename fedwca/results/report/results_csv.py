@@ -1,4 +1,4 @@
-"""The results of a page as a file that the page itself holds."""
+"""The results on a page as a CSV file that is embedded in the page."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ NOTHING = {"mean": None, "std": None}
 
 
 def csv_address(runs: Sequence[Run], names: Sequence[str]) -> str:
-    """A ``data:`` address of `results_csv`."""
+    """The CSV of `results_csv` as a ``data:`` URL."""
     return "data:text/csv;charset=utf-8," + quote(results_csv(runs, names) + "\n", safe="")
 
 
 def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
-    """A row for each run and method with every number of the table, and accuracies by domain and by class.
+    """A row per run and method: every number of the table, and accuracies by domain and by class.
 
     Args:
-        runs: in order.
-        names: what to call them.
+        runs: the runs, in order.
+        names: display name of each run.
     """
-    found = [(run, name, method, entry) for run, name in zip(runs, names, strict=True)
+    results = [(run, name, method, entry) for run, name in zip(runs, names, strict=True)
              for method, entry in run.results.items()]  # fmt: skip
-    domains = dict.fromkeys(domain for *_, entry in found for domain in entry["domains"])
-    classes = dict.fromkeys(label for run, *_, entry in found for label in _by_class(run, entry))
+    domains = dict.fromkeys(domain for *_, entry in results for domain in entry["domains"])
+    classes = dict.fromkeys(label for run, *_, entry in results for label in _by_class(run, entry))
     rows: list[dict[str, Any]] = [
         {
             "run": name,
@@ -43,11 +43,11 @@ def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
             "accuracy": {domain: entry["domains"].get(domain) for domain in domains},
             "accuracy_of_class": {label: _by_class(run, entry).get(label) for label in classes},
         }
-        for run, name, method, entry in found
+        for run, name, method, entry in results
     ]
     return comma_separated(rows)
 
 
 def _by_class(run: Run, entry: Any) -> dict[str, float | None]:
-    """Accuracy by the class's name, or its number where that is not known."""
+    """Accuracy by class name, or by class number if the name is not known."""
     return {name_class(int(label), run.classes): value for label, value in entry.get("class_accuracy", {}).items()}

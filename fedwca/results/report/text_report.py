@@ -1,4 +1,4 @@
-"""The summary table of runs, and a document of it in Markdown or LaTeX."""
+"""The summary table of runs, and a Markdown or LaTeX document with it."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from fedwca.results.tables import Table, escape_markdown
 
 
 def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[str] = ()) -> Table:
-    """A row for each run and method: accuracy by target domain and their mean, difference to FedAvg, seconds a run.
+    """A row per run and method: accuracy by target domain and their mean, difference to FedAvg, seconds per run.
 
     Args:
-        runs: in order.
-        names: what to call them; left out of the table where there is one.
-        columns: names of more, see `fedwca.results.results_table.requested_columns`.
+        runs: the runs, in order.
+        names: display name of each run; left out of the table if there is only one run.
+        columns: names of further columns, see `fedwca.results.results_table.requested_columns`.
 
     Raises:
         UsageError: there is no such column.
     """
     several = len(runs) > 1
     entries = [
-        ((called, str(entry["label"]))[not several :], {**entry, "seconds": run.seconds(name)})
-        for run, called in zip(runs, names, strict=True)
-        for name, entry in run.results.items()
+        ((run_name, str(entry["label"]))[not several :], {**entry, "seconds": run.seconds(method)})
+        for run, run_name in zip(runs, names, strict=True)
+        for method, entry in run.results.items()
     ]
     spread = "one run, so no spread"
     if any(entry["n"] > 1 for _, entry in entries):
         spread = "mean ± standard deviation (ddof 1) over runs"
     last = "last round" if all(run.complete for run in runs) else "last round that was run"
-    chosen = {"round" in entry for _, entry in entries}
-    shown = shown_round(chosen == {True}, last)
-    if len(chosen) > 1:
-        shown = f"{shown}, with new clients {shown_round(True)}"
-    title = f"Test accuracy in percent {shown}, {spread}"
+    has_selected_round = {"round" in entry for _, entry in entries}
+    round_text = shown_round(has_selected_round == {True}, last)
+    if len(has_selected_round) > 1:
+        round_text = f"{round_text}, with new clients {shown_round(True)}"
+    title = f"Test accuracy in percent {round_text}, {spread}"
     classes = runs[0].classes if len({run.classes for run in runs}) == 1 else ()
-    more = requested_columns(columns, classes, [entry for _, entry in entries])
-    return results_table(title, entries, ("run", "method") if several else ("method",), [*COLUMNS, *more])
+    extra_columns = requested_columns(columns, classes, [entry for _, entry in entries])
+    return results_table(title, entries, ("run", "method") if several else ("method",), [*COLUMNS, *extra_columns])
 
 
 def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False, columns: Sequence[str] = ()) -> str:
-    """The summary table under a line for each run, as Markdown or LaTeX; ``columns`` as of `summary_table`."""
-    table, about = summary_table(runs, names, columns), titles(runs, names)
+    """One line per run and the summary table, as Markdown or LaTeX; ``columns`` as in `summary_table`."""
+    table, lines = summary_table(runs, names, columns), titles(runs, names)
     for index, run in enumerate(runs):
-        about[index] += "".join(f"; {what}: {said}" for what, said in began_with(run).items())
+        lines[index] += "".join(f"; {heading}: {value}" for heading, value in began_with(run).items())
     if latex:
-        return "".join(f"% {printable(' '.join(text.split()))}\n" for text in about) + "\n" + table.latex() + "\n"
+        return "".join(f"% {printable(' '.join(text.split()))}\n" for text in lines) + "\n" + table.latex() + "\n"
     table = replace(table, title="", notes=(table.title + ".",))
-    return "".join(escape_markdown(text) + "\n\n" for text in about) + table.markdown() + "\n"
+    return "".join(escape_markdown(text) + "\n\n" for text in lines) + table.markdown() + "\n"
 
 
 def titles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
-    """What was run, a line a run."""
+    """The title of each run, preceded by its name if there are several."""
     return [run.title if len(runs) == 1 else f"{name}: {run.title}" for run, name in zip(runs, names, strict=True)]

@@ -1,4 +1,4 @@
-"""What a reader of a run's numbers should know, in plain words."""
+"""Warnings for readers of a run's numbers."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from fedwca.results.trial_key import TrialKey
 
 
 def run_warnings(run: Run) -> list[str]:
-    """Sentences, the gravest first; none for a run that raises no doubt."""
-    found = []
+    """Warnings about a run in sentences, the most serious first; empty if there is nothing to doubt."""
+    warnings = []
     if not run.complete:
-        found.append("The run is not complete: the last round of an unfinished method is an early one.")
+        warnings.append("The run is not complete: the last round of an unfinished method is an early one.")
     if run.complete and run.records and not run.whole:
-        found.append(
+        warnings.append(
             "rounds.jsonl lacks rounds that were run, so the table is that of summary.json, and curves end early."
         )
     if not run.records and run.results:
-        found.append(
+        warnings.append(
             "rounds.jsonl is not in the folder, or holds no whole line, so there is nothing here about single rounds "
             "or clients."
         )
-    told = {str(about["label"]): run.diverged.get(name, {}) for name, about in run.methods.items()}
-    found += [f"{sentence}. No number of the table is of it." for sentence in divergence_notes(told)]
-    found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
-    own = {name for name, about in run.methods.items() if "finish" in about}
-    # Every other method asks the same source models about the same images.
-    if note := low_trust_note(_mean_trust([record for record in run.records if record["method"] not in own])):
-        found.append(f"{note[0].upper()}{note[1:]}.")
+    divergences = {str(method["label"]): run.diverged.get(name, {}) for name, method in run.methods.items()}
+    warnings += [f"{sentence}. No number of the table is of it." for sentence in divergence_notes(divergences)]
+    warnings += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
+    finishing = {name for name, method in run.methods.items() if "finish" in method}
+    # All other methods query the same source models about the same images, so one note covers them.
+    if note := low_trust_note(_mean_trust([record for record in run.records if record["method"] not in finishing])):
+        warnings.append(f"{note[0].upper()}{note[1:]}.")
     for name, label in run.labels.items():
         records = run.rounds(name)
-        if name in own and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
-            found.append(f"{label}: {note}.")
-        found += [f"{label}: {text}" for text in _of(records, run.first_model, run.diverged.get(name, {}))]
+        if name in finishing and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
+            warnings.append(f"{label}: {note}.")
+        warnings += [f"{label}: {text}" for text in _of(records, run.first_model, run.diverged.get(name, {}))]
     if run.records and len(run.runs) == 1:
-        one = f"one {run.first_model}, one trial"
-        found.append(f"There is one run only ({one}), so nothing says how much differs by chance.")
-    return found
+        runs_text = f"one {run.first_model}, one trial"
+        warnings.append(f"There is one run only ({runs_text}), so nothing says how much differs by chance.")
+    return warnings
 
 
 def _mean_trust(records: Sequence[Record]) -> list[float]:
-    """Of each client, over source models and trials; empty where nobody was asked."""
-    asked = {TrialKey.of(record): record["trust"] for record in records if "trust" in record}
-    return [mean(values) for values in zip(*asked.values(), strict=True)]
+    """Mean trust of each client over source models and trials; empty if no record has it."""
+    trust_by_run = {TrialKey.of(record): record["trust"] for record in records if "trust" in record}
+    return [mean(values) for values in zip(*trust_by_run.values(), strict=True)]
 
 
 def _of(records: Sequence[Record], first_model: str, diverged: Container[TrialKey]) -> Iterator[str]:
@@ -67,18 +67,18 @@ def _where(record: Record) -> str:
 
 
 def _collapsed(records: Sequence[Record]) -> Iterator[str]:
-    """Label entropy 0: one label for every image."""
+    """Clients with label entropy 0: all their images have the same label."""
     hits = [(record, k) for record in records for k, h in enumerate(record.get("label_entropy", ())) if h == 0]
     if hits:
-        who = sorted({k for _, k in hits})
+        clients = sorted({k for _, k in hits})
         yield (
-            f"{name_clients(who)} gave all images one label (collapsed classes), first in {_where(hits[0][0])}. "
+            f"{name_clients(clients)} gave all images one label (collapsed classes), first in {_where(hits[0][0])}. "
             "Training on such labels cannot help."
         )
 
 
 def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
-    """A method that is below the model it began from, in the round that tables show."""
+    """A method that is worse than the model it started from, in the round that tables show."""
     starts = {TrialKey.of(record): record for record in records if record["round"] < 0}
     ends = {
         trial: record
@@ -86,26 +86,31 @@ def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
         for trial, record in trials.items()
         if record["round"] >= 0
     }
-    both = [trial for trial in ends if trial in starts]
-    before, after = (mean(mean(group[trial]["accuracy"]) for trial in both) for group in (starts, ends))
-    if both and after < before:
-        yield f"ends below the {first_model} it began from ({before:.1f} % before, {after:.1f} % after)."
+    trials = [trial for trial in ends if trial in starts]
+    accuracy_before, accuracy_after = (
+        mean(mean(group[trial]["accuracy"]) for trial in trials) for group in (starts, ends)
+    )
+    if trials and accuracy_after < accuracy_before:
+        yield (
+            f"ends below the {first_model} it began from "
+            f"({accuracy_before:.1f} % before, {accuracy_after:.1f} % after)."
+        )
 
 
 def _divided(records: Sequence[Record]) -> Iterator[str]:
-    """Normalisers that are not above 0."""
+    """Divisors of similarities that are not above 0."""
     hits = [(record, k) for record in records for k, d in enumerate(record.get("divisor", ())) if d <= 0]
     if hits:
-        who = sorted({k for _, k in hits})
+        clients = sorted({k for _, k in hits})
         yield (
-            f"similarities of {name_clients(who)} were divided by a number that is not above 0, first in "
+            f"similarities of {name_clients(clients)} were divided by a number that is not above 0, first in "
             f"{_where(hits[0][0])}: the rule may then prefer the worse label (decisions, A13)."
         )
 
 
 def _alone(records: Sequence[Record]) -> Iterator[str]:
-    """Clusters whose mean is one client's model, where a clusterer made them."""
-    # Of each run the last, whose clusters its models are of: some methods group anew in each round.
+    """Clusters with a single client, or a single cluster of all clients, where a clusterer formed them."""
+    # The last clustering of each run, which its models belong to: some methods cluster anew in each round.
     grouped = list({TrialKey.of(record): record for record in records if "clustering" in record}.values())
     sizes = [size for record in grouped for size in record["clustering"]["sizes"]]
     if grouped and max(sizes) == 1 < len(sizes):
@@ -114,13 +119,13 @@ def _alone(records: Sequence[Record]) -> Iterator[str]:
         yield f"{number} of {len(sizes)} clusters have a single client, whose model is handed on as it is."
     elif grouped and (number := sum(len(record["clustering"]["sizes"]) == 1 for record in grouped)):
         yield f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody."
-    absent = 0
+    affected_rounds = 0
     for record in records if grouped else ():
         rows = record.get("weights", ())
-        here = Counter(c for c, row in zip(record.get("labels", ()), rows, strict=True) if not _missing(row))
-        absent += any(here[c] == 1 < record["labels"].count(c) for c in here)
-    if absent:
-        yield f"in {absent} rounds some cluster had a single contributor, the others being absent."
+        contributors = Counter(c for c, row in zip(record.get("labels", ()), rows, strict=True) if not _missing(row))
+        affected_rounds += any(contributors[c] == 1 < record["labels"].count(c) for c in contributors)
+    if affected_rounds:
+        yield f"in {affected_rounds} rounds some cluster had a single contributor, the others being absent."
 
 
 def _missing(row: object) -> bool:
@@ -128,7 +133,7 @@ def _missing(row: object) -> bool:
 
 
 def _tied(records: Sequence[Record]) -> Iterator[str]:
-    """First neighbours that another client nearly was."""
+    """First neighbours that are nearly tied with the second."""
     for record in records:
         margins = record.get("clustering", {}).get("margins", ())
         close = [k for k, margin in enumerate(margins) if margin is not None and margin <= CLOSE]
@@ -145,14 +150,14 @@ def _dropped(records: Sequence[Record]) -> Iterator[str]:
     hits = []
     for record in records:
         for k, (lost, mixed) in enumerate(zip(record.get("dropped", ()), record.get("mixed", ()), strict=True)):
-            apart = 1 - record["agreement"][k]
+            disagreement = 1 - record["agreement"][k]
             # Images without agreement were either mixed or dropped, so this is the client's number of images.
-            images = (lost + mixed) / apart if apart > 0 else math.inf
+            images = (lost + mixed) / disagreement if disagreement > 0 else math.inf
             if lost > mixed and lost > 0.1 * images:
                 hits.append((record, k))
     if hits:
-        who = sorted({k for _, k in hits})
+        clients = sorted({k for _, k in hits})
         yield (
-            f"{name_clients(who)} found no partner to mix with for most images the models disagree on and dropped more "
-            f"than a tenth of all, first in {_where(hits[0][0])}."
+            f"{name_clients(clients)} found no partner to mix with for most images the models disagree on "
+            f"and dropped more than a tenth of all, first in {_where(hits[0][0])}."
         )
