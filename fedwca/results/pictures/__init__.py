@@ -1,4 +1,4 @@
-"""Pictures of a run, one a file, in one style: colour-blind-safe, titled, with units."""
+"""Pictures of a run, one module each, in one style: colours safe for colour-blind readers, titles, units."""
 
 from fedwca.results.pictures.accuracy import accuracy
 from fedwca.results.pictures.bars import bars, draw_bars

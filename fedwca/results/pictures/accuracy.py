@@ -1,4 +1,4 @@
-"""Accuracy over rounds, one curve a method."""
+"""Accuracy over rounds, one curve per method."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fedwca.results.table_rows import Record
 
 
 def accuracy(run: Run) -> Any:
-    """Mean over clients by round from the model they begin with; a band of one standard deviation over several runs.
+    """Mean accuracy over clients by round, from the first model on; a band of one standard deviation over several runs.
 
     Raises:
         NotDrawn: no rounds were kept.
     """
     names = list(run.labels)
     check_has_rounds(run)
-    made = style.figure(9, 5, run.title)
-    axis = made.subplots()
+    fig = style.figure(9, 5, run.title)
+    axis = fig.subplots()
     looks = style.looks(names)
     for name, label in run.labels.items():
         draw_curve(axis, run.counted_rounds(name), style.line_style(looks[name], name == names[-1]), label)
@@ -33,35 +33,37 @@ def accuracy(run: Run) -> Any:
     axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
     axis.xaxis.get_major_locator().set_params(integer=True)
     style.remove_frame(axis)
-    style.legend(made, axis, len(names))
-    return made
+    style.legend(fig, axis, len(names))
+    return fig
 
 
 def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
-    """Mean over the clients that tables count, by round, a curve each; a band of one standard deviation over runs.
+    """Mean accuracy over the counted clients by round, one curve per label; a band of one standard deviation over runs.
 
     Args:
-        records: of the rounds, by what the legend says.
-        title: of the picture.
+        records: records of the rounds, by label in the legend.
+        title: title of the picture.
     """
-    made = style.figure(9, 5, title)
-    axis, looks = made.subplots(), style.looks(list(records))
-    for label, own in records.items():
-        draw_curve(axis, list(own), style.line_style(looks[label], False), label)
-    several = any(len(own) > len({record["round"] for record in own}) for own in records.values())
+    fig = style.figure(9, 5, title)
+    axis, looks = fig.subplots(), style.looks(list(records))
+    for label, curve_records in records.items():
+        draw_curve(axis, list(curve_records), style.line_style(looks[label], False), label)
+    several = any(
+        len(curve_records) > len({record["round"] for record in curve_records}) for curve_records in records.values()
+    )
     band = "; band: one standard deviation" if several else "; one run, so no spread"
     axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients" + band)
     axis.xaxis.get_major_locator().set_params(integer=True)
     style.remove_frame(axis)
-    style.legend(made, axis, len(records))
-    return made
+    style.legend(fig, axis, len(records))
+    return fig
 
 
 def check_has_rounds(run: Run) -> None:
-    """Refuse a run without a round after the model that clients begin with.
+    """Check that a run has a round after the model that clients start from.
 
     Raises:
-        NotDrawn: there is none.
+        NotDrawn: it has none.
     """
     if not run.records:
         raise style.NotDrawn("rounds.jsonl is not in the folder, or holds no whole line")
@@ -70,7 +72,7 @@ def check_has_rounds(run: Run) -> None:
 
 
 def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:
-    """A field's mean over clients: number of rounds done to one value a run, without NaN."""
+    """Mean of a field over clients: for each number of rounds done, one value per run, without NaN."""
     values: dict[int, list[float]] = defaultdict(list)
     for record in records:
         if field in record and not math.isnan(value := mean(record[field])):
@@ -79,17 +81,17 @@ def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:
 
 
 def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> None:
-    """Mean and band over runs; a level line for a method that never trains."""
+    """Draw the mean and band over runs; a horizontal line for a method that never trains."""
     values = mean_by_round(records, field)
     if not values:
         return
-    middle = [statistics.fmean(value) for value in values.values()]
+    means = [statistics.fmean(value) for value in values.values()]
     if list(values) == [0] and not any("diverged" in record for record in records):
-        axis.axhline(middle[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
+        axis.axhline(means[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
         return
-    axis.plot(list(values), middle, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})
-    spread = [deviation(value) or 0.0 for value in values.values()]
-    if any(spread):
-        low = [m - s for m, s in zip(middle, spread, strict=True)]
-        high = [m + s for m, s in zip(middle, spread, strict=True)]
+    axis.plot(list(values), means, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})
+    deviations = [deviation(value) or 0.0 for value in values.values()]
+    if any(deviations):
+        low = [m - s for m, s in zip(means, deviations, strict=True)]
+        high = [m + s for m, s in zip(means, deviations, strict=True)]
         axis.fill_between(list(values), low, high, color=look["color"], alpha=0.13, linewidth=0)

@@ -10,7 +10,7 @@ from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
 
 ROW = 44
-"""Bars side by side in one row of the picture, at most, unless a single domain has more."""
+"""Maximum number of bars in one row of the picture, unless a single domain has more."""
 
 
 def bars(run: Run) -> Any:
@@ -25,45 +25,45 @@ def bars(run: Run) -> Any:
 
 
 def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
-    """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
+    """A group of bars per target domain and one for their mean, a bar per method; whiskers: one std over runs.
 
     Args:
-        summary: method to its results, see `fedwca.results.table_rows.summarise`.
-        title: what was run.
+        summary: results of each method, see `fedwca.results.table_rows.summarise`.
+        title: title of the run.
     """
     methods = list(summary)
-    groups: list[str | None] = [*next(iter(summary.values()))["domains"], None]  # last their mean
+    groups: list[str | None] = [*next(iter(summary.values()))["domains"], None]  # None: their mean
     per_row = max(1, ROW // len(methods))
     rows = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
     width = max(8.0, min(13.0, 0.28 * len(rows[0]) * (len(methods) + 1)))
-    made = style.figure(width, 1.5 + 3 * len(rows), title)
-    axes = made.subplots(len(rows), 1, squeeze=False)[:, 0]
+    fig = style.figure(width, 1.5 + 3 * len(rows), title)
+    axes = fig.subplots(len(rows), 1, squeeze=False)[:, 0]
     looks = style.looks(methods)
-    when, whose = describe_accuracy(summary)
-    for axis, shown in zip(axes, rows, strict=True):
+    round_text, accuracy_text = describe_accuracy(summary)
+    for axis, row_groups in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
-            draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
-        axis.set_xticks(range(len(shown)), ["mean" if group is None else group for group in shown])
+            draw_method_bars(axis, summary, name, index, row_groups, looks[name], width - 1)
+        axis.set_xticks(range(len(row_groups)), ["mean" if group is None else group for group in row_groups])
         axis.set(
-            ylabel=f"{whose} (%)",
+            ylabel=f"{accuracy_text} (%)",
             ylim=(0, 109),
-            xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5),
+            xlim=(-0.5, max(len(rows[0]), len(row_groups)) - 0.5),
         )
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
-    over = "new clients" if whose != TESTED else "the clients of a target domain"
-    axes[0].set_title(f"{when}, mean over {over}; {spread}", fontsize=10)
-    style.legend(made, axes[0], len(methods))
-    return made
+    clients_text = "new clients" if accuracy_text != TESTED else "the clients of a target domain"
+    axes[0].set_title(f"{round_text}, mean over {clients_text}; {spread}", fontsize=10)
+    style.legend(fig, axes[0], len(methods))
+    return fig
 
 
 TESTED = "test accuracy"
 
 
 def describe_accuracy(results: Mapping[str, Any]) -> tuple[str, str]:
-    """Which round is shown, and whose accuracy: of new clients in a round that validation images choose, or the last.
+    """Phrases for the round and the accuracy that are shown: those of new clients if validation images chose the round.
 
     >>> describe_accuracy({"fedavg": {"mean": 90.0}})
     ('After the last round', 'test accuracy')
@@ -78,22 +78,22 @@ def draw_method_bars(
     summary: Mapping[str, Any],
     name: str,
     index: int,
-    shown: list[str | None],
+    groups: list[str | None],
     look: dict[str, Any],
     inches: float,
 ) -> None:
-    """One method's bars: the index-th of every group in ``shown``, target domains, or None: their mean.
+    """Draw one method's bars: the index-th bar of each of the ``groups``, target domains or None for their mean.
 
-    Numbers stand on them where there is room on an axis that is ``inches`` wide.
+    The bars are labelled with numbers if there is room on an axis that is ``inches`` wide.
     """
     entry, count = summary[name], len(summary)
     width = min(0.4, 0.85 / count)
-    places = [place + (index - (count - 1) / 2) * width for place in range(len(shown))]
-    heights = [_number(entry["mean"] if g is None else entry["domains"][g]) for g in shown]
-    errors = [_number(entry["std"] if g is None else entry["domain_stds"][g]) for g in shown]
+    positions = [position + (index - (count - 1) / 2) * width for position in range(len(groups))]
+    heights = [_number(entry["mean"] if g is None else entry["domains"][g]) for g in groups]
+    errors = [_number(entry["std"] if g is None else entry["domain_stds"][g]) for g in groups]
     whiskers = [0.0 if math.isnan(e) else e for e in errors]
-    drawn = axis.bar(
-        places,
+    container = axis.bar(
+        positions,
         heights,
         width * 0.94,
         label=style.legend_label(entry["label"]),
@@ -104,8 +104,8 @@ def draw_method_bars(
         yerr=whiskers if any(whiskers) else None,
         error_kw={"linewidth": 0.9},
     )
-    if inches * width / len(shown) > 0.21:  # a three-figure number at 7 points
-        axis.bar_label(drawn, fmt=style.whole_percent, fontsize=7, padding=2)
+    if inches * width / len(groups) > 0.21:  # a three-figure number at 7 points
+        axis.bar_label(container, fmt=style.whole_percent, fontsize=7, padding=2)
 
 
 def _number(value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Every picture by name, and what it is drawn from."""
+"""All pictures by name, and how each is drawn from a run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fedwca.results.trial_key import TrialKey
 
 @dataclass(frozen=True)
 class PictureRequest:
-    """What a picture of one method and one trial shows."""
+    """What to draw: a run, and a method and trial for pictures that show only one."""
 
     run: Run
     models: Callable[[], Models]
-    """Builds the final models again when a picture asks for them; raises a `FedwcaError` where that is impossible."""
+    """Rebuilds the final models if a picture needs them; raises a `FedwcaError` where that is impossible."""
     method: str | None = None
     trial: TrialKey | None = None
     """(source model, trial); None: the first."""
     how: str = "tsne"
-    """How features get into a plane."""
+    """Projection of features to a plane: ``tsne`` or ``pca``."""
 
 
 @dataclass(frozen=True)
@@ -39,49 +39,51 @@ class Picture:
     about: str
     draw: Callable[[PictureRequest], Any]
     suffix: str | None = None
-    """Of its file, where that is not the user's choice."""
+    """File suffix, if the user cannot choose it."""
 
 
-def _overview(choice: PictureRequest) -> Any:
+def _overview(request: PictureRequest) -> Any:
     from fedwca.results.pictures.accuracy import check_has_rounds
     from fedwca.results.pictures.overview import draw_overview
 
-    run = choice.run
+    run = request.run
     check_has_rounds(run)
     return draw_overview(counted_rounds(run.lines), run.results, run.title)
 
 
-def _neighbours(choice: PictureRequest) -> Any:
-    run, trial = choice.run, choice.trial or (choice.run.runs or [TrialKey()])[0]
-    for name in [choice.method] if choice.method else reversed(list(run.labels)):
-        found = run.rounds(name, trial)[1:2]
-        if found and "nearest" in found[0].get("clustering", {}):
-            margins = [math.inf if value is None else value for value in found[0]["clustering"]["margins"]]
+def _neighbours(request: PictureRequest) -> Any:
+    run, trial = request.run, request.trial or (request.run.runs or [TrialKey()])[0]
+    for name in [request.method] if request.method else reversed(list(run.labels)):
+        first_rounds = run.rounds(name, trial)[1:2]
+        if first_rounds and "nearest" in first_rounds[0].get("clustering", {}):
+            margins = [math.inf if value is None else value for value in first_rounds[0]["clustering"]["margins"]]
             title = f"{run.labels[name]}, after round 1: {run.title}; model {trial.source_model}, trial {trial.trial}"
-            return pictures.neighbours(found[0]["clustering"]["nearest"], run.domains, title, margins)
+            return pictures.neighbours(first_rounds[0]["clustering"]["nearest"], run.domains, title, margins)
     raise NotDrawn(
         "no method of the run grouped its clients by their parameters, or it was made before these were kept"
     )
 
 
-def _clusters(choice: PictureRequest) -> Any:
-    m = choice.models()
+def _clusters(request: PictureRequest) -> Any:
+    m = request.models()
     return pictures.clusters(m.labels, m.images, m.domains, m.title)
 
 
-def _confusion(choice: PictureRequest) -> Any:
-    m = choice.models()
+def _confusion(request: PictureRequest) -> Any:
+    m = request.models()
     return pictures.confusion(m.truth, m.predicted, m.classes, m.domains, m.title)
 
 
-def _embedding(choice: PictureRequest) -> Any:
-    m = choice.models()
-    how: Any = choice.how
-    return pictures.embedding(m.before, m.after, m.truth, m.classes, m.domains, m.title, how, choice.run.first_model)
+def _embedding(request: PictureRequest) -> Any:
+    m = request.models()
+    projection: Any = request.how
+    return pictures.embedding(
+        m.before, m.after, m.truth, m.classes, m.domains, m.title, projection, request.run.first_model
+    )
 
 
-def _mistakes(choice: PictureRequest) -> Any:
-    m = choice.models()
+def _mistakes(request: PictureRequest) -> Any:
+    m = request.models()
     return pictures.mistakes(m.images, m.truth, m.predicted, m.confidences, m.classes, m.domains, m.title)
 
 
@@ -110,22 +112,22 @@ PICTURES: Mapping[str, Picture] = {
 
 
 def find_method(run: Run, method: str | None, trial: TrialKey) -> str | None:
-    """A run's own name of a method, where the run has the trial; None for none.
+    """A method's name as the run spells it, after a check that the run has the trial; None for None.
 
     Raises:
         UsageError: there is no such method or trial.
     """
-    names = {canonical_name(own): own for own in run.methods}
+    names = {canonical_name(name): name for name in run.methods}
     if method is not None and canonical_name(method) not in names:
         raise UsageError(describe_unknown("method", method, run.methods))
     if run.runs and trial not in run.runs:
-        known = ", ".join(f"{other.source_model}/{other.trial}" for other in run.runs)
-        raise UsageError(f"no model {trial.source_model} with trial {trial.trial} in this run; it has {known}")
+        available = ", ".join(f"{key.source_model}/{key.trial}" for key in run.runs)
+        raise UsageError(f"no model {trial.source_model} with trial {trial.trial} in this run; it has {available}")
     return None if method is None else names[canonical_name(method)]
 
 
 def find_pictures(names: list[str]) -> list[str]:
-    """Names of pictures as the catalogue has them, all for none.
+    """Canonical names of pictures, without duplicates; all pictures if ``names`` is empty.
 
     Raises:
         UsageError: no picture has one of the names.

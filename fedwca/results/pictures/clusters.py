@@ -9,17 +9,17 @@ from fedwca.results.pictures import style
 
 COLUMNS = 12
 MOST = 20
-"""Clusters that are drawn, the largest first."""
+"""Maximum number of clusters that are drawn; the largest are chosen."""
 
 
 def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str], title: str) -> Any:
-    """A row of images for each cluster, taken in turn from its clients.
+    """A row of images per cluster, taken in turn from its clients.
 
     Args:
         labels: cluster of each of K clients.
         images: ``[N, H, W, 3]`` uint8 of each client.
         domains: true domain of each client.
-        title: what was run.
+        title: title of the run.
 
     Raises:
         NotDrawn: no client has an image.
@@ -28,47 +28,47 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
     for client, label in enumerate(labels):
         members.setdefault(int(label), []).append(client)
     rows = {label: take_in_turn(alternate_domains(clients, domains), images) for label, clients in members.items()}
-    kept = sorted((label for label in rows if rows[label]), key=lambda label: (-len(members[label]), label))[:MOST]
-    if not kept:
+    shown = sorted((label for label in rows if rows[label]), key=lambda label: (-len(members[label]), label))[:MOST]
+    if not shown:
         raise style.NotDrawn("no client has test images")
-    more = f"; the {MOST} largest of {len(members)} clusters" if len(members) > MOST else ""
-    made = style.figure(11, 0.9 + 0.85 * len(kept), f"Images of the clients in each cluster{more}\n{title}")
-    axes = made.subplots(len(kept), 1, squeeze=False)[:, 0]
-    for axis, label in zip(axes, sorted(kept), strict=True):
+    note = f"; the {MOST} largest of {len(members)} clusters" if len(members) > MOST else ""
+    fig = style.figure(11, 0.9 + 0.85 * len(shown), f"Images of the clients in each cluster{note}\n{title}")
+    axes = fig.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for axis, label in zip(axes, sorted(shown), strict=True):
         axis.imshow(image_strip(rows[label]))
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
         count = len(members[label])
-        told = style.count_domains([domains[k] for k in members[label]])
-        text = f"cluster {label}: {count} client{'s' * (count > 1)}\n{told}"
+        domain_counts = style.count_domains([domains[k] for k in members[label]])
+        text = f"cluster {label}: {count} client{'s' * (count > 1)}\n{domain_counts}"
         axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
-    return made
+    return fig
 
 
 def alternate_domains(clients: Sequence[int], domains: Sequence[str]) -> list[int]:
-    """Clients, one of each domain in turn, so that the first few show every domain.
+    """Clients ordered so that domains alternate and the first few include every domain.
 
     >>> alternate_domains([0, 1, 2, 3], ["photo", "photo", "photo", "neon"])
     [0, 3, 1, 2]
     """
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     order = []
     for client in clients:
-        places[domains[client]] = place = places.get(domains[client], -1) + 1
-        order.append((place, client))
+        positions[domains[client]] = position = positions.get(domains[client], -1) + 1
+        order.append((position, client))
     return [client for _, client in sorted(order)]
 
 
 def take_in_turn(clients: Sequence[int], images: Sequence[Any], most: int = COLUMNS) -> list[Any]:
-    """At most so many images, one of each client in turn, with a client's own side by side."""
+    """At most ``most`` images, counted out one per client in turn; images of a client are next to each other."""
     counts = dict.fromkeys(clients, 0)
     while sum(counts.values()) < most:
-        more = [k for k in clients if counts[k] < len(images[k])]
-        if not more:
+        remaining = [k for k in clients if counts[k] < len(images[k])]
+        if not remaining:
             break
-        for client in more[: most - sum(counts.values())]:
+        for client in remaining[: most - sum(counts.values())]:
             counts[client] += 1
-    # Spread over all of a client's images: neighbours in the file may be variants of one.
+    # Spread over all images of a client, since consecutive ones may be variants of each other.
     return [images[k][i * len(images[k]) // counts[k]] for k in clients for i in range(counts[k])]
 
 

@@ -1,4 +1,4 @@
-"""Which classes are taken for which, client by client."""
+"""Confusion matrices by client."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from fedwca.results.pictures import style
 
 NOTHING = "#d0d0d0"
-"""Colour of rows that no test image is in; no colour of the map."""
+"""Colour of rows without test images; it does not occur in the colour map."""
 MOST = 12
-"""Clients with a matrix of their own; more are put together by domain."""
+"""Maximum number of clients with a matrix each; with more, there is a matrix per domain."""
 
 
 def confusion(
     truth: Sequence[Any], predicted: Sequence[Any], classes: Sequence[str], domains: Sequence[str], title: str
 ) -> Any:
-    """Rows are true classes and sum to 100 %, columns what the delivered model says of the test images.
+    """Confusion matrices of the delivered models on test images: rows are true classes and sum to 100 %.
 
     Args:
         truth: class of each test image ``[N]``, K arrays.
-        predicted: the same as the model says.
-        classes: their names.
+        predicted: class that the model predicts ``[N]``, K arrays.
+        classes: names of the classes.
         domains: true domain of each client.
-        title: what was run.
+        title: title of the run.
 
     Raises:
         NotDrawn: no client has test images.
@@ -35,27 +35,29 @@ def confusion(
     by_client = len(domains) <= MOST
     for client, domain in enumerate(domains):
         groups.setdefault(f"client {client}, {domain}" if by_client else domain, []).append(client)
-    tables = {name: matrix([(truth[k], predicted[k]) for k in ks], len(classes)) for name, ks in groups.items()}
+    tables = {
+        name: matrix([(truth[k], predicted[k]) for k in clients], len(classes)) for name, clients in groups.items()
+    }
     tables = {name: table for name, table in tables.items() if table.sum() > 0}
     if not tables:
         raise style.NotDrawn("no client has test images")
     columns = min(4, math.ceil(math.sqrt(len(tables))))
     rows = math.ceil(len(tables) / columns)
-    what = "client" if by_client else "target domain, all its clients together"
-    gaps = any((table.sum(1) == 0).any() for table in tables.values())
-    said = "; grey: no test image of that class" if gaps else ""
-    made = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {what}{said}\n{title}")
-    axes = made.subplots(rows, columns, squeeze=False)
-    made.get_layout_engine().set(h_pad=0.1)
+    unit = "client" if by_client else "target domain, all its clients together"
+    has_gaps = any((table.sum(1) == 0).any() for table in tables.values())
+    note = "; grey: no test image of that class" if has_gaps else ""
+    fig = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {unit}{note}\n{title}")
+    axes = fig.subplots(rows, columns, squeeze=False)
+    fig.get_layout_engine().set(h_pad=0.1)
     for axis in axes.flat[len(tables) :]:
         axis.set_visible(False)
     for index, (axis, (name, table)) in enumerate(zip(axes.flat, tables.items(), strict=False)):
         totals = table.sum(1, keepdims=True)
-        axis.set_facecolor(NOTHING)  # rows that are masked show it
+        axis.set_facecolor(NOTHING)  # visible in masked rows
         shares = np.ma.masked_where((totals == 0).repeat(len(classes), 1), 100 * table / totals.clip(1))
         image = axis.imshow(shares, cmap=style.MAP, vmin=0, vmax=100)
-        right = 100 * float(table.trace() / table.sum())
-        axis.set_title(f"{name}: {style.whole_percent(right)} % of {int(table.sum())}", fontsize=9)
+        accuracy = 100 * float(table.trace() / table.sum())
+        axis.set_title(f"{name}: {style.whole_percent(accuracy)} % of {int(table.sum())}", fontsize=9)
         if len(classes) <= 12:
             rotated = max(map(len, classes)) > 2
             axis.set_xticks(range(len(classes)), classes, fontsize=7, rotation=90 if rotated else 0)
@@ -64,15 +66,15 @@ def confusion(
             axis.set_ylabel("true class")
         if index + columns >= len(tables):
             axis.set_xlabel("predicted class")
-    made.colorbar(image, ax=list(axes.flat), label="images of the true class (%)", shrink=0.8)
-    return made
+    fig.colorbar(image, ax=list(axes.flat), label="images of the true class (%)", shrink=0.8)
+    return fig
 
 
 def matrix(pairs: Sequence[tuple[Any, Any]], classes: int) -> Any:
-    """Counts ``[M, M]`` of (true, predicted) over several clients."""
+    """Counts ``[M, M]`` of (true class, predicted class), summed over clients."""
     import numpy as np
 
     counts = np.zeros((classes, classes))
-    for true, said in pairs:
-        np.add.at(counts, (np.asarray(true, dtype=int), np.asarray(said, dtype=int)), 1)
+    for true, predicted in pairs:
+        np.add.at(counts, (np.asarray(true, dtype=int), np.asarray(predicted, dtype=int)), 1)
     return counts

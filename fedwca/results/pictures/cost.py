@@ -1,4 +1,4 @@
-"""What accuracy costs: bytes that would travel, and seconds."""
+"""Accuracy against its cost: bytes that would be sent, and seconds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def cost(run: Run) -> Any:
         NotDrawn: no rounds were kept.
     """
     check_has_rounds(run)
-    made = style.figure(11, 4.8, run.title)
-    axes = made.subplots(1, 2, sharey=True)
+    fig = style.figure(11, 4.8, run.title)
+    axes = fig.subplots(1, 2, sharey=True)
     names = list(run.labels)
     looks = style.looks(names)
-    for axis, (what, unit) in zip(axes, PANELS.items(), strict=True):
+    for axis, (quantity, axis_label) in zip(axes, PANELS.items(), strict=True):
         for name in names:
-            points = cumulative_cost(run, name, what)
+            points = cumulative_cost(run, name, quantity)
             label = style.legend_label(run.labels[name])
             look = style.line_style(looks[name], name == names[-1])
             if len(points) == 1:
@@ -44,24 +44,24 @@ def cost(run: Run) -> Any:
                     markevery=max(1, len(points) // 12),
                     **look,
                 )
-        axis.set(xlabel=unit, title=f"Accuracy against {what}")
+        axis.set(xlabel=axis_label, title=f"Accuracy against {quantity}")
         axis.set_xlim(left=0)
         style.remove_frame(axis)
     axes[0].set_ylabel("test accuracy, mean over clients (%)")
-    style.legend(made, axes[0], len(names))
-    return made
+    style.legend(fig, axes[0], len(names))
+    return fig
 
 
-def cumulative_cost(run: Run, method: str, what: str) -> list[tuple[float, float]]:
-    """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
-    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    counted = run.counted_rounds(method)
+def cumulative_cost(run: Run, method: str, quantity: str) -> list[tuple[float, float]]:
+    """Points (cost so far, accuracy in percent) by round, means over runs; the source model costs nothing."""
+    points: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    records = run.counted_rounds(method)
     for trial in run.runs:
         total = 0.0
-        for record in (record for record in counted if TrialKey.of(record) == trial):
+        for record in (record for record in records if TrialKey.of(record) == trial):
             if record["round"] >= 0:
                 sent = (record["bytes_down"] + record["bytes_up"]) / 1e6
-                total += sent if what == "bytes" else record["seconds"]["round"]
-            found[record["round"]].append((total, mean(record["accuracy"])))
-    means = [[statistics.fmean(values) for values in zip(*found[r], strict=True)] for r in sorted(found)]
+                total += sent if quantity == "bytes" else record["seconds"]["round"]
+            points[record["round"]].append((total, mean(record["accuracy"])))
+    means = [[statistics.fmean(values) for values in zip(*points[r], strict=True)] for r in sorted(points)]
     return [(x, y) for x, y in means]

@@ -1,4 +1,4 @@
-"""What pictures of the final models are made from, as plain arrays."""
+"""Data for pictures of the final models, as plain arrays."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Models:
-    """One method's clients after the last round, with what only an evaluation may know; one numpy array a client."""
+    """One method's clients after the last round, with labels for evaluation only; one numpy array per client."""
 
     title: str
-    """Method and run, in a line."""
+    """Method and run, in one line."""
     classes: Sequence[str]
     domains: Sequence[str]
     """True domain of each client, K names."""
@@ -23,10 +23,10 @@ class Models:
     truth: Sequence[Any]
     """Class of each test image ``[N]``."""
     predicted: Sequence[Any]
-    """Class that the model tables measure gives ``[N]``: after an adaptation's steps, where the method has one."""
+    """Class ``[N]`` predicted by the model that tables evaluate: after steps of adaptation, if the method has one."""
     confidences: Sequence[Any]
-    """The output for that class ``[N]``, 0 to 1."""
+    """Output for the predicted class ``[N]``, 0 to 1."""
     before: Sequence[Any]
-    """Features by the model that clients begin with ``[N, q]``."""
+    """Features ``[N, q]`` by the model that clients start from."""
     after: Sequence[Any]
-    """Features by the model behind ``predicted`` ``[N, q]``."""
+    """Features ``[N, q]`` by the model that gives ``predicted``."""

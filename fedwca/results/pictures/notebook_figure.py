@@ -1,4 +1,4 @@
-"""A figure that a notebook shows, whatever its backend of matplotlib is."""
+"""A figure that notebooks show with any matplotlib backend."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 
 class NotebookFigure(Figure):
-    """A matplotlib figure that no window has; notebooks ask it for a picture of itself."""
+    """A matplotlib figure without a window; notebooks show it by its PNG representation."""
 
     def _repr_png_(self) -> bytes:
-        file = io.BytesIO()
-        self.savefig(file, format="png")
-        return file.getvalue()
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()

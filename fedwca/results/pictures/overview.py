@@ -1,4 +1,4 @@
-"""The picture that every run leaves: accuracy over rounds and by target domain."""
+"""The picture that is saved with every run: accuracy over rounds and by target domain."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, 
     Args:
         records: see `draw_overview`.
         results: see `draw_overview`.
-        path: PNG to write.
-        title: what was run.
+        path: the PNG file to write.
+        title: title of the run.
     """
     style.save(draw_overview(records, results, title), path)
 
@@ -29,25 +29,31 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
 
     Args:
         records: lines of ``rounds.jsonl``.
-        results: method to its results, see `summarise`; the last one, the composed method, gets
-            the strong line.
-        title: what was run.
+        results: results of each method, see `fedwca.results.table_rows.summarise`; the last one, the composed method,
+            gets the strong line.
+        title: title of the run.
     """
     figure = style.figure(12, 5, title)
     over_rounds, by_domain = figure.subplots(1, 2, width_ratios=(1, 1.25))
     looks = style.looks(list(results))
     for name, entry in results.items():
-        own = [record for record in records if record["method"] == name]
-        draw_curve(over_rounds, own, style.line_style(looks[name], name == list(results)[-1]), entry["label"])
-    when, whose = describe_accuracy(results)
-    over_rounds.set(xlabel="round", ylabel=f"{whose}, mean over clients (%)", title="While it learns")
+        method_records = [record for record in records if record["method"] == name]
+        draw_curve(
+            over_rounds, method_records, style.line_style(looks[name], name == list(results)[-1]), entry["label"]
+        )
+    round_text, accuracy_text = describe_accuracy(results)
+    over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
     over_rounds.xaxis.get_major_locator().set_params(integer=True)
     groups = list(next(iter(results.values()))["domains"])
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     crowded = sum(map(len, groups)) > 60  # characters that fit side by side
     by_domain.set_xticks(range(len(groups)), groups, rotation=90 if crowded else 0)
-    by_domain.set(ylabel=f"{whose} (%)", title=when if whose != TESTED else f"{when}, by target domain", ylim=(0, 109))
+    by_domain.set(
+        ylabel=f"{accuracy_text} (%)",
+        title=round_text if accuracy_text != TESTED else f"{round_text}, by target domain",
+        ylim=(0, 109),
+    )
     style.remove_frame(over_rounds)
     style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)

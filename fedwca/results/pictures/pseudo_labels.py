@@ -1,4 +1,4 @@
-"""How good the labels are that clients guess, and how far the models that guess agree."""
+"""Accuracy of pseudo-labels, and agreement of the models that give them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def pseudo_labels(run: Run) -> Any:
         NotDrawn: no rounds were kept.
     """
     check_has_rounds(run)
-    shown = [name for name in run.labels if any("agreement" in record for record in run.rounds(name))]
-    made = style.figure(11, 4.8, run.title)
-    axes = made.subplots(1, 2)
+    methods = [name for name in run.labels if any("agreement" in record for record in run.rounds(name))]
+    fig = style.figure(11, 4.8, run.title)
+    axes = fig.subplots(1, 2)
     looks, last = style.looks(list(run.labels)), list(run.labels)[-1]
     for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
-        drawn = shown if field != "agreement" else [n for n in shown if asks_several(run, n)] or shown
-        for name in drawn:
+        panel_methods = methods if field != "agreement" else [n for n in methods if asks_several(run, n)] or methods
+        for name in panel_methods:
             draw_curve(
                 axis, run.counted_rounds(name), style.line_style(looks[name], name == last), run.labels[name], field
             )
         axis.set(xlabel="round", ylabel=unit, title=title)
         axis.xaxis.get_major_locator().set_params(integer=True)
         style.remove_frame(axis)
-    style.legend(made, axes[0], len(shown))
-    return made
+    style.legend(fig, axes[0], len(methods))
+    return fig
 
 
 def asks_several(run: Run, method: str) -> bool:
-    """Whether any client's models ever disagreed; a labeler that asks one model always agrees with itself."""
+    """Whether the models of any client ever disagreed; a labeler with a single model always has full agreement."""
     return any(value < 1 for record in run.rounds(method) for value in record.get("agreement", ()))

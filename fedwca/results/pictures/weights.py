@@ -1,4 +1,4 @@
-"""Which clusters' models clients start from, by round (Figure 5 of the FedWCA paper)."""
+"""Weights of the cluster models in the clients' start models, by round (Figure 5 of the FedWCA paper)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedwca.results.trial_key import TrialKey
 
 PANELS = 4
 MOST = 40
-"""Clients with a row of their own; more are averaged by domain and cluster."""
+"""Maximum number of clients with a row each; more are averaged by domain and cluster."""
 Groups = Sequence[tuple[str, int]]
-"""Domains and clusters."""
+"""Pairs of domain and cluster."""
 
 
 def weights(run: Run, method: str | None = None, trial: TrialKey | None = None) -> Any:
@@ -24,45 +24,45 @@ def weights(run: Run, method: str | None = None, trial: TrialKey | None = None) 
 
     Args:
         run: the run.
-        method: its name; the composed one unless given.
-        trial: (source model, trial); the first unless given.
+        method: name of the method; None: the composed method.
+        trial: (source model, trial); None: the first.
 
     Raises:
-        NotDrawn: it has not more than one cluster model, or was not run.
+        NotDrawn: the method has at most one cluster model, or no second round.
     """
     method, records = select_records(run, method, trial)
     step = (len(records) - 1) / max(1, min(PANELS, len(records)) - 1)
-    shown = list(dict.fromkeys(round(index * step) for index in range(min(PANELS, len(records)))))
-    return draw_weights({"": [records[index] for index in shown]}, run.domains, _title(run, method, records[0]))
+    indices = list(dict.fromkeys(round(index * step) for index in range(min(PANELS, len(records)))))
+    return draw_weights({"": [records[index] for index in indices]}, run.domains, _title(run, method, records[0]))
 
 
 def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str], title: str) -> Any:
-    """Heat maps of v (eq. 8), a row of panels a method, a column a round.
+    """Heat maps of v (eq. 8), a row of panels per method, a column per round.
 
     Args:
-        records: what a method is called to its rounds in one run, equally many of each; a panel with a method's name
-            counts rounds from 0, as the paper does.
-        domains: true domain of each client; those of newcomers, which come last and start no round, are left out.
-        title: what was run.
+        records: rounds of each method in one run, equally many per method, by its label; a panel with a label counts
+            rounds from 0, as the paper does.
+        domains: true domain of each client; newcomers, which come last and do not train, are left out.
+        title: title of the run.
     """
-    groups = {label: group_clients(domains, found) for label, found in records.items()}
-    shapes = [_shape(domains, found[0], groups[label]) for label, found in records.items()]
-    across = len(next(iter(records.values())))
-    each = min(max(2.4, 0.9 + 0.42 * max(columns for _, columns in shapes)), 13 / across)
-    made = style.figure(max(6.5, 1.8 + each * across), sum(_height(rows) for rows, _ in shapes), title)
-    axes = made.subplots(len(records), across, squeeze=False, sharey="row")
-    high = highest_weight(domains, [record for found in records.values() for record in found])
-    for line, (label, found) in zip(axes, records.items(), strict=True):
-        for index, (axis, record) in enumerate(zip(line, found, strict=True)):
+    groups = {label: group_clients(domains, method_records) for label, method_records in records.items()}
+    shapes = [_shape(domains, method_records[0], groups[label]) for label, method_records in records.items()]
+    column_count = len(next(iter(records.values())))
+    panel_width = min(max(2.4, 0.9 + 0.42 * max(columns for _, columns in shapes)), 13 / column_count)
+    fig = style.figure(max(6.5, 1.8 + panel_width * column_count), sum(_height(rows) for rows, _ in shapes), title)
+    axes = fig.subplots(len(records), column_count, squeeze=False, sharey="row")
+    high = highest_weight(domains, [record for method_records in records.values() for record in method_records])
+    for row_axes, (label, method_records) in zip(axes, records.items(), strict=True):
+        for index, (axis, record) in enumerate(zip(row_axes, method_records, strict=True)):
             image = draw_panel(axis, domains, record, high, index == 0, groups[label])
             if label:
                 axis.set_title(f"{label}, r = {record['round']}", fontsize=10)
-    made.colorbar(image, ax=list(axes.flat), label="weight")
-    return made
+    fig.colorbar(image, ax=list(axes.flat), label="weight")
+    return fig
 
 
 def weights_animation(run: Run, method: str | None = None, trial: TrialKey | None = None) -> Any:
-    """`weights` of every round from the second, one after the other: a matplotlib animation.
+    """A matplotlib animation of `weights` over all rounds from the second on.
 
     Raises:
         NotDrawn: as `weights`.
@@ -72,8 +72,8 @@ def weights_animation(run: Run, method: str | None = None, trial: TrialKey | Non
     method, records = select_records(run, method, trial)
     groups = group_clients(run.domains, records)
     rows, columns = _shape(run.domains, records[0], groups)
-    made = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
-    axis = made.subplots()
+    fig = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
+    axis = fig.subplots()
     high = highest_weight(run.domains, records)
 
     def frame(index: int) -> Sequence[Any]:
@@ -82,12 +82,12 @@ def weights_animation(run: Run, method: str | None = None, trial: TrialKey | Non
         return ()
 
     image = draw_panel(axis, run.domains, records[0], high, True, groups)
-    made.colorbar(image, ax=axis, label="weight")
-    return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
+    fig.colorbar(image, ax=axis, label="weight")
+    return FuncAnimation(fig, frame, frames=len(records), init_func=lambda: (), blit=False)
 
 
 def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tuple[str, list[Record]]:
-    """The method, and its records from the second round on.
+    """The method's name, and its records from the second round on.
 
     Raises:
         NotDrawn: see `weights`.
@@ -98,8 +98,8 @@ def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tupl
     records = [record for record in run.rounds(name, trial) if record["round"] >= 1]
     if records and any(len(row) > 1 for row in records[0]["weights"] or () if isinstance(row, list)):
         return name, records
-    why = f"{run.labels.get(name, name)} has no second round with more than one cluster model"
-    raise style.NotDrawn(why if method else f"{why}; --method names another method")
+    reason = f"{run.labels.get(name, name)} has no second round with more than one cluster model"
+    raise style.NotDrawn(reason if method else f"{reason}; --method names another method")
 
 
 def _shape(domains: Sequence[str], record: Record, groups: Groups) -> tuple[int, int]:
@@ -108,8 +108,8 @@ def _shape(domains: Sequence[str], record: Record, groups: Groups) -> tuple[int,
 
 
 def _title(run: Run, method: str, record: Record) -> str:
-    what = f"{run.labels[method]}: weights of the cluster models in the model each client starts from"
-    return f"{what}\n{run.title}; model {record['source_model']}, trial {record['trial']}"
+    heading = f"{run.labels[method]}: weights of the cluster models in the model each client starts from"
+    return f"{heading}\n{run.title}; model {record['source_model']}, trial {record['trial']}"
 
 
 def _height(rows: int) -> float:
@@ -117,52 +117,54 @@ def _height(rows: int) -> float:
 
 
 def highest_weight(domains: Sequence[str], records: Sequence[Record]) -> float:
-    """The largest weight that is drawn, the top of the colour scale."""
+    """The largest weight in the picture, the upper end of the colour scale."""
     groups = group_clients(domains, records)
     values = [value for record in records for row in label_rows(domains, record, groups)[1] for value in row]
     return max((value for value in values if not math.isnan(value)), default=1.0)
 
 
 def group_clients(domains: Sequence[str], records: Sequence[Record]) -> Groups:
-    """Domain and cluster of the clients that took part in some rounds, where clients are many; nothing where each has a
-    row.
-    """
-    every = (client for record in records for client in _clients(domains, record))
-    found = {(domain, label) for domain, label, row in every if not math.isnan(row[0])}
-    return sorted(found) if len(records[0]["labels"]) > MOST else []
+    """Pairs of domain and cluster of the clients that took part in some round; empty if each client has its own row."""
+    clients = (client for record in records for client in _clients(domains, record))
+    groups = {(domain, label) for domain, label, row in clients if not math.isnan(row[0])}
+    return sorted(groups) if len(records[0]["labels"]) > MOST else []
 
 
 def label_rows(domains: Sequence[str], record: Record, groups: Groups = ()) -> tuple[list[str], list[list[float]]]:
-    """Row labels and weights: a client each, or means by domain and cluster.
+    """Row labels and weights: a row per client, or means by domain and cluster.
 
     Args:
         domains: true domain of each client.
-        record: of a round.
-        groups: of `group_clients`, a row each, NaN where nobody of it took part; none: clients.
+        record: record of a round.
+        groups: result of `group_clients`, a row per group, NaN if none of its clients took part; empty: a row per
+            client.
     """
     clients = _clients(domains, record)
     if not groups:
         return [f"{domain}  {k}" for k, (domain, _, _) in enumerate(clients)], [row for _, _, row in clients]
-    found: dict[tuple[str, int], list[list[float]]] = {group: [] for group in groups}
+    rows_by_group: dict[tuple[str, int], list[list[float]]] = {group: [] for group in groups}
     for domain, label, row in clients:
         if not math.isnan(row[0]):
-            found[domain, label].append(row)
+            rows_by_group[domain, label].append(row)
     absent = [math.nan] * max(len(row) for _, _, row in clients)
     means = [
-        [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else absent for rows in found.values()
+        [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else absent
+        for rows in rows_by_group.values()
     ]
-    return [f"{domain}, cluster {label}" for domain, label in found], means
+    return [f"{domain}, cluster {label}" for domain, label in rows_by_group], means
 
 
 def _clients(domains: Sequence[str], record: Record) -> list[tuple[str, int, list[float]]]:
-    """Domain, cluster and weights of each client that trains; newcomers are behind them."""
+    """Domain, cluster and weights of each client that trains; newcomers come last and are left out."""
     labels = record["labels"]
     rows = [[math.nan if value is None else value for value in row] for row in record["weights"]]
     return list(zip(domains[: len(labels)], labels, rows, strict=True))
 
 
-def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, named: bool, groups: Groups = ()) -> Any:
-    """One round's heat map; a frame is around the own cluster of a client, numbers where there is room."""
+def draw_panel(
+    axis: Any, domains: Sequence[str], record: Record, high: float, show_labels: bool, groups: Groups = ()
+) -> Any:
+    """Draw one round's heat map, with a frame around each client's own cluster, and numbers where there is room."""
     labels, table = label_rows(domains, record, groups)
     image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)
     columns = len(table[0])
@@ -170,7 +172,7 @@ def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, n
     axis.set_xlabel("cluster model")
     if columns <= 24:
         axis.set_xticks(range(columns), map(str, range(columns)), fontsize=8)
-    if named:
+    if show_labels:
         axis.set_yticks(range(len(labels)), labels, fontsize=8 if len(labels) <= 24 else 6.5)
         axis.set_ylabel("clients, averaged" if groups else "client (true domain, number)")
     for y, row in enumerate(table):
