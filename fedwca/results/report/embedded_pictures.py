@@ -27,7 +27,7 @@ def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> s
         run: the run that is shown.
         models: rebuilds the final models; None: pictures of images are left out.
     """
-    shown, missing = [], []
+    figures, missing = [], []
     for name, caption in SHOWN.items():
         try:
             figure = PICTURES[name].draw(PictureRequest(run, models or _leave_out))
@@ -36,11 +36,11 @@ def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> s
             continue
         image = b64encode(png_bytes(figure)).decode()
         text = escape(f"{caption}. {run.labels.get(run.own, run.own)}")
-        shown.append(
+        figures.append(
             f'<figure><div class="wide" role="region" tabindex="0" aria-label="{text}"><img '
             f'src="data:image/png;base64,{image}" alt="{text}"></div><figcaption>{text}</figcaption></figure>'
         )
-    return "".join(shown) + (f'<ul class="note">{"".join(missing)}</ul>' if missing else "")
+    return "".join(figures) + (f'<ul class="note">{"".join(missing)}</ul>' if missing else "")
 
 
 def _leave_out() -> Models:
