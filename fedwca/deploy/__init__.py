@@ -1,5 +1,5 @@
-"""Real federation: the composition that `fedwca bench` simulates, with the clients on machines of their own.
+"""Deployment: runs the composition that `fedwca bench` simulates with clients on separate machines.
 
-`fedwca.deploy.session` and `fedwca.deploy.client` know no network; they make and take `Parcel`s.
-`fedwca.deploy.flower` carries parcels over Flower.
+`fedwca.deploy.session` and `fedwca.deploy.client` do no networking; they produce and consume `Parcel`s.
+`fedwca.deploy.flower` transports parcels over Flower.
 """

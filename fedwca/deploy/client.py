@@ -1,4 +1,4 @@
-"""A client: its own images, the models it is sent, and what it answers. It runs the engine for one."""
+"""A client of a deployment: trains the models it is sent on its own images and answers with uploads."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ from fedwca.federated.upload_checks import model_problem
 
 
 class Client:
-    """Answers a server's parcels; what it has of its own is in ``engine.bank`` and ``residual``.
+    """Answers a server's parcels, with an engine that runs this client alone.
+
+    Its own model and the entries left out of earlier uploads are in ``engine.bank`` and ``residual``.
 
     Args:
-        images: training images uint8 ``[N, 3, side, side]``, by the side the model needs and whether files are
-            stretched to squares.
+        images: maps (side that the model needs, whether files are stretched to squares) to the training images uint8
+            ``[N, 3, side, side]``.
         device: where to train.
-        privacy: what is done to updates before they leave; None: nothing.
-        moment_privacy: the same of the moments that clients may be grouped by.
+        privacy: clipping and noise for updates before they are uploaded; None: none.
+        moment_privacy: the same for the moments that clients may be grouped by.
     """
 
     def __init__(
@@ -53,23 +55,30 @@ class Client:
         self.final: Tensor | None = None
         """The model that it ends with ``[P]``."""
         self.final_rounds = 0
-        """Rounds of the federation behind ``final``, whether this client took part in all or not."""
+        """Rounds of the federation behind ``final``, including those this client missed."""
         self.residual: Tensor | None = None
-        """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
+        """With feedback, what earlier uploads left out ``[L]``; entries of an answer that the server did not take are
+        lost."""
         self.round_start: tuple[int, Tensor, Tensor | None] | None = None
-        """The last round, and what ``engine.bank`` and ``residual`` held when it began: a round may be played again."""
+        """The last round, and ``engine.bank`` and ``residual`` when it began: a round may be repeated."""
         self.trust: float | None = None
-        """What the source model says of the class on its images, from 0 to 1; stays here. None: not asked yet."""
+        """What the source model's outputs on this client's images say of the class, 0 to 1
+        (`fedwca.functional.mutual_information`); not uploaded. None: not measured yet."""
         self._engine: SequentialEngine | None = None
 
     @property
     def engine(self) -> SequentialEngine:
-        """The engine with this client alone; there once the source model has come."""
+        """The engine with this client alone; available once the source model has been received."""
         assert self._engine is not None
         return self._engine
 
     def set_up(self, composition: Composition, index: int, source: dict[str, Tensor]) -> None:
-        """Take in what is sent once: the composition, this client's number, the source model with its classifier.
+        """Set up the engine from what is sent once.
+
+        Args:
+            composition: what the client runs.
+            index: this client's number.
+            source: tensors of the source model, with its classifier.
 
         Raises:
             FedwcaError: the model does not fit the composition, there are no images, or the noise does not cover all
@@ -80,22 +89,22 @@ class Client:
             check_covered(composition, with_noise)
         model = composition.architecture()
         network = model.build(composition.classes, pretrained=False)
-        wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}
-        if {name: tensor.shape for name, tensor in source.items()} != wanted:
+        expected_shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+        if {name: tensor.shape for name, tensor in source.items()} != expected_shapes:
             raise FedwcaError(f"the source model that was sent is no {model.name!r} of {composition.classes} classes")
         network.load_state_dict(source)
         network.eval()
         train = self.images(model.stored, composition.stretch)
         if len(train) == 0:
             raise DataError("this client has no images")
-        none = train[:0]
-        own, precision = [ClientImages(train, none, none)], composition.precision
-        self._engine = SequentialEngine(network, own, self.device, 1, composition.batch_norm, precision)
+        no_images = train[:0]
+        clients, precision = [ClientImages(train, no_images, no_images)], composition.precision
+        self._engine = SequentialEngine(network, clients, self.device, 1, composition.batch_norm, precision)
         self.composition, self.index = composition, index
         self.residual = self.round_start = self.trust = None
 
     def handle(self, parcel: Parcel) -> Parcel:
-        """The answer to one parcel.
+        """Return the answer to one parcel.
 
         Raises:
             FedwcaError: what was sent does not fit, or training diverged.
@@ -103,7 +112,7 @@ class Client:
         if "source" in parcel.models:
             composition = read_composition(parcel)
             index, source = int(parcel.notes["client"]), dict(parcel.models["source"])
-            # A server that was restarted tells everything again; what this client has of its own stays.
+            # A restarted server sends everything again; this client's own state is kept then.
             if not self._knows(composition, index, source):
                 self.set_up(composition, index, source)
         if self.composition is None:
@@ -112,7 +121,7 @@ class Client:
             return self._answer(parcel, self.composition)
 
     def _answer(self, parcel: Parcel, composition: Composition) -> Parcel:
-        """The answer of a client that knows what is computed."""
+        """Return the answer of a client that has the composition and the source model."""
         if parcel.kind == "final":
             self.final = self.engine.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
             self.final_rounds = parcel.round
@@ -120,28 +129,30 @@ class Client:
         return self._train(parcel, composition)
 
     def _knows(self, composition: Composition, index: int, source: dict[str, Tensor]) -> bool:
+        """Return whether the client is already set up with these; see `set_up`."""
         if (self.composition, self.index) != (composition, index):
             return False
-        own = self.engine.network.state_dict()
-        return own.keys() == source.keys() and all(torch.equal(own[name].cpu(), source[name]) for name in own)
+        held = self.engine.network.state_dict()
+        return held.keys() == source.keys() and all(torch.equal(held[name].cpu(), source[name]) for name in held)
 
     def _models(self, parcel: Parcel) -> Tensor:
-        """The models that were sent ``[Q+S, P]``; where there is none, the source model, or the client's own if models
-        do not travel in this method.
+        """Return the models that were sent ``[Q+S, P]``.
+
+        If none was sent: the source model ``[1, P]``, or the client's own model if the method does not send models.
         """
         assert self.composition is not None
         layout = self.engine.layout
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := tensors_problem(model, layout.slots, wire_types(layout, self.composition.transport)):
-                raise FedwcaError(f"model {number} that was sent {why}")
+            if problem := tensors_problem(model, layout.slots, wire_types(layout, self.composition.transport)):
+                raise FedwcaError(f"model {number} that was sent {problem}")
         if not sent:
             travels = self.composition.build().aggregator.travels
             return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
         return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
     def _start_round(self, round: int) -> None:
-        """A round that is played again begins where it did, round 0 at the source model."""
+        """Restore the client's model and residual if the round is repeated; round 0 starts from the source model."""
         if round == 0:
             self.engine.bank[0], self.residual = self.engine.layout.read(self.engine.network), None
         elif self.round_start is not None and self.round_start[0] == round:
@@ -156,13 +167,13 @@ class Client:
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
         task = client_task(method, composition.training, parcel.round, keys, self.index, parcel.beside)
-        asked = None
+        labeler_trust = None
         if "trusted" not in parcel.notes:
-            asked = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
+            labeler_trust = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
         if self.trust is None:
             self.trust = measure_trust_alone(self.engine, self.engine.layout.read(self.engine.network), task)
-        trusted = float(parcel.notes.get("trusted", 1)) if asked is None else float(asked[0])
-        task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": trusted}
+        trusted = float(parcel.notes.get("trusted", 1)) if labeler_trust is None else float(labeler_trust[0])
+        task, trust_notes = replace(task, trusted=trusted), {} if labeler_trust is None else {"trusted": trusted}
 
         def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(work.own) if first else blend_mixtures(aggregator, parcel.round, work)
@@ -173,15 +184,15 @@ class Client:
         if problem := model_problem(row):
             raise Diverged(f"this client's model {problem}; a lower learning rate may help")
         if self.privacy is not None:
-            # The start may depend on the images through the report; the first model sent does not.
+            # The model that training starts from may depend on the images; the first model sent does not.
             row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()
             clamp_variances(row, self.engine.layout)
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
-        # As the server measures updates: from the cluster's model that it chose, else from the first it was sent.
+        # The server measures updates from the same model: that of the chosen cluster, else the first that was sent.
         start = rows[0 if blend.labels is None else int(blend.labels)]
         if first and composition.moments is not None:
-            found = measure_moments(self.engine.network, self.engine.images[0], composition.moments).float().cpu()
-            collected = {**collected, MOMENTS: found if self.moment_privacy is None else self.moment_privacy(found)}
+            moments = measure_moments(self.engine.network, self.engine.images[0], composition.moments).float().cpu()
+            collected = {**collected, MOMENTS: moments if self.moment_privacy is None else self.moment_privacy(moments)}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
         return Parcel(
@@ -190,24 +201,24 @@ class Client:
             self._upload(row.cpu(), start.cpu(), composition) if aggregator.travels else {},
             report,
             collected,
-            {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **told},
+            {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **trust_notes},
         )
 
-    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> NamedModels:
+    def _upload(self, row: Tensor, start: Tensor, composition: Composition) -> NamedModels:
         layout = self.engine.layout
         if composition.top is None:
             return {"model": row_to_tensors(row, layout, composition.transport)}
         compressor = TopKCompressor(layout, composition.top, composition.transport)
-        models, residual = compressor.compress(row, own, self.residual)
+        models, residual = compressor.compress(row, start, self.residual)
         self.residual = residual if composition.feedback else None
         return models
 
 
 def read_composition(parcel: Parcel) -> Composition:
-    """What is played, from the first message of a server.
+    """Return the composition in a parcel that holds the source model.
 
     Raises:
-        FedwcaError: this client cannot play it; where the server's version is another, says so.
+        FedwcaError: this client cannot build it; if the server has another version, the error names both versions.
     """
     try:
         composition = Composition.read(str(parcel.notes["composition"]))

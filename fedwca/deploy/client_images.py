@@ -1,4 +1,4 @@
-"""A client's own images: any folder of image files, or an archive; labels are neither needed nor read."""
+"""Reads a client's images from a folder of image files or an ``.npz`` archive; labels are not read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fedwca.errors import DataError
 
 
 def read_images(path: Path, side: int, stretch: bool = False) -> Tensor:
-    """Images uint8 ``[N, 3, side, side]``, files in the order of their paths, however deep they lie, but hidden ones.
+    """Return images uint8 ``[N, 3, side, side]``, sorted by path; subfolders are searched, hidden files left out.
 
     Args:
         path: a folder of image files, or ``.npz`` with ``images`` uint8 ``[N, H, W]`` (grey) or ``[N, H, W, 3]``.
         side: height and width in pixels.
-        stretch: files that are not square are stretched, not cropped.
+        stretch: image files that are not square are stretched, not cropped.
 
     Raises:
-        DataError: there is no image, or one does not decode; says which.
+        DataError: there is no image, or one cannot be decoded; names it.
     """
     if path.suffix.lower() == ".npz":
         images = _read_archive(path)
@@ -34,13 +34,13 @@ def read_images(path: Path, side: int, stretch: bool = False) -> Tensor:
 
 
 def check_images(path: Path) -> int:
-    """How many images `read_images` finds there; of a folder the first is decoded, the others when they are used.
+    """Return how many images `read_images` would read; of a folder only the first image is decoded.
 
     Args:
-        path: as there.
+        path: as for `read_images`.
 
     Raises:
-        DataError: as there.
+        DataError: there is no image, or the first one, or the archive, cannot be decoded.
     """
     if path.suffix.lower() == ".npz":
         return len(_read_archive(path))
@@ -59,7 +59,7 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _read_archive(path: Path) -> Images:
-    """``[N, H, W, 3]``"""
+    """Return the images of an archive ``[N, H, W, 3]``."""
     if not path.is_file():
         raise DataError(f"{path} does not exist; --data takes a folder of images or an .npz file")
     images = read_archive_images(path)

@@ -1,4 +1,4 @@
-"""Uploads that leave small changes out: the largest entries of an update, against the model the client was sent."""
+"""Top-k compression of uploads: the largest entries of an update, relative to the model that the client was sent."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ NamedModels = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class TopKCompressor:
-    """Which parts of a model travel whole, and how many of the other entries.
+    """Compresses an update to some whole tensors and the largest of all other entries.
 
-    The first layer travels whole, because clients are clustered by it, and so do BatchNorm's statistics, whose sizes
-    have nothing to do with those of weights.
+    The first layer is sent whole because clients are clustered by it, and BatchNorm's statistics because their
+    magnitudes are not comparable with those of weights.
     """
 
     layout: Layout
     share: float
-    """Of the entries that do not travel whole, above 0."""
+    """Share of the entries outside whole tensors that is sent, above 0."""
     transport: Transport = "full"
     """Precision of values; positions are int32."""
 
     @property
     def whole_slots(self) -> list[Slot]:
-        """Tensors that travel as they are."""
+        """Tensors that are sent whole."""
         return [*self.layout.layers()[0], *self.layout.statistics]
 
     @cached_property
     def sparse_positions(self) -> Tensor:
-        """Positions in a row of all other entries ``[L]``."""
+        """Positions in a row ``[P]`` of the entries outside whole tensors ``[L]``."""
         sparse = torch.ones(self.layout.width, dtype=torch.bool)
         for slot in self.whole_slots:
             sparse[slot.start : slot.stop] = False
@@ -47,31 +47,36 @@ class TopKCompressor:
 
     @property
     def count(self) -> int:
-        """k, entries that travel."""
+        """k, the number of those entries that is sent."""
         return max(1, round(self.share * len(self.sparse_positions)))
 
-    def compress(self, row: Tensor, own: Tensor, residual: Tensor | None = None) -> tuple[NamedModels, Tensor]:
-        """What is uploaded of a model, and what is left out.
+    def compress(self, row: Tensor, start: Tensor, residual: Tensor | None = None) -> tuple[NamedModels, Tensor]:
+        """Compress a trained model.
 
         Args:
             row: the trained model ``[P]``.
-            own: what the client was sent first ``[P]``.
-            residual: what it left out before ``[L]``, added to the update (Stich et al. 2018, Algorithm 1); None:
+            start: the model ``[P]`` that the update is measured from.
+            residual: what earlier uploads left out ``[L]``, added to the update (Stich et al. 2018, Algorithm 1); None:
                 nothing.
 
         Returns:
-            Models for a parcel, and what of the update they lack ``[L]``.
+            Models for a parcel, and the part of the update that they leave out ``[L]``.
         """
-        update = (row - own)[self.sparse_positions] + (0 if residual is None else residual)
+        update = (row - start)[self.sparse_positions] + (0 if residual is None else residual)
         positions, values = largest_entries(update, self.count)
-        sent, types = cast_in_range(values, DTYPES[self.transport]), wire_types(self.layout, self.transport)
-        whole = {slot.name: cast_in_range(slot.of(row), types[slot.name]) for slot in self.whole_slots}
-        rest = update - scatter_entries(positions, sent.to(update.dtype), len(update))
-        return {"model": whole, "largest": {"positions": positions.int(), "values": sent}}, rest
+        sent_values, types = cast_in_range(values, DTYPES[self.transport]), wire_types(self.layout, self.transport)
+        whole_tensors = {slot.name: cast_in_range(slot.of(row), types[slot.name]) for slot in self.whole_slots}
+        left_out = update - scatter_entries(positions, sent_values.to(update.dtype), len(update))
+        return {"model": whole_tensors, "largest": {"positions": positions.int(), "values": sent_values}}, left_out
 
-    def decompress(self, models: NamedModels, own: Tensor) -> Tensor:
-        """The model ``[P]`` that the server goes on with; see `tensors_problem` for what must hold."""
-        row = own.clone()
+    def decompress(self, models: NamedModels, start: Tensor) -> Tensor:
+        """Return the model ``[P]`` of an upload in which `models_problem` finds nothing.
+
+        Args:
+            models: the upload.
+            start: the model ``[P]`` that the update is measured from.
+        """
+        row = start.clone()
         for slot in self.whole_slots:
             row[slot.start : slot.stop] = models["model"][slot.name].reshape(-1).to(row)
         largest = models["largest"]
@@ -80,17 +85,17 @@ class TopKCompressor:
         return row
 
     def models_problem(self, models: NamedModels) -> str:
-        """Why uploaded models are none that `compress` makes; empty if they are."""
+        """Return why uploaded models do not have the form of `compress`'s; empty if they do."""
         if set(models) != {"model", "largest"}:
             return f"holds {len(models)} models by other names than 'model' and 'largest'; right are those two"
-        if why := tensors_problem(models["model"], self.whole_slots, wire_types(self.layout, self.transport)):
-            return why
+        if problem := tensors_problem(models["model"], self.whole_slots, wire_types(self.layout, self.transport)):
+            return problem
         largest = models["largest"]
         if set(largest) != {"positions", "values"}:
             return f"holds {len(largest)} lists of largest entries; right are 'positions' and 'values'"
-        for name, kind in (("positions", torch.int32), ("values", DTYPES[self.transport])):
-            if why := tensor_problem(largest[name], (self.count,), kind):
-                return f"{name} {why}"
+        for name, dtype in (("positions", torch.int32), ("values", DTYPES[self.transport])):
+            if problem := tensor_problem(largest[name], (self.count,), dtype):
+                return f"{name} {problem}"
         positions, last = largest["positions"].long(), len(self.sparse_positions) - 1
         if int(positions[0]) < 0 or int(positions[-1]) > last or bool((positions.diff() < 1).any()):
             return f"positions do not ascend from 0 or more to {last} or less"

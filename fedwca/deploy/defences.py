@@ -1,4 +1,4 @@
-"""Defences against uploads that are in order and lie all the same."""
+"""Defences against uploads that pass all checks but are manipulated."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Robust = Literal["mean", "median", "trimmed"]
 
 
 def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> float:
-    """How far BatchNorm's statistics of a model ``[P]`` are from those it began with, per statistic.
+    """Return how far the BatchNorm statistics of a model ``[P]`` moved from those of the model that was sent ``[P]``.
 
     Returns:
-        Root mean square of shifts of means and of log deviations, in the layers' own deviations; 0 without BatchNorm.
+        Root mean square over all statistics: shifts of means in units of the layer's standard deviation, and
+        differences of log standard deviations; 0 without BatchNorm.
     """
     shifts = [
         moment_shift(mean.of(model), variance.of(model), mean.of(sent), variance.of(sent))
@@ -28,56 +29,58 @@ def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> floa
 
 
 def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0) -> dict[int, float]:
-    """Clients whose model moved more than ``factor`` times the median of this round, with their share of that bound.
+    """Return the clients whose model moved more than ``factor`` times the round's median, and their move / bound.
 
-    The median is of models that moved: those of clients that do not train, as untrusted ones, do not tell how far
-    training moves a model.
+    The median is over moves above 0: clients that do not train, such as untrusted ones, do not tell how far training
+    moves a model. With fewer than 3 clients there are no outliers.
 
     Args:
-        moves: by client.
-        factor: above 1.
-        least: what the median is taken for where it is less.
+        moves: by client, how far its model moved.
+        factor: bound in units of the median, above 1.
+        least: lower limit of the median.
 
     >>> norm_outliers({0: 1.0, 1: 1.0, 2: 12.0}, 3.0)
     {2: 4.0}
     >>> norm_outliers({0: 0.0, 1: 0.0, 2: 1.0}, 3.0)
     {}
     """
-    trained = [moved for moved in moves.values() if moved > 0]
-    if len(moves) < 3 or not trained:
+    nonzero = [move for move in moves.values() if move > 0]
+    if len(moves) < 3 or not nonzero:
         return {}
-    bound = factor * max(least, float(torch.tensor(trained, dtype=torch.float64).median()))
-    return {client: moved / bound for client, moved in moves.items() if moved > bound}
+    bound = factor * max(least, float(torch.tensor(nonzero, dtype=torch.float64).median()))
+    return {client: move / bound for client, move in moves.items() if move > bound}
 
 
-def robust_mean(rows: Tensor, how: Robust) -> Tensor:
-    """A robust mean ``[N, P] -> [P]``: by coordinate the median, or the mean without the outer quarter on each side.
+def robust_mean(rows: Tensor, kind: Robust) -> Tensor:
+    """Return a robust mean ``[N, P] -> [P]``: per coordinate the median, or the mean without a quarter on each side.
 
-    Of three rows or more at least one on each side is left out.
+    With three rows or more, at least one value on each side is left out.
 
     >>> robust_mean(torch.tensor([[1.0], [2.0], [3.0], [90.0]]), "trimmed")
     tensor([2.5000])
     """
     ordered = rows.sort(0).values
     n = len(ordered)
-    cut = (n - 1) // 2 if how == "median" else min(max(1, n // 4), (n - 1) // 2)
+    cut = (n - 1) // 2 if kind == "median" else min(max(1, n // 4), (n - 1) // 2)
     return ordered[cut : n - cut].mean(0)
 
 
-def robust_means(means: Tensor, weights: Tensor, bank: Tensor, how: Robust) -> Tensor:
-    """Means of clusters ``[C, P]``, with those of three clients or more made robust.
+def robust_means(means: Tensor, weights: Tensor, bank: Tensor, kind: Robust) -> Tensor:
+    """Return the cluster means ``[C, P]`` with those of three clients or more replaced by robust means.
+
+    A mean that also weighs a previous row of the server is not replaced.
 
     Args:
-        means: as the weights give them.
-        weights: ``[C, R+K]``, of the server's rows before and of the clients' models.
+        means: weighted means ``[C, P]``.
+        weights: ``[C, R+K]``, weights of the server's previous rows and of the clients' models.
         bank: the clients' models ``[K, P]``.
-        how: mean: they stay as they are.
+        kind: which robust mean; ``mean``: the means are returned as they are.
     """
-    if how == "mean":
+    if kind == "mean":
         return means
-    robust, kept = means.clone(), weights.shape[1] - len(bank)
+    robust, server_rows = means.clone(), weights.shape[1] - len(bank)
     for row, weight in enumerate(weights):
-        members = weight[kept:] > 0
-        if int(members.sum()) > 2 and not bool(weight[:kept].any()):
-            robust[row] = robust_mean(bank[members], how)
+        members = weight[server_rows:] > 0
+        if int(members.sum()) > 2 and not bool(weight[:server_rows].any()):
+            robust[row] = robust_mean(bank[members], kind)
     return robust

@@ -1,4 +1,4 @@
-"""What cannot be played with clients on machines of their own, and what does not go together; each in a sentence."""
+"""Checks that a method can be deployed and that its options fit together; each error gives the reason."""
 
 from __future__ import annotations
 
@@ -23,77 +23,77 @@ from fedwca.federated.server import compare_clients
 
 
 def check_deployable(method: Method, rounds: int, network: Network) -> None:
-    """Refuse what makes no sense, or is not possible, with clients on machines of their own.
+    """Refuse a method that cannot be deployed.
 
     Raises:
-        UsageError: says why.
+        UsageError: the method cannot be deployed; gives the reason.
     """
-    where = f"method {method.name!r} cannot be deployed:"
+    prefix = f"method {method.name!r} cannot be deployed:"
     if not rounds:
-        raise UsageError(f"{where} it has no round; hand the source model out as it is")
+        raise UsageError(f"{prefix} it has no round; hand the source model out as it is")
     if network.whole:
         raise UsageError(
-            f"{where} its clients have labels and train the whole network, and a round of it takes two messages more "
+            f"{prefix} its clients have labels and train the whole network, and a round of it takes two messages more "
             "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
         )
-    check_sendable(method.aggregator, where)
+    check_sendable(method.aggregator, prefix)
     if method.adaptation is not None:
         raise UsageError(
-            f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
+            f"{prefix} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
             "deployments have no step yet; `fedwca bench` plays it"
         )
-    if beside := [part for part in method.trained if changes_network(part)]:
+    if extras := [part for part in method.trained if changes_network(part)]:
         raise UsageError(
-            f"{where} objective {beside[0].name!r} trains networks beside the model, which deployments do not send "
+            f"{prefix} objective {extras[0].name!r} trains networks beside the model, which deployments do not send "
             "yet; `fedwca bench` plays it"
         )
     uploading = collecting_objectives(method.objectives)
-    if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
+    if undeclared := [objective.name for objective in uploading if not objective.declares_uploads]:
         raise UsageError(
-            f"{where} objective {silent[0]!r} does not declare what it uploads, so a server could refuse nothing"
+            f"{prefix} objective {undeclared[0]!r} does not declare what it uploads, so a server could refuse nothing"
         )
     if not method.aggregator.travels and not uploading:
-        raise UsageError(f"{where} no model is sent after the source model; each client can adapt it alone")
+        raise UsageError(f"{prefix} no model is sent after the source model; each client can adapt it alone")
     if method.clusterer is None:
         return
     if method.clusterer.oracle:
-        raise UsageError(f"{where} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
+        raise UsageError(f"{prefix} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
     layout = Layout.of(network)
-    source, few = layout.read(network), 4
-    steps = draw_changes(few, layout.width, source.dtype)
+    source, models_tried = layout.read(network), 4
+    changes = draw_changes(models_tried, layout.width, source.dtype)
     with warnings.catch_warnings(action="ignore"):
         try:
             layers = method.clusterer.norm_layers
-            moments = {} if layers is None else {str(layers): steps[:, : count_moments(network, layers)]}
-            models = ModelSignatures(source + 1e-3 * steps, layout, source, measured=moments)
-            method.clusterer(models)
-            compare_clients(method.clusterer, models)
+            moments = {} if layers is None else {str(layers): changes[:, : count_moments(network, layers)]}
+            signatures = ModelSignatures(source + 1e-3 * changes, layout, source, measured=moments)
+            method.clusterer(signatures)
+            compare_clients(method.clusterer, signatures)
         except UsageError as error:
-            raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None
+            raise UsageError(f"{prefix} clusterer {method.clusterer.name!r}: {error}") from None
 
 
-def check_sendable(aggregator: Aggregator, where: str) -> None:
-    """Refuse an aggregator whose clients would need messages or memory that deployments have not.
+def check_sendable(aggregator: Aggregator, prefix: str) -> None:
+    """Refuse an aggregator that needs messages, or state stored at clients, that deployments do not support.
 
     Raises:
-        UsageError: says which, after ``where``.
+        UsageError: the aggregator needs one; the message is ``prefix`` and the reason.
     """
-    missing = {
+    obstacles = {
         "asks clients in round 0 already, for which there is no message yet": aggregator.from_start,
         "has clients keep control variates, which nobody stores yet": aggregator.infers_gradients,
         "has layers stay with clients, and models travel whole yet": aggregator.keeps > 0,
         "has clients hold models from earlier rounds, and all are sent yet": aggregator.holds > 0,
         "keeps sums of models that are no means of them, which a server refuses yet": not aggregator.rows_are_models,
     }
-    for what in (what for what, needed in missing.items() if needed):
-        raise UsageError(f"{where} aggregator {aggregator.name!r} {what}; `fedwca bench` plays it")
+    for reason in (reason for reason, applies in obstacles.items() if applies):
+        raise UsageError(f"{prefix} aggregator {aggregator.name!r} {reason}; `fedwca bench` plays it")
 
 
 def check_compressible(composition: Composition, network: Network) -> None:
-    """Refuse to leave out small changes where there is next to nothing that may be left out.
+    """Refuse ``--top`` where it would leave out almost nothing or no model is uploaded, and ``--feedback`` without it.
 
     Raises:
-        UsageError: says so.
+        UsageError: one of these holds.
     """
     if composition.feedback and composition.top is None:
         raise UsageError("--feedback is about what --top leaves out, which is not given")
@@ -109,10 +109,10 @@ def check_compressible(composition: Composition, network: Network) -> None:
 
 
 def check_consent(rules: Rules, method: Method) -> None:
-    """Refuse to hand on what a single client made, unless that is allowed.
+    """Refuse objectives that send the uploads of single clients to other clients, unless rule ``alone`` is ``warn``.
 
     Raises:
-        UsageError: an objective does.
+        UsageError: the method has such an objective.
     """
     if rules.alone == "refuse" and (uploading := collecting_objectives(method.objectives)):
         raise UsageError(
@@ -122,55 +122,55 @@ def check_consent(rules: Rules, method: Method) -> None:
 
 
 def check_defences(rules: Rules, method: Method, composition: Composition) -> None:
-    """Refuse defences that would do nothing, or something else than they say.
+    """Refuse defences that would have no effect, or another effect than documented, with this method.
 
     Raises:
-        UsageError: says which and why.
+        UsageError: a defence does not fit; names it and gives the reason.
     """
-    aggregator, few = method.aggregator, rules.clients < 3
+    aggregator, too_few = method.aggregator, rules.clients < 3
     if not aggregator.travels and (rules.norm_bound is not None or rules.robust != "mean"):
         raise UsageError("rules norm_bound and robust are about models, and in this method none is uploaded")
-    if rules.norm_bound is not None and few:
+    if rules.norm_bound is not None and too_few:
         raise UsageError(
             f"rule norm_bound compares an update with the round's median, which takes 3 clients; "
             f"there are {rules.clients}"
         )
     if rules.robust == "mean":
         return
-    where = f"rule robust={rules.robust}"
-    if few:
-        raise UsageError(f"{where} acts on means of 3 clients or more; there are {rules.clients}")
+    prefix = f"rule robust={rules.robust}"
+    if too_few:
+        raise UsageError(f"{prefix} acts on means of 3 clients or more; there are {rules.clients}")
     if aggregator.grouping.keeps_models_apart:
-        raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
+        raise UsageError(f"{prefix} acts on means of clients, and aggregator {aggregator.name!r} makes none")
     if not aggregator.averages_groups:
-        raise UsageError(f"{where} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
+        raise UsageError(f"{prefix} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
     if composition.top is not None:
-        raise UsageError(f"{where} is by coordinate, and with --top most coordinates of an update are left out")
+        raise UsageError(f"{prefix} is by coordinate, and with --top most coordinates of an update are left out")
     if composition.batch_norm is BatchNormPolicy.POOLED:
-        raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
+        raise UsageError(f"{prefix} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
 
 def check_enough_asked(rules: Rules) -> None:
-    """Refuse defences that would do nothing in a new deployment's rounds, since these ask too few clients.
+    """Refuse defences that need more clients in a round than a new deployment would sample.
 
     Raises:
-        UsageError: says which and why.
+        UsageError: a round samples fewer than 3 clients; names the defence.
     """
-    asked = count_sampled(rules.clients, rules.participation)
-    given = ["norm_bound"] if rules.norm_bound is not None else ["robust"] if rules.robust != "mean" else []
-    if given and asked < 3:
-        raise UsageError(f"rule {given[0]} takes 3 clients in a round, and a round asks {asked} of {rules.clients}")
+    sampled = count_sampled(rules.clients, rules.participation)
+    names = ["norm_bound"] if rules.norm_bound is not None else ["robust"] if rules.robust != "mean" else []
+    if names and sampled < 3:
+        raise UsageError(f"rule {names[0]} takes 3 clients in a round, and a round asks {sampled} of {rules.clients}")
 
 
 def check_covered(composition: Composition, moments: bool = False) -> None:
-    """Refuse clipping and noise where they do not cover all that a client computes of its images and uploads.
+    """Refuse clipping and noise that do not cover every upload computed from the client's images.
 
     Args:
-        composition: that is to be taken part in.
-        moments: whether moments get theirs too.
+        composition: the composition the client is asked to run.
+        moments: whether uploaded moments get clipping and noise too.
 
     Raises:
-        UsageError: says what would leave as it is.
+        UsageError: something would be uploaded without noise; names it.
     """
     if composition.top is not None:
         raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")

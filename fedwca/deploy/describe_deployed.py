@@ -1,4 +1,4 @@
-"""What is said of a model that a deployment made: not who the others were, nor how good it is."""
+"""Describes a model that a deployment made; the other clients and the accuracy are unknown."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fedwca.deploy.composition import Composition
 
 
 def describe_deployed(
-    composition: Composition, tensors: Mapping[str, Tensor], holder: str, rounds: int, **more: Any
+    composition: Composition, tensors: Mapping[str, Tensor], holder: str, rounds: int, **fields: Any
 ) -> ModelDescription:
-    """A description of a model whose accuracy nobody knows.
+    """Return the description of a model of a deployment, without an accuracy.
 
     Args:
-        composition: what was played.
-        tensors: of the model.
-        holder: whose it is, such as ``client 3``.
-        rounds: behind it.
-        more: further fields.
+        composition: the composition that was run.
+        tensors: the model's tensors.
+        holder: whose model it is, such as ``client 3``.
+        rounds: communication rounds behind it.
+        fields: further fields of `ModelDescription`.
     """
     model = composition.architecture()
     text = composition.model_dump_json()
@@ -41,5 +41,5 @@ def describe_deployed(
         rounds=rounds,
         config_hash=hashlib.sha256(text.encode()).hexdigest()[:16],
         weights_hash=weights_hash(tensors),
-        **more,
+        **fields,
     )

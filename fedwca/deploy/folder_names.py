@@ -1,13 +1,13 @@
-"""What the files of a deployment are called; imports nothing, for processes that only wait."""
+"""Names of a deployment's files; imports only the standard library, for processes that must not load torch."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 CONFIG_NAME, SOURCE, CHECKPOINT = "federation.json", "source.safetensors", "server.safetensors"
-"""In the server's folder: what is played, the model it begins with, and where it stands."""
+"""Files in the server's folder: the configuration, the source model, and the checkpoint."""
 
 
 def is_deployment(folder: Path) -> bool:
-    """Whether a folder is one that `fedwca deploy init` wrote."""
+    """Return whether `fedwca deploy init` wrote this folder."""
     return (folder / "server" / CONFIG_NAME).is_file()

@@ -1,4 +1,4 @@
-"""Half precision on the wire: which tensors travel in it, and that the first layer travels in full."""
+"""Half precision for transport: which tensors are sent in float16; the first layer is always sent in float32."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DTYPES: dict[Transport, torch.dtype] = {"full": torch.float32, "half": torch.flo
 
 
 def wire_types(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
-    """Type of each tensor on the wire: the first layer keeps its precision, because clients are clustered by it.
+    """Return the type of each tensor on the wire; the first layer stays float32, because clients are clustered by it.
 
-    First layers of clients that began as one model are nearly collinear; rounded to half precision, other clusters
-    were found (docs/internals/measured-federations.md).
+    The clients start from one model, so their first layers are nearly collinear; rounding them to half precision
+    changed the clusters (docs/internals/measured-federations.md).
     """
-    first = {slot.name for slot in layout.layers()[0]}
-    return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in layout.slots}
+    first_layer = {slot.name for slot in layout.layers()[0]}
+    return {slot.name: DTYPES["full" if slot.name in first_layer else transport] for slot in layout.slots}
 
 
-def cast_in_range(values: Tensor, kind: torch.dtype) -> Tensor:
-    """Values in another type; those beyond its range at the range's end."""
-    limit = torch.finfo(kind).max
-    return (values if values.dtype == kind else values.clamp(-limit, limit)).to(kind)
+def cast_in_range(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast values to another floating-point type; values beyond its range are clamped to its limits."""
+    limit = torch.finfo(dtype).max
+    return (values if values.dtype == dtype else values.clamp(-limit, limit)).to(dtype)

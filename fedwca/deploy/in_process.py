@@ -1,4 +1,4 @@
-"""Server and clients in one process, message by message: what a network does, without one."""
+"""Runs server and clients in one process, message by message, without a network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedwca.deploy.session import Session
 from fedwca.deploy.wire_messages import Parcel
 
 Wire = Callable[[int, Parcel], Parcel | None]
-"""What becomes of a client's answer on its way; None: it does not arrive."""
+"""Maps a client's number and its answer to the answer that the server receives; None: the answer is lost."""
 
 
 def run_in_process(
@@ -19,20 +19,20 @@ def run_in_process(
     wire: Wire = lambda client, parcel: parcel,
     available: Callable[[int], Sequence[int]] | None = None,
 ) -> None:
-    """Play rounds until ``rounds`` are done, then deliver.
+    """Run the session until ``rounds`` rounds are done, then send each client its final model.
 
     Args:
-        session: the server; clients it does not know yet are seated in order.
-        clients: by their number.
-        rounds: R.
-        wire: may change, hold back or forge answers.
-        available: the clients that can be reached in a round; None: all.
+        session: the server; client k is admitted as number k.
+        clients: the clients, in the order of their numbers.
+        rounds: R, rounds in total, including those the session has done already.
+        wire: may change, drop or forge answers.
+        available: maps a round to the numbers of the clients that can be reached in it; None: all.
     """
     while session.state.round < rounds:
-        here = range(len(clients)) if available is None else available(session.state.round)
-        for client in here:
+        reachable = range(len(clients)) if available is None else available(session.state.round)
+        for client in reachable:
             session.admit(f"client-{client}", client)
-        for client, parcel in session.open(here).items():
+        for client, parcel in session.open(reachable).items():
             answer = wire(client, clients[client].handle(parcel))
             if answer is not None:
                 session.receive(client, answer)

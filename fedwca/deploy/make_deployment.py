@@ -1,4 +1,4 @@
-"""What `fedwca deploy init` writes, from a request as that of `fedwca bench`."""
+"""Makes the folder that `fedwca deploy init` writes, and runs a deployment in Flower's simulation."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 
 SIMULATED_DEADLINE = 11 * 3600.0
-"""Seconds of a simulated round, whose clients share this machine's cores; Flower gives a message up after 12 hours."""
+"""Seconds that a simulated round waits for answers, whose clients share this machine's cores; below the 12 hours after
+which Flower drops a message."""
 
 
 @dataclass(frozen=True)
 class DeployRequest:
-    """What a deployment is to be made of."""
+    """What a deployment is made from."""
 
     folder: Path
     run: RunRequest
@@ -58,11 +59,11 @@ class DeployRequest:
     baseline: str | None = None
     """Deploy this baseline as it is."""
     clients: int | None = None
-    """Clients in all; None where they are dealt."""
+    """Number of clients; None where ``dealt``, which sets it."""
     dealt: bool = False
-    """Whether simulated clients get their images, to try it out on one machine."""
+    """Whether the images of simulated clients are written too, to try the deployment on one machine."""
     rules: Sequence[tuple[str, str]] = ()
-    """Names and values of `fedwca.deploy.server_rules.Rules`."""
+    """Names and values of fields of `fedwca.deploy.server_rules.Rules`."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of `DeploymentConfig`."""
     hosts: Sequence[str] = ()
@@ -71,91 +72,91 @@ class DeployRequest:
     """No TLS and no node keys."""
 
 
-def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Check, train the source model where there is none, and write the folder; returns the number of clients.
+def make_deployment(request: DeployRequest, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+    """Check the request, train the source model if there is none, and write the folder; return the number of clients.
 
     Args:
-        wanted: what is asked for.
-        progress: told (epochs done, epochs) of the source model.
+        request: what the deployment is made from.
+        progress: called with (epochs done, epochs in total) of the source model.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence. Until the source model is there nothing is written.
+        FedwcaError: the request cannot be deployed. Nothing is written before the source model is trained.
     """
-    if (wanted.folder / "server" / CONFIG_NAME).exists():
-        raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
-    if (wanted.folder / "config.json").exists():
-        raise UsageError(f"{wanted.folder} holds a run already; name another folder")
-    given = [part for part in PARTS if wanted.run.layer.get(part)]
-    if wanted.baseline and given:
+    if (request.folder / "server" / CONFIG_NAME).exists():
+        raise UsageError(f"{request.folder} holds a deployment already; name another folder or remove it")
+    if (request.folder / "config.json").exists():
+        raise UsageError(f"{request.folder} holds a run already; name another folder")
+    parts = [part for part in PARTS if request.run.layer.get(part)]
+    if request.baseline and parts:
         raise UsageError(
-            f"baseline {wanted.baseline!r} is deployed as it is; leave {given[0]} out, or compose a method without it"
+            f"baseline {request.baseline!r} is deployed as it is; leave {parts[0]} out, or compose a method without it"
         )
-    layer = merge(baseline_components(wanted.baseline), wanted.run.layer) | {"baselines": []}
-    plan = replace(wanted.run, layer=layer).plan()
+    layer = merge(baseline_components(request.baseline), request.run.layer) | {"baselines": []}
+    plan = replace(request.run, layer=layer).plan()
     dataset, source = load(plan.config)
     config = plan.at(source).config
-    most = baseline(wanted.baseline).rounds if wanted.baseline else None
-    if most is not None:
-        config = config.model_copy(update={"rounds": min(config.rounds, most)})
+    max_rounds = baseline(request.baseline).rounds if request.baseline else None
+    if max_rounds is not None:
+        config = config.model_copy(update={"rounds": min(config.rounds, max_rounds)})
     method, rounds = plan.methods[-1]
     network = build_network(config, len(dataset.classes))
     check_deployable(method, rounds, network)
-    federation = split_trial(config, dataset, source, 0, 0) if wanted.dealt else None
-    if federation is None and wanted.clients is None:
+    federation = split_trial(config, dataset, source, 0, 0) if request.dealt else None
+    if federation is None and request.clients is None:
         raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
-    if "clients" in dict(wanted.rules):
+    if "clients" in dict(request.rules):
         raise UsageError("--rule clients: say how many clients take part with --clients")
-    count = len(federation) if federation is not None else wanted.clients or 0
+    count = len(federation) if federation is not None else request.clients or 0
     try:
-        rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
+        rules = Rules(**{"participation": config.participation, **dict(request.rules), "clients": count})
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, "--rule ", Rules.model_fields)) from error
     try:
-        made = DeploymentConfig(
-            config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more
+        deployment = DeploymentConfig(
+            config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **request.more
         )
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error)) from error
     check_consent(rules, method)
-    check_defences(rules, method, made.composition)
+    check_defences(rules, method, deployment.composition)
     check_enough_asked(rules)
-    check_compressible(made.composition, network)
+    check_compressible(deployment.composition, network)
     rehearse_components(config, plan.methods, dataset)
-    check_writable(wanted.folder)
+    check_writable(request.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
     if federation is not None:
-        write_client_images(federation.clients, wanted.folder / "data")
-    write_deployment(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
+        write_client_images(federation.clients, request.folder / "data")
+    write_deployment(request.folder, deployment, model.network, request.hosts, request.insecure)
     return count
 
 
 @dataclass(frozen=True)
 class SimulatedDeployment:
-    """What a method came to in Flower's simulation."""
+    """The result of a method in Flower's simulation."""
 
     row: Row
-    """The method's, as in the table of a run."""
+    """The method's row in the results table."""
     rounds: int
     folder: Path
-    """That of a deployment."""
+    """The deployment's folder."""
     summary: Mapping[str, Any]
-    """The shape of a run's ``summary.json``."""
+    """The same structure as a run's ``summary.json``."""
 
 
 def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
-    """The composed method in Flower's simulation: deployed, played and measured.
+    """Deploy the composed method, run it in Flower's simulation, and measure the final models.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence.
+        FedwcaError: the method cannot be deployed, or the simulation failed.
     """
     import torch
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     folder = request.out or new_run_path("flower")
-    # Nobody's model goes anywhere, so one that is alone does no harm; every client that is asked must answer anyway.
-    rules, more = [("alone", "warn"), ("least", "1")], {"join": 120.0, "deadline": SIMULATED_DEADLINE}
-    make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
+    # No model leaves this machine, so clusters of one client are harmless; every sampled client must answer anyway.
+    rules, settings = [("alone", "warn"), ("least", "1")], {"join": 120.0, "deadline": SIMULATED_DEADLINE}
+    make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=settings, insecure=True))
     deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     ready = time.perf_counter()
     session = simulate(deployment, folder / "server", folder / "data")
@@ -163,36 +164,40 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     dataset, source = load(config)
     federation = split_trial(config, dataset, source, 0, 0)
     engine = choose_engine(config, session.network, federation.clients)
-    # Each client has written the model that it ends with, its own statistics of BatchNorm in it.
+    # Each client has written its final model, which includes its own BatchNorm statistics.
     models = [read_final(folder / "server" / f"client-{k}", engine.layout) for k in range(len(federation.clients))]
     engine.bank.copy_(torch.stack(models))
-    found = list_accuracies(federation.metrics, engine.predict_tests())
-    by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(found).items()}
-    row = Row(session.method.name, session.method.label, {TrialKey(): mean(found)}, by_domain)
-    now = time.perf_counter()
-    timing = {"total_seconds": now - began, "setup_seconds": ready - began, "run_seconds": now - ready}
+    accuracies = list_accuracies(federation.metrics, engine.predict_tests())
+    by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(accuracies).items()}
+    row = Row(session.method.name, session.method.label, {TrialKey(): mean(accuracies)}, by_domain)
+    ended = time.perf_counter()
+    timing = {"total_seconds": ended - started, "setup_seconds": ready - started, "run_seconds": ended - ready}
     summary = {
         "methods": summarise([row]),
         "config": config.model_dump(mode="json"),
-        "timing": {**timing, "methods": {row.name: now - ready}},
+        "timing": {**timing, "methods": {row.name: ended - ready}},
         "complete": True,
     }
     return SimulatedDeployment(row, config.rounds, folder, to_plain(summary))
 
 
 def baseline_components(name: str | None) -> Layer:
-    """A baseline's parts as values of a configuration."""
+    """Return a baseline's parts as a configuration layer; empty for None.
+
+    Raises:
+        UsageError: the baseline has no round.
+    """
     if name is None:
         return {}
-    found = baseline(name)
-    if found.rounds == 0:
+    definition = baseline(name)
+    if definition.rounds == 0:
         raise UsageError(f"baseline {name!r} has no round: hand the source model out as it is")
     return {
-        "aggregator": found.aggregator,
-        "pseudo_labeler": found.pseudo_labeler,
-        "objectives": list(found.objectives),
-        "components": found.components,
+        "aggregator": definition.aggregator,
+        "pseudo_labeler": definition.pseudo_labeler,
+        "objectives": list(definition.objectives),
+        "components": definition.components,
         "name": name,
-        **({"clusterer": found.clusterer} if found.clusterer else {}),
-        **({"methods": {name: {"training": found.training}}} if found.training else {}),
+        **({"clusterer": definition.clusterer} if definition.clusterer else {}),
+        **({"methods": {name: {"training": definition.training}}} if definition.training else {}),
     }

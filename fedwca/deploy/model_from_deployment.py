@@ -1,4 +1,4 @@
-"""From a deployment's server to a model that can be handed on: the one that a client is given, or a cluster's."""
+"""Reads a client's final model, or a cluster's model, from a deployment's server, for export."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from fedwca.export.model_from_run import check_one_holder
 
 
 def open_deployment(folder: Path) -> Session:
-    """The server's session after the last round that is done.
+    """Return the server's session after its last finished round.
+
+    Args:
+        folder: the deployment's.
 
     Raises:
         CheckpointError: no round is done yet, or the checkpoint is damaged or of another composition.
-        FedwcaError: a file is missing or wrong; says which.
+        FedwcaError: a file is missing or wrong; names it.
     """
     server = folder / "server"
     session = DeploymentConfig.read(server / CONFIG_NAME).session(server / SOURCE)
@@ -39,16 +42,18 @@ def open_deployment(folder: Path) -> Session:
 def model_of_deployment(
     session: Session, client: int | None = None, cluster: int | None = None
 ) -> tuple[Network, ModelDescription]:
-    """The model that a client ends with if no more rounds come, or a cluster's, with what is known of it.
+    """Return a client's or a cluster's model and its description.
+
+    Exactly one of ``client`` and ``cluster`` must be given.
 
     Args:
-        session: after the last round that is done; see `open_deployment`.
-        client: 0…K-1.
-        cluster: 0…C-1, a model of the server; one of the two.
+        session: after its last finished round; see `open_deployment`.
+        client: 0…K-1; its model is the one it would end with if the federation stopped now.
+        cluster: 0…C-1.
 
     Raises:
-        UsageError: there is no such client or cluster, it has no model, or not one of the two is given.
-        FedwcaError: it is a single client's own, and the federation's rules refuse to hand that on.
+        UsageError: there is no such client or cluster, it has no model, or not exactly one of the two is given.
+        FedwcaError: the model was made from a single client's upload, and the federation's rules refuse to export that.
     """
     state, layout = session.state, session.layout
     check_one_holder(client, cluster)
@@ -65,7 +70,7 @@ def model_of_deployment(
     else:
         assert cluster is not None
         rows, labels = state.server.rows, state.server.state.get("labels", torch.zeros(1, dtype=torch.int64))
-        last = int(labels.max())  # behind the clusters' models a server may keep others, such as teachers
+        last = int(labels.max())  # after the clusters' rows the server may hold others, such as teachers
         if not 0 <= cluster <= last:
             raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {last}")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
@@ -75,10 +80,10 @@ def model_of_deployment(
     network = copy.deepcopy(session.network)
     layout.write(network, row)
     notes = () if session.composition.batch_norm.one_model else (_STATISTICS,)
-    about = describe_deployed(
+    description = describe_deployed(
         session.composition, network.state_dict(), holder, state.round, clients=tuple(members), notes=notes
     )
-    return network.eval(), about
+    return network.eval(), description
 
 
 _STATISTICS = (

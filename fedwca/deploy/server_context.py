@@ -1,4 +1,4 @@
-"""What stays the same over all rounds of a federation."""
+"""The values of a federation that stay the same over all rounds."""
 
 from __future__ import annotations
 
@@ -23,18 +23,26 @@ from fedwca.federated.method import Method
 from fedwca.federated.server import declare_collected
 
 FARTHEST = 100.0
-"""Largest root mean square of moments that is believed, in deviations of the source's inputs."""
+"""Largest root mean square of uploaded moments that is accepted, in standard deviations of the source's inputs."""
 
 
 class ModelSignatures(BankSignatures):
-    """Signatures of clients whose images stay where they are."""
+    """Signatures of clients from their models and uploaded moments; their images are not available."""
 
     def styles(self, share: float, images: int) -> Tensor:
-        """Refused: image statistics would have to leave the clients."""
+        """Always refuse: image statistics would have to be uploaded.
+
+        Raises:
+            UsageError: always.
+        """
         raise UsageError("clusters by the style of clients' images, which do not leave them; take finch or kmeans")
 
     def moments(self, layers: NormLayers) -> Tensor:
-        """Those that clients uploaded ``[K, F]`` float64, which they do where the clusterer names the layers."""
+        """Return the moments that clients uploaded ``[K, F]`` float64.
+
+        Raises:
+            UsageError: none were uploaded for these layers, because the clusterer's ``norm_layers`` does not name them.
+        """
         if layers not in self.measured:
             raise UsageError("clusters by moments that it does not name in norm_layers, so that no client uploads them")
         return self.measured[layers].double()
@@ -42,56 +50,60 @@ class ModelSignatures(BankSignatures):
 
 @dataclass(frozen=True)
 class ServerContext:
-    """The method that is played, with which source model and under which rules."""
+    """The method of a federation, its source model, and its rules."""
 
     method: Method
     network: Network
     """The source model with its classifier."""
     composition: Composition
-    """What clients are told."""
+    """The description of the method that clients are sent."""
     rules: Rules
 
     @cached_property
     def layout(self) -> Layout:
-        """Of the model's rows."""
+        """Layout of a model's row ``[P]``."""
         return Layout.of(self.network)
 
     @cached_property
     def source(self) -> Mapping[str, Tensor]:
-        """The source model with its classifier, as it travels."""
+        """Tensors of the source model with its classifier, on the CPU, as they are sent."""
         return {name: tensor.cpu() for name, tensor in self.network.state_dict().items()}
 
     @cached_property
     def collected(self) -> Mapping[str, Bounded]:
-        """What objectives upload that is no model, by ``<objective>.<name>``."""
+        """Shapes and bounds of what objectives upload beside models, by ``<objective>.<name>``."""
         features = self.network.features
         return declare_collected(self.method.objectives, self.composition.classes, features)
 
     @cached_property
     def moments(self) -> Mapping[str, Bounded]:
-        """What a client uploads once to be grouped by, by the name it has among what is beside its model."""
+        """Shape and bound of the moments that a client uploads once, by `MOMENTS`; empty if none are uploaded."""
         layers = self.composition.moments
         size = 0 if layers is None else count_moments(self.network, layers)
         return {MOMENTS: Bounded((size,), FARTHEST * math.sqrt(size))} if size else {}
 
     @property
     def max_answer_bytes(self) -> int:
-        """Bytes of arrays that no answer exceeds: twice a model, what is uploaded beside it, framing."""
+        """Largest accepted size of an answer's arrays: twice a model, what is uploaded beside it, and framing."""
         collected = sum(math.prod(bounded.shape) for bounded in (*self.collected.values(), *self.moments.values()))
         return 4 * (2 * self.layout.width + collected) + 2**20
 
     @property
     def keys(self) -> Keys:
-        """Of the server's draws."""
+        """Keys of the server's random draws."""
         return Keys(self.composition.seed, self.composition.trial)
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mixtures ``[..., R]`` of the server's rows, as the composition treats BatchNorm's statistics."""
+        """Mix the server's rows ``[R, P]`` by weights ``[..., R]``, BatchNorm statistics by the composition's policy."""
         return self.composition.batch_norm.mix(weights, rows, self.layout)
 
     def signatures(self, models: Tensor, source: Tensor, moments: Tensor | None = None) -> ModelSignatures:
-        """What clusters are made of: models of clients ``[N, P]`` after a round from the source model ``[P]``, and the
-        moments they uploaded ``[N, F]``.
+        """Return the signatures that clients are clustered by.
+
+        Args:
+            models: the clients' models after a round from the source model ``[N, P]``.
+            source: the source model ``[P]``.
+            moments: the moments they uploaded ``[N, F]``; None: none.
         """
         layers = self.composition.moments
         measured = {} if layers is None or moments is None else {str(layers): moments}

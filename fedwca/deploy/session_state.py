@@ -1,4 +1,4 @@
-"""What a session remembers between rounds: all that a restart needs."""
+"""The state of a session between rounds; a checkpoint holds all of it."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from fedwca.federated.server import Server
 from fedwca.functional import Metric
 
 Names = tuple[str, ...]
-"""Names of the clients by their number; empty where a number is free."""
+"""Names of the clients in the order of their numbers; an empty string where a number is free."""
 
 
 @dataclass(frozen=True)
 class ClusteredClients:
-    """The clients that clusters were made of in round 0; a late one joins the cluster of the nearest of them."""
+    """The clients that were clustered in round 0; a late client joins the cluster of the nearest of them."""
 
     numbers: Tensor
-    """``[N]`` int64."""
+    """Their numbers ``[N]`` int64."""
     vectors: Tensor
-    """``[N, …]``: what they were compared by."""
+    """The vectors they were compared by ``[N, …]``."""
     metric: Metric
-    """How."""
+    """The distance between the vectors."""
 
 
 @dataclass(frozen=True)
 class SessionState:
-    """Plain values."""
+    """The state of a session after a round."""
 
     round: int
-    """The next one."""
+    """The next round."""
     server: Server
     shares: Tensor
     """Share of each client's last upload in each of the server's rows ``[R, K]``."""
     names: Names
     samples: tuple[int, ...]
-    """Training images each client named; 0: none yet."""
+    """Number of training images that each client reported; 0: no answer of it was accepted yet."""
     clustered: ClusteredClients | None = None
-    """From round 1 on, where a clusterer groups the clients."""
+    """Set from round 1 on if a clusterer groups the clients."""
     waiting: frozenset[int] = frozenset()
     """Clients that joined late and wait for a round in which clients report."""

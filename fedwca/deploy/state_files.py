@@ -1,4 +1,4 @@
-"""Files that outlive a process: the server's state, a client's, and models."""
+"""State files: the server's checkpoint, a client's state between rounds, and final models."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from fedwca.federated.server import Server
 from fedwca.registry import Registry
 
 SESSION_FORMAT, CLIENT_FORMAT = "2", "1"
-"""Versions of these files."""
+"""Format versions of the server's and the client's state file."""
 FINAL = "model.safetensors"
-"""The model a client ends with, in its folder."""
+"""Name of the file, in a client's folder, with the model that the client ends with."""
 
 
 def write_state(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], version: str) -> None:
-    """Tensors and plain values in one file, whole or not at all."""
+    """Write tensors and plain values to one file, atomically."""
     write_tensors(path, tensors, {"format": version, "notes": json.dumps(dict(notes))}, private=True)
 
 
 def read_state(path: Path, version: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write_state` wrote.
+    """Return the tensors and plain values that `write_state` wrote.
 
     Raises:
         CheckpointError: the file is missing, damaged, or of another version.
     """
     file = open_tensors(path)
-    about = file.metadata
-    if about.get("format") != version:
-        raise CheckpointError(f"{path}: of version {about.get('format')!r}; this fedwca reads {version!r}")
+    metadata = file.metadata
+    if metadata.get("format") != version:
+        raise CheckpointError(f"{path}: of version {metadata.get('format')!r}; this fedwca reads {version!r}")
     with _damage_named(path):
-        return file.tensors(), dict(json.loads(about["notes"]))
+        return file.tensors(), dict(json.loads(metadata["notes"]))
 
 
 @contextmanager
 def _damage_named(path: Path) -> Iterator[None]:
-    """A file that lacks something, or whose values do not fit one another, is damaged.
+    """Report missing entries and inconsistent values of a file as damage.
 
     Raises:
-        CheckpointError: names the file.
+        CheckpointError: reading raised a LookupError, ValueError or TypeError; names the file.
     """
     try:
         yield
@@ -68,7 +68,7 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 
 def save_session(session: Session, path: Path) -> None:
-    """Keep a session's state, so that a server that dies loses at most the round it is in."""
+    """Write a session's checkpoint; a server that crashes loses at most the current round."""
     state, clustered = session.state, session.state.clustered
     tensors = {
         "rows": state.server.rows,
@@ -92,19 +92,19 @@ def save_session(session: Session, path: Path) -> None:
 
 
 def resume_session(session: Session, path: Path) -> None:
-    """Go on where a server stopped.
+    """Restore a session from a checkpoint.
 
     Raises:
         CheckpointError: the file is damaged, or of another composition, source model or clusterer.
-        UsageError: it is of a federation of another size.
+        UsageError: the checkpoint is of a federation of another size.
     """
     tensors, notes = read_state(path, SESSION_FORMAT)
     with _damage_named(path):
-        if differs := list(_find_differences(session, notes)):
+        if differences := list(_find_differences(session, notes)):
             raise CheckpointError(
-                f"{path}: of another {' and another '.join(differs)}; remove it, or run what it was made by"
+                f"{path}: of another {' and another '.join(differences)}; remove it, or run what it was made by"
             )
-        state = {name.removeprefix("state/"): t for name, t in tensors.items() if name.startswith("state/")}
+        state = {name.removeprefix("state/"): tensor for name, tensor in tensors.items() if name.startswith("state/")}
         clustered = None
         if "metric" in notes:
             clustered = ClusteredClients(tensors["clustered/numbers"], tensors["clustered/vectors"], notes["metric"])
@@ -122,16 +122,19 @@ def resume_session(session: Session, path: Path) -> None:
 
 
 def _find_differences(session: Session, notes: Mapping[str, Any]) -> Iterator[str]:
-    """What a checkpoint is of another one of; earlier versions noted no source model and no clusterer."""
+    """Yield what differs between a checkpoint's notes and a session, as words for a message.
+
+    Checkpoints of earlier versions lack the source model's checksum and the clusterer; these then count as equal.
+    """
     if not Composition.read(notes["composition"]).plays_as(session.composition):
         yield "composition or seed"
     source, clusterer = checksum(session.context.source), _dump_clusterer(session)
     if notes.get("source checksum", source) != source:
         yield "source model"
-    kept = notes.get("clusterer", clusterer)
-    # One that differs may only lack a field that a later version has, with its default.
-    if kept != clusterer and (
-        None in (kept, clusterer) or registry_of("clusterer").build(kept) != session.method.clusterer
+    stored = notes.get("clusterer", clusterer)
+    # The stored clusterer may differ only in lacking a field that a later version added, with its default.
+    if stored != clusterer and (
+        None in (stored, clusterer) or registry_of("clusterer").build(stored) != session.method.clusterer
     ):
         yield "clusterer"
 
@@ -141,62 +144,64 @@ def _dump_clusterer(session: Session) -> dict[str, Any] | None:
 
 
 def save_client(client: Client, path: Path) -> None:
-    """Keep what a client was told and its own model, so that each round may be a process of its own."""
+    """Write a client's state, so that each round can run in a new process; nothing if the client is not set up."""
     if client.composition is None:
         return
     source = {f"source/{name}": tensor for name, tensor in client.engine.network.state_dict().items()}
     notes = {"client": client.index, "composition": client.composition.model_dump_json()}
     if client.trust is not None:
         notes["trust"] = client.trust
-    held = {"own": client.engine.bank[0], "left": client.residual}
+    optional_tensors = {"own": client.engine.bank[0], "left": client.residual}
     if client.round_start is not None:
-        notes["began"], held["began"], held["left before"] = client.round_start
-    kept = {name: tensor for name, tensor in held.items() if tensor is not None}
-    write_state(path, {**source, **kept}, notes, CLIENT_FORMAT)
+        notes["began"], optional_tensors["began"], optional_tensors["left before"] = client.round_start
+    own_tensors = {name: tensor for name, tensor in optional_tensors.items() if tensor is not None}
+    write_state(path, {**source, **own_tensors}, notes, CLIENT_FORMAT)
 
 
 def resume_client(client: Client, path: Path) -> None:
-    """Take up what `save_client` kept.
+    """Restore a client from the file that `save_client` wrote.
 
     Raises:
         CheckpointError: the file is damaged.
+        FedwcaError: see `Client.set_up`.
     """
     tensors, notes = read_state(path, CLIENT_FORMAT)
-    source = {name.removeprefix("source/"): t for name, t in tensors.items() if name.startswith("source/")}
+    source = {name.removeprefix("source/"): tensor for name, tensor in tensors.items() if name.startswith("source/")}
     with _damage_named(path):
         composition, index = Composition.read(notes["composition"]), int(notes["client"])
-        own, left = tensors["own"], tensors.get("left")
-        began = (int(notes["began"]), tensors["began"], tensors.get("left before")) if "began" in notes else None
-        trust = float(notes.get("trust", math.nan))  # an earlier release did not ask
+        model, residual = tensors["own"], tensors.get("left")
+        round_start = (int(notes["began"]), tensors["began"], tensors.get("left before")) if "began" in notes else None
+        trust = float(notes.get("trust", math.nan))  # files of an earlier release lack it; NaN: not measured again
     client.set_up(composition, index, source)
     client.trust = trust
     bank = client.engine.bank
-    if any(row.shape != bank[0].shape for row in (own, *([began[1]] if began else []))):
+    if any(row.shape != bank[0].shape for row in (model, *([round_start[1]] if round_start else []))):
         raise CheckpointError(f"{path}: is damaged (a model in it is not of the size that its composition says)")
-    bank[0], client.residual = own.to(bank), left
-    if began is not None:
-        client.round_start = (began[0], began[1].to(bank), began[2])
+    bank[0], client.residual = model.to(bank), residual
+    if round_start is not None:
+        client.round_start = (round_start[0], round_start[1].to(bank), round_start[2])
 
 
 def save_final(client: Client, folder: Path) -> None:
-    """The model a client ends with, and its card, as `fedwca export` writes them: `predict`, `export` and
-    ``--checkpoint`` read it.
+    """Write a client's final model and its card in the format of `fedwca export`.
+
+    `fedwca predict`, `fedwca export` and ``--checkpoint`` read the file.
     """
     assert client.final is not None
     assert client.composition is not None
-    parts = row_to_tensors(client.final.cpu(), client.engine.layout)
-    tensors = {**client.engine.network.state_dict(), **parts}
-    about = describe_deployed(client.composition, tensors, f"client {client.index}", client.final_rounds)
-    write_tensors(folder / FINAL, tensors, {KEY: about.text()}, private=True)
-    card = model_card(about, FINAL, "safetensors")
+    row_tensors = row_to_tensors(client.final.cpu(), client.engine.layout)
+    tensors = {**client.engine.network.state_dict(), **row_tensors}
+    description = describe_deployed(client.composition, tensors, f"client {client.index}", client.final_rounds)
+    write_tensors(folder / FINAL, tensors, {KEY: description.text()}, private=True)
+    card = model_card(description, FINAL, "safetensors")
     write_text_atomically(folder / f"{FINAL}.md", card)
 
 
 def read_final(folder: Path, layout: Layout) -> Tensor:
-    """The row ``[P]`` of what `save_final` wrote.
+    """Return the model ``[P]`` that `save_final` wrote.
 
     Raises:
-        CheckpointError: there is none: the client was not there at the end.
+        CheckpointError: the file is missing, because the client was not connected at the end, or it is not readable.
     """
     if not (folder / FINAL).is_file():
         raise CheckpointError(f"{folder / FINAL} is missing: this client has no model of its own at the end")

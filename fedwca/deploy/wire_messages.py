@@ -1,4 +1,4 @@
-"""What travels: models as named tensors, and whether tensors are what they should be."""
+"""Messages between server and clients, models as named tensors, and checks of received tensors."""
 
 from __future__ import annotations
 
@@ -16,53 +16,60 @@ from fedwca.federated.upload_checks import tensor_problem
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
 
 MOMENTS = "clusterer.moments"
-"""How `Parcel.beside` call the moments that a client is grouped by."""
+"""Key in `Parcel.beside` of the moments that a client is grouped by."""
 VERSION = "fedwca"
-"""How notes call the version of fedwca that sends them."""
+"""Key in `Parcel.notes` of the sender's version of fedwca."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """One message, down or up."""
+    """One message, from the server to a client (down) or back (up)."""
 
     kind: MessageKind
-    """train: a task; upload: its answer; lost: the client does not know the source model; final, done: the end."""
+    """Down: ``train`` (a task), ``final`` (the model the client ends with). Up: ``upload`` (the answer to a task),
+    ``lost`` (the client does not have the source model), ``done`` (the final model has arrived)."""
     round: int = 0
     models: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
-    """Model → tensor → values. Down: ``source`` with its classifier, once; ``sent-0``, ``sent-1`` …; up: ``model``,
-    and ``largest`` where small changes are left out."""
+    """Model name to tensor name to values. Down: ``source`` with its classifier, once; ``sent-0``, ``sent-1`` …; up:
+    ``model``, and ``largest`` where uploads are compressed."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the aggregator declares, one vector each."""
+    """Up: the aggregator's reports, one vector each; and ``label``, the cluster a client chose."""
     beside: Mapping[str, Tensor] = field(default_factory=dict)
-    """What is exchanged that is no model. Up: what `collect` gave, by ``<objective>.<name>``, and once `MOMENTS`; down:
-    what `pool` made of all clients' uploads."""
+    """Tensors that are neither models nor reports. Up: the result of `collect`, by ``<objective>.<name>``, and once
+    `MOMENTS`; down: the result of `pool` on all clients' uploads."""
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
     """Plain values, such as the number of training images."""
 
     @property
     def bytes(self) -> int:
-        """Of all tensors, without names and framing."""
+        """Size of all tensors, without names and framing."""
         groups = (self.report, self.beside, *self.models.values())
         return sum(tensor.numel() * tensor.element_size() for group in groups for tensor in group.values())
 
 
 def row_to_tensors(row: Tensor, layout: Layout, transport: Transport = "full") -> dict[str, Tensor]:
-    """A model ``[P]`` as named tensors; ``half`` keeps values beyond its range at the range's end."""
-    wanted = wire_types(layout, transport)
-    return {slot.name: cast_in_range(slot.of(row), wanted[slot.name]) for slot in layout.slots}
+    """Return a model ``[P]`` as named tensors; with ``half``, values beyond float16's range are clamped."""
+    types = wire_types(layout, transport)
+    return {slot.name: cast_in_range(slot.of(row), types[slot.name]) for slot in layout.slots}
 
 
 def tensors_to_row(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
-    """Named tensors as a model ``[P]``, float32; see `tensors_problem` for what must hold."""
+    """Return named tensors, in which `tensors_problem` finds nothing, as a model ``[P]`` float32."""
     return torch.cat([tensors[slot.name].reshape(-1).float() for slot in layout.slots])
 
 
-def tensors_problem(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:
-    """Why named tensors are not those of a model's slots, in their `wire_types`; empty if they are."""
-    by_name = {slot.name: slot for slot in wanted}
-    if lacks := sorted(set(by_name) - set(tensors)):
-        return f"lacks the tensor {lacks[0]!r}"
-    if strange := sorted(set(tensors) - set(by_name)):
-        return f"has the tensor {strange[0][:80]!r}, which this model does not have"
-    refused = ((name, tensor_problem(tensors[name], slot.shape, types[name])) for name, slot in by_name.items())
-    return next((f"{name} {why}" for name, why in refused if why), "")
+def tensors_problem(tensors: Mapping[str, Tensor], slots: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:
+    """Return why named tensors do not have the names, shapes and types of a model's slots; empty if they do.
+
+    Args:
+        tensors: by name.
+        slots: the tensors that there should be.
+        types: expected type of each; see `wire_types`.
+    """
+    by_name = {slot.name: slot for slot in slots}
+    if missing_names := sorted(set(by_name) - set(tensors)):
+        return f"lacks the tensor {missing_names[0]!r}"
+    if unknown_names := sorted(set(tensors) - set(by_name)):
+        return f"has the tensor {unknown_names[0][:80]!r}, which this model does not have"
+    problems = ((name, tensor_problem(tensors[name], slot.shape, types[name])) for name, slot in by_name.items())
+    return next((f"{name} {problem}" for name, problem in problems if problem), "")
