@@ -1,4 +1,4 @@
-"""What a client must know of the composition to take part."""
+"""The description of a method that clients need to take part."""
 
 from __future__ import annotations
 
@@ -23,48 +23,49 @@ Spec = dict[str, Any]
 
 
 class Composition(UserValues):
-    """The part of a run that clients carry out; nothing about data, clusters or other clients."""
+    """The part of a run that clients carry out; it says nothing about data, clusters or other clients."""
 
     method: str = ""
-    """Name of the method, for what is said of its models; an earlier release did not tell it."""
+    """Name of the method, for model descriptions; empty in compositions of an earlier release."""
     label: str = ""
-    """What tables call the method."""
+    """Name of the method in tables."""
     model: Spec
     """Architecture: its name and fields."""
     aggregator: Spec
-    """Name and fields; the client calls `blend` alone."""
+    """Name and fields; a client only calls its `blend`."""
     pseudo_labeler: Spec
     """Name and fields."""
     objectives: tuple[Spec, ...]
     """Names and fields."""
     moments: NormLayers | None = None
-    """BatchNorm layers whose moments a client uploads once, to be grouped by; None: none."""
+    """BatchNorm layers whose moments a client uploads once, to be clustered by; None: none."""
     training: Training = Training()
     """Epochs and optimiser."""
     batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
-    """What becomes of BatchNorm's running statistics when models are mixed."""
+    """How BatchNorm's running statistics are mixed."""
     precision: Precision = "fp32"
-    """In which clients compute."""
+    """Precision of the clients' computation."""
     transport: Transport = "full"
     """Precision of models on the wire; the source model always travels in full."""
     top: float | None = Field(None, gt=0, lt=0.5)
-    """Share of an update's entries that is uploaded, the largest; None: all. An entry takes twice a number's bytes."""
+    """Share of an update's entries, the largest, that is uploaded; None: all. Each entry also needs its position, so it
+    takes twice the bytes of a float32 number."""
     feedback: bool = False
-    """Whether a client adds what it left out to its next update."""
+    """Whether a client adds the entries it left out to its next update."""
     stretch: bool = False
     """Whether image files are stretched to squares, as the source's were; else cropped around the centre."""
     names: tuple[str, ...] = ()
     """Names of the M classes; a client needs them to use its model. Empty: 0, 1, …"""
     classes: PositiveInt
-    """M."""
+    """M, number of classes."""
     seed: NonNegativeInt = 0
-    """Of all draws."""
+    """Seed of all random draws."""
     trial: NonNegativeInt = 0
-    """As in `fedwca.engine.randomness.Keys`."""
+    """Trial, as in `fedwca.engine.randomness.Keys`."""
 
     @classmethod
-    def of(cls, method: Method, model: Architecture, classes: int, **more: Any) -> Composition:
-        """The clients' part of a method."""
+    def of(cls, method: Method, model: Architecture, classes: int, **settings: Any) -> Composition:
+        """Return the clients' part of a method; ``settings`` are further fields."""
         return cls(
             method=method.name,
             label=method.label,
@@ -74,15 +75,15 @@ class Composition(UserValues):
             objectives=tuple(Registry.dump(objective) for objective in method.objectives),
             moments=None if method.clusterer is None else method.clusterer.norm_layers,
             classes=classes,
-            **more,
+            **settings,
         )
 
     @classmethod
     def read(cls, text: str) -> Composition:
-        """From JSON.
+        """Read a composition from JSON.
 
         Raises:
-            InvalidConfig: an unknown field or a value out of its bounds.
+            InvalidConfig: there is an unknown field, or a value out of its bounds.
         """
         try:
             return cls.model_validate_json(text)
@@ -90,20 +91,24 @@ class Composition(UserValues):
             raise InvalidConfig(describe_problems(error, "composition: ")) from error
 
     def architecture(self) -> Architecture:
-        """The model's architecture."""
+        """Build the model's architecture."""
         built: Architecture = registry_of("model").build(self.model)
         return built
 
     def plays_as(self, other: Composition) -> bool:
-        """Whether both say the same, where one may not name a field that a later version has, with its default."""
-        named = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
-        mine, theirs = (each.model_dump(exclude=named) for each in (self, other))
-        if mine != theirs or replace(self.build(), name="", label="") != replace(other.build(), name="", label=""):
+        """Return whether both describe the same run.
+
+        A component's field that one of them lacks, because a later version added it, counts as its default. The method's
+        name and label are not compared.
+        """
+        component_fields = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
+        dump, other_dump = (composition.model_dump(exclude=component_fields) for composition in (self, other))
+        if dump != other_dump or replace(self.build(), name="", label="") != replace(other.build(), name="", label=""):
             return False
         return self.architecture().without_folders() == other.architecture().without_folders()
 
     def build(self) -> Method:
-        """The clients' part of the method; components of a plugin must be installed at the client too."""
+        """Build the clients' part of the method; a plugin's components must be installed at the client too."""
         return Method(
             name=self.method,
             label=self.label,

@@ -1,4 +1,4 @@
-"""No client's model is handed on alone: a mean takes two."""
+"""Prevents models made from a single client's upload from being sent to others: a mean needs two clients."""
 
 from __future__ import annotations
 
@@ -15,36 +15,41 @@ log = logging.getLogger("fedwca.deploy")
 
 
 def mix_shares(weights: Tensor, shares: Tensor) -> Tensor:
-    """Share of each client's last upload in the next rows ``[C, K]``, from `gather`'s ``[C, R+K]`` and ``[R, K]``."""
-    kept = len(shares)
-    return weights[:, :kept] @ shares + weights[:, kept:]
+    """Return the share of each client's last upload in the next rows ``[C, K]``.
+
+    Args:
+        weights: `gather`'s weights ``[C, R+K]``.
+        shares: shares in the present rows ``[R, K]``.
+    """
+    server_rows = len(shares)
+    return weights[:, :server_rows] @ shares + weights[:, server_rows:]
 
 
 def is_single(shares: Tensor) -> Tensor:
-    """Rows ``[..., K]`` made of a single client's upload: handing one on hands on that client's model."""
+    """Return ``[...]`` bool: which rows of shares ``[..., K]`` come from one client alone, whose model that then is."""
     return (shares > 1e-9).sum(-1) == 1
 
 
 def check_not_single_model(
-    context: ServerContext, state: SessionState, sent: Tensor, what: str, receiver: int | None = None
+    context: ServerContext, state: SessionState, sent: Tensor, subject: str, receiver: int | None = None
 ) -> None:
-    """Refuse, or warn of, handing on models that are one client's own.
+    """Refuse, or warn about, sending or exporting models that were made from a single client's upload.
 
     Args:
-        context: the federation's.
-        state: what the session remembers.
+        context: the federation's constants.
+        state: the session's state.
         sent: the models, as mixtures of the server's rows ``[..., R]``.
-        what: they are, for messages.
-        receiver: a client they are sent to, who learns nothing by its own.
+        subject: what the models are, for messages.
+        receiver: the client they are sent to, which may get its own model; None: no client.
 
     Raises:
-        FedwcaError: one is, and that is refused.
+        FedwcaError: there is such a model, and rule ``alone`` is ``refuse``.
     """
     shares = sent @ state.shares
-    others = torch.tensor(True) if receiver is None else shares[..., receiver] <= 1e-9
-    if not bool((is_single(shares) & others).any()):
+    not_own = torch.tensor(True) if receiver is None else shares[..., receiver] <= 1e-9
+    if not bool((is_single(shares) & not_own).any()):
         return
-    sentence = f"{what} is a single client's own"
+    sentence = f"{subject} is a single client's own"
     if context.rules.alone == "refuse":
         raise FedwcaError(f"{sentence}; let clusters be larger, or allow it with alone = 'warn'")
     log.warning("%s", sentence)
@@ -53,23 +58,24 @@ def check_not_single_model(
 def drop_single_means(
     context: ServerContext, state: SessionState, weights: Tensor, labels: Tensor, gated: bool
 ) -> Tensor:
-    """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is.
+    """Return `gather`'s weights ``[C, R+K]`` in which a row that would be the mean of one client stays as it was.
 
     Args:
-        context: the federation's.
-        state: what the session remembers.
-        weights: of all rows.
+        context: the federation's constants.
+        state: the session's state.
+        weights: `gather`'s weights of all rows ``[C, R+K]``.
         labels: cluster of each client ``[K]``.
-        gated: whether a mean may be of few because others of the cluster are not trusted.
+        gated: whether clients are left out of means because their labels are not trusted.
 
     Raises:
-        FedwcaError: in round 0, since clusters stay as small as they are then, unless gated.
+        FedwcaError: in round 0 a cluster has a single client; clusters do not grow later. Not raised if gated, or if
+            rule ``alone`` is ``warn``.
     """
-    kept = len(state.server.rows)
-    alone = is_single(weights[:, kept:])
+    server_rows = len(state.server.rows)
+    alone = is_single(weights[:, server_rows:])
     if context.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
         return weights
-    clusters = alone[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # behind their models there may be others
+    clusters = alone[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # rows after the clusters' may be other models
     sentence = f"round {state.round}: of clusters {clusters} a single client was heard"
     if context.rules.alone == "warn":
         log.warning("%s; its model is handed on", sentence)
@@ -78,7 +84,7 @@ def drop_single_means(
         raise FedwcaError(f"{sentence}; take another clusterer or more clients, or allow it with alone = 'warn'")
     log.warning("%s; the cluster keeps its model", sentence)
     weights = weights.clone()
-    # Before round 0 the server has one model, the source's, for all clusters; after it one for each, and more behind.
-    keep = torch.eye(kept, weights.shape[1], dtype=weights.dtype)[torch.arange(len(weights)) % kept]
+    # In round 0 the server has one row, the source model, for all clusters; later a row for each, then perhaps others.
+    keep = torch.eye(server_rows, weights.shape[1], dtype=weights.dtype)[torch.arange(len(weights)) % server_rows]
     weights[alone] = keep[alone]
     return weights

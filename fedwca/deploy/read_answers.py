@@ -1,4 +1,4 @@
-"""A client's answer to its task: from the message to a model and an upload, which `fedwca.federated` then checks."""
+"""Checks a client's answer to its task and reads the model and the upload from it."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem, upload_problem
 
 LARGEST = 1e15
-"""Of BatchNorm's statistics: their squares are still numbers. Closer bounds are the rule ``norm_bound``'s."""
+"""Largest accepted BatchNorm statistic, whose square is finite in float32. Rule ``norm_bound`` sets tighter bounds."""
 
 
 @dataclass(frozen=True)
 class ReceivedAnswer:
-    """What the server has of a client in a round, once its message is in order."""
+    """A client's accepted answer in a round."""
 
     model: Tensor
-    """``[P]``; where none is uploaded, the one the client was sent."""
+    """The client's model ``[P]``; if none is uploaded, the model that the client was sent."""
     start: Tensor
     """The model ``[P]`` that was sent and that its update is measured from."""
     upload: Upload
     samples: int
-    """Training images it names."""
+    """Number of training images that it reports."""
     trusted: float = 1.0
-    """How far its labels are trusted, 0 to 1, as it found."""
+    """How far its labels are trusted, 0 to 1, as the client measured; 1 if it was not asked."""
     moments: Tensor | None = None
-    """What it is grouped by ``[F]``, where a clusterer reads that."""
+    """The moments it is grouped by ``[F]``, if the clusterer reads moments and this is its first answer."""
 
 
 @dataclass(frozen=True)
 class ExpectedAnswer:
-    """What the server takes from one client in one round."""
+    """What the server accepts from one client in one round."""
 
     round: int
     token: str
-    """Drawn anew for every task; an answer without it is to another task."""
+    """Random token of the task; an answer with another token belongs to another task."""
     layout: Layout
     transport: Transport
     share: float | None
-    """Of an update's entries that travel; None: the model travels whole."""
+    """Share of an update's entries that is uploaded; None: the model is uploaded whole."""
     travels: bool
     """Whether a model is uploaded at all."""
     starts: Sequence[Tensor]
-    """Models ``[P]`` that an update may be measured from: in a first round the source model, where clients choose a
-    cluster the models of all, else the first that was sent."""
+    """Models ``[P]`` that the update may be measured from: the source model in a client's first round; all clusters'
+    models if clients choose a cluster; else the first model that was sent."""
     upload: ExpectedUpload
-    """What comes beside the model."""
+    """What is expected beside the model."""
     samples: int = 0
-    """Training images it named before; 0: none yet."""
+    """Number of training images the client reported before; 0: none yet."""
     asks_trust: bool = False
-    """Whether it is to say how far its labels are trusted."""
+    """Whether the client must report how far its labels are trusted."""
     max_samples: int = 10_000_000
-    """More training images than this are not believed."""
+    """Largest accepted number of training images."""
 
     @property
     def compressor(self) -> TopKCompressor | None:
-        """How the model is compressed; None: it travels whole."""
+        """Compressor of the model; None: the model is uploaded whole."""
         return None if self.share is None else TopKCompressor(self.layout, self.share, self.transport)
 
 
 def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
-    """Why an answer is refused, in a sentence; empty if it is in order."""
+    """Return why an answer is refused; empty if it is accepted."""
     if parcel.kind != "upload":
         return f"is a {repr(parcel.kind)[:80]}, not an upload"
     if parcel.round != expected.round:
@@ -77,7 +77,7 @@ def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
         _models_problem(parcel, expected)
         or _samples_problem(parcel, expected)
         or _trust_problem(parcel, expected)
-        # The cluster it chooses says what its update is measured from.
+        # Checked before the model: the chosen cluster says which model the update is measured from.
         or upload_problem(_read_upload(parcel), expected.upload)
         or model_problem(_read_model(parcel, expected))
         or statistics_problem(_read_model(parcel, expected), expected)
@@ -85,7 +85,10 @@ def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
 
 
 def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
-    """Why BatchNorm statistics of a model ``[P]`` are refused: no images have them, and nobody could use the mean."""
+    """Return why the BatchNorm statistics of a model ``[P]`` are refused; empty if they are accepted.
+
+    No images have such statistics, and they would make the mean unusable.
+    """
     statistics = model[expected.layout.trained :]
     if bool((statistics.abs() > LARGEST).any()):
         return f"has BatchNorm statistics beyond {LARGEST:g}"
@@ -96,7 +99,7 @@ def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
 
 
 def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
-    """What is in a message without `answer_problem`."""
+    """Return the contents of a message in which `answer_problem` finds nothing."""
     upload = _read_upload(parcel)
     report = {name: value.double() for name, value in upload.report.items()}
     collected = dict(upload.collected)
@@ -108,7 +111,7 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
 
 
 def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
-    """Why the named tensors are no model; empty if they are."""
+    """Return why the uploaded tensors are refused; empty if they are the expected model."""
     if not expected.travels:
         return f"holds {len(parcel.models)} models; in this method none is uploaded" if parcel.models else ""
     if compressor := expected.compressor:
@@ -120,7 +123,7 @@ def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
 
 
 def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
-    """Why the number of training images is refused; empty if it is in order."""
+    """Return why the number of training images is refused; empty if it is accepted."""
     samples = parcel.notes.get("samples")
     if not isinstance(samples, int) or not 1 <= samples <= expected.max_samples:
         return f"names {repr(samples)[:80]} training images; right is 1 to {expected.max_samples}"
@@ -130,15 +133,15 @@ def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
 
 
 def _trust_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
-    """Why what it says of its labels is refused; empty if it is in order."""
-    said = parcel.notes.get("trusted")
-    if expected.asks_trust and not (isinstance(said, int | float) and 0 <= said <= 1):
-        return f"says {repr(said)[:80]} of how far its labels are trusted; right is a number from 0 to 1"
+    """Return why the reported trust in the client's labels is refused; empty if it is accepted."""
+    trust = parcel.notes.get("trusted")
+    if expected.asks_trust and not (isinstance(trust, int | float) and 0 <= trust <= 1):
+        return f"says {repr(trust)[:80]} of how far its labels are trusted; right is a number from 0 to 1"
     return ""
 
 
 def _find_start(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
-    """The model that the update is measured from, of an upload that is in order."""
+    """Return the model that the update is measured from; the upload must have been checked."""
     return expected.starts[int(parcel.report["label"]) if expected.upload.clusters else 0]
 
 

@@ -94,7 +94,12 @@ class ServerContext:
         return Keys(self.composition.seed, self.composition.trial)
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mix the server's rows ``[R, P]`` by weights ``[..., R]``, BatchNorm statistics by the composition's policy."""
+        """Return mixtures ``[..., P]`` of the server's rows, with BatchNorm statistics mixed as the composition says.
+
+        Args:
+            weights: ``[..., R]``.
+            rows: ``[R, P]``.
+        """
         return self.composition.batch_norm.mix(weights, rows, self.layout)
 
     def signatures(self, models: Tensor, source: Tensor, moments: Tensor | None = None) -> ModelSignatures:

@@ -1,4 +1,4 @@
-"""What deployment adds to the server's part of a round: one task for each client, late clients, defences."""
+"""The server's part of a round in a deployment: a task for each client, late clients, defences, and final models."""
 
 from __future__ import annotations
 
@@ -40,19 +40,22 @@ from fedwca.functional import member_distances
 
 @dataclass(frozen=True)
 class RoundOffer:
-    """What the server sends in a round, before each client is sent its part."""
+    """What the server sends in a round to all clients together."""
 
     models: Offer
     shared: Sequence[Mapping[str, Tensor]]
-    """The offer's shared models as they travel: the same tensors for all clients."""
+    """The offer's shared models as named tensors in transport precision, the same for all clients."""
     pooled: Mapping[str, Tensor]
-    """What everybody is sent that is no model."""
+    """Tensors beside models that all clients are sent; see `pool_collected`."""
     choices: Sequence[Tensor]
-    """Models ``[P]`` as they arrive that clients choose from; none where they do not choose."""
+    """The models ``[P]`` that clients choose from, as they arrive; empty if clients do not choose."""
 
 
 def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
-    """What is sent in the next round; where no model travels, clients go on from the source model or from their own."""
+    """Return what is sent in the next round.
+
+    If the method sends no models, clients continue from the source model or from their own.
+    """
     method, server, clients = context.method, state.server, context.rules.clients
     if method.aggregator.travels:
         models = offer_models(state.round, server, method.aggregator, clients, context.layout.trained)
@@ -60,31 +63,31 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
         models = offer_source(clients)
     transport = context.composition.transport
     shared = [row_to_tensors(row, context.layout, transport) for row in context.mix(models.shared, server.rows)]
-    # Places that nobody has taken have rows of zeros, which would count as somebody's.
-    heard = torch.tensor([bool(number) for number in state.samples])
-    collected = {name: value[heard] for name, value in server.state.items() if name.startswith(COLLECTED)}
-    chosen = shared if method.aggregator.grouping.clients_choose else []
-    choices = [tensors_to_row(model, context.layout) for model in chosen]
+    # Free places have rows of zeros, which must not be pooled as if a client had uploaded them.
+    answered = torch.tensor([bool(number) for number in state.samples])
+    collected = {name: value[answered] for name, value in server.state.items() if name.startswith(COLLECTED)}
+    selectable = shared if method.aggregator.grouping.clients_choose else []
+    choices = [tensors_to_row(model, context.layout) for model in selectable]
     return RoundOffer(models, shared, pool_collected(method.objectives, collected), choices)
 
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
-    """Whether a client joins so late that it is to be placed in a cluster first."""
+    """Return whether a client joins after the clusters were made, and must be assigned to one first."""
     return bool(state.round and not state.samples[client] and context.method.aggregator.grouping.needs_clusterer)
 
 
 def make_task(
     context: ServerContext, state: SessionState, offer: RoundOffer, client: int, first: bool, informed: bool
 ) -> tuple[Parcel, ExpectedAnswer]:
-    """One client's task, and what is taken from it then.
+    """Return one client's task, and what its answer must look like.
 
     Args:
-        context: the federation's.
-        state: what the session remembers.
-        offer: of this round.
-        client: k.
-        first: it trains from the source model, which it has.
-        informed: it knows the source model and the composition.
+        context: the federation's constants.
+        state: the session's state.
+        offer: this round's offer.
+        client: the client's number.
+        first: the client trains from the source model; no other model is sent.
+        informed: the client has the source model and the composition; else they are sent.
     """
     composition, aggregator, server = context.composition, context.method.aggregator, state.server
     transport, token = composition.transport, secrets.token_hex(8)
@@ -96,10 +99,10 @@ def make_task(
     starts: Sequence[Tensor] = [server.source]
     if not first and aggregator.travels:
         personal = offer.models.personal[client]
-        own = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
-        models |= {f"sent-{i}": tensors for i, tensors in enumerate((*own, *offer.shared))}
+        personal_models = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
+        models |= {f"sent-{i}": tensors for i, tensors in enumerate((*personal_models, *offer.shared))}
         notes["personal"] = len(personal)
-        # An update is against what arrives, which half precision has rounded.
+        # Updates are measured from the model that arrives, which half precision has rounded.
         starts = offer.choices or [tensors_to_row(models["sent-0"], context.layout)]
     collected = {**context.collected, **(context.moments if first else {})}
     upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, collected)
@@ -124,21 +127,21 @@ def make_task(
 def assign_late_client(
     context: ServerContext, state: SessionState, model: Tensor, moments: Tensor | None = None
 ) -> int | None:
-    """The cluster of the client of round 0 that is nearest to a late one in what clusters were made of.
+    """Return the cluster of the nearest client of round 0, compared by the vectors that clusters were made of.
 
     Args:
-        context: the federation's.
-        state: what the session remembers.
-        model: the late client's after a round from the source model ``[P]``.
-        moments: that it uploaded ``[F]``, where clients are grouped by them.
+        context: the federation's constants.
+        state: the session's state.
+        model: the late client's model ``[P]`` after a round from the source model.
+        moments: the moments it uploaded ``[F]``, if clients are grouped by them.
 
     Returns:
-        None where the model cannot be compared: it has no direction.
+        The cluster's number; None if the client cannot be compared, as with a zero vector under the cosine metric.
     """
     clustered, source = state.clustered, state.server.source
     assert clustered is not None
-    given = None if moments is None else moments[None]
-    vectors, _ = compare_clients(context.method.clusterer, context.signatures(model[None], source, given))
+    client_moments = None if moments is None else moments[None]
+    vectors, _ = compare_clients(context.method.clusterer, context.signatures(model[None], source, client_moments))
     labels = state.server.state["labels"][clustered.numbers]
     try:
         distances, _ = member_distances(clustered.vectors, vectors[0], labels, clustered.metric)
@@ -148,9 +151,7 @@ def assign_late_client(
 
 
 def can_be_compared(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> bool:
-    """Whether clusters can be made with a client's answer: what is compared is finite, and has a direction if that
-    counts.
-    """
+    """Return whether a client's answer can be clustered: its vector is finite, and not zero if the metric is cosine."""
     moments = None if answer.moments is None else answer.moments[None]
     signatures = context.signatures(answer.model[None], state.server.source, moments)
     vectors, metric = compare_clients(context.method.clusterer, signatures)
@@ -160,29 +161,29 @@ def can_be_compared(context: ServerContext, state: SessionState, answer: Receive
 def close_session_round(
     context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer], late: Mapping[int, int]
 ) -> SessionState:
-    """The state after a round: clusters, means, and what the aggregator learns.
+    """Return the state after a round: clusters, means, and what the aggregator learns.
 
     Args:
-        context: the federation's.
-        state: before.
-        answers: those that count, by client.
-        late: clusters of late clients among them, whose models are in no mean yet.
+        context: the federation's constants.
+        state: the session's state before the round.
+        answers: accepted answers, by client.
+        late: by late client, the cluster it is assigned to; models of late clients are not averaged in this round.
 
     Raises:
-        FedwcaError: round 0 left a client alone in its cluster, and that is refused; or a mean is not finite.
+        FedwcaError: round 0 made a cluster of a single client, and the rules refuse that; or a mean is not finite.
     """
     method, rules, server, clients = context.method, context.rules, state.server, context.rules.clients
     aggregator, round = method.aggregator, state.round
     uploads = {client: answer.upload for client, answer in answers.items()}
-    samples = tuple(answers[k].samples if k in answers else named for k, named in enumerate(state.samples))
+    samples = tuple(answers[k].samples if k in answers else previous for k, previous in enumerate(state.samples))
     present = torch.tensor([client in answers and client not in late for client in range(clients)])
     bank = torch.stack([answers[k].model if k in answers else server.source for k in range(clients)])
 
     moments = [answers[k].moments for k in present.nonzero()[:, 0].tolist()]
-    found = [own for own in moments if own is not None]
+    moment_rows = [values for values in moments if values is not None]
 
     def signatures() -> ModelSignatures:
-        return context.signatures(bank[present], server.source, torch.stack(found) if found else None)
+        return context.signatures(bank[present], server.source, torch.stack(moment_rows) if moment_rows else None)
 
     labels, _ = assign_clusters(round, method, server.state, uploads, present, signatures, context.keys)
     if late:
@@ -192,9 +193,9 @@ def close_session_round(
     if aggregator.travels:
         sizes = torch.tensor([max(1, number) for number in samples])
         counted = averaged_clients(labels, present, trusted)
-        given = (labels, sizes, present, trusted, context.layout.trained)
+        mean_inputs = (labels, sizes, present, trusted, context.layout.trained)
         give_back = spread_trained_mean(
-            method, bank, *given, lambda w, own: robust_means(mix_rows(w, own), w, own, rules.robust)
+            method, bank, *mean_inputs, lambda w, models: robust_means(mix_rows(w, models), w, models, rules.robust)
         )
         weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
         weights = drop_single_means(context, state, weights, labels, gated=trusted is not None)
@@ -202,7 +203,7 @@ def close_session_round(
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
-        give_back()  # late clients are compared with what clients uploaded
+        give_back()  # late clients are compared with the models that clients uploaded
         if not bool(finite_models(rows).all()):
             raise FedwcaError(f"round {round}: a mean of the clients' models is not finite; it is not kept")
         shares = mix_shares(weights, state.shares)
@@ -226,50 +227,55 @@ def close_session_round(
 
 
 def update_trusted(context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer]) -> Tensor | None:
-    """How far clients' labels are trusted ``[K]``, 0 to 1, by what new ones said too; None where nobody is asked."""
+    """Return how far clients' labels are trusted ``[K]``, 0 to 1, with the answers of new clients included.
+
+    None if the pseudo-labeler does not select clients.
+    """
     if not context.method.pseudo_labeler.selects_clients:
         return None
-    # Who has never answered is in no cluster yet, and must not be the most trusted of one.
-    heard = torch.tensor(state.samples) > 0
-    trusted = torch.where(heard, state.server.state.get(TRUSTED, torch.ones(len(heard))), 0.0)
+    # Clients that have never answered are in no cluster yet and must not count as the most trusted of one.
+    answered = torch.tensor(state.samples) > 0
+    trusted = torch.where(answered, state.server.state.get(TRUSTED, torch.ones(len(answered))), 0.0)
     for client, answer in answers.items():
-        if not state.samples[client]:  # who has said it once is not asked again
+        if not state.samples[client]:  # each client is asked once
             trusted[client] = answer.trusted
     return trusted
 
 
 def describe_session(context: ServerContext, client: int) -> dict[str, int | float | str]:
-    """What a client is told once, beside the source model: what is played."""
+    """Return the notes that a client is sent once with the source model: composition, its number, and the version."""
     return {"composition": context.composition.model_dump_json(), "client": client, VERSION: __version__}
 
 
 def make_final_parcels(
     context: ServerContext, state: SessionState, clients: Sequence[int], informed: Set[int]
 ) -> dict[int, Parcel]:
-    """The models that clients end with; who is not informed is told what is played once more.
+    """Return the parcels with the models that clients end with.
+
+    Clients that are not informed are also sent the source model and the composition again.
 
     Args:
-        context: the federation's.
-        state: what the session remembers.
-        clients: who took part in a round.
-        informed: those that know the source model and the composition.
+        context: the federation's constants.
+        state: the session's state.
+        clients: clients that took part in a round.
+        informed: clients that have the source model and the composition.
 
     Raises:
-        FedwcaError: one is another client's own, and that is refused.
+        FedwcaError: a model was made from the upload of a single other client, and the rules refuse that.
     """
     aggregator, rows = context.method.aggregator, state.server.rows
     if not aggregator.travels:
-        # Each has gone on from its own model, and ends with it.
+        # Each client has continued from its own model and ends with it.
         return {client: Parcel("final", state.round) for client in clients}
     weights = deliver_mixtures(aggregator, state.server.state, len(rows), len(state.samples))
     parcels = {}
     for client in clients:
-        what = f"round {state.round}: a model sent to client {client}"
-        check_not_single_model(context, state, weights[client], what, client)
+        subject = f"round {state.round}: a model sent to client {client}"
+        check_not_single_model(context, state, weights[client], subject, client)
         model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
         parcel = Parcel("final", state.round, {"sent-0": model})
         if client not in informed:
-            about = describe_session(context, client)
-            parcel = replace(parcel, models={**parcel.models, "source": context.source}, notes=about)
+            notes = describe_session(context, client)
+            parcel = replace(parcel, models={**parcel.models, "source": context.source}, notes=notes)
         parcels[client] = parcel
     return parcels

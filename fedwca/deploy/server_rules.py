@@ -1,4 +1,4 @@
-"""How a federation treats its clients."""
+"""Rules of a federation: how many clients take part, and how their uploads are treated."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fedwca.user_values import UserValues
 
 
 class Rules(UserValues):
-    """How a federation treats its clients; none of it changes the method."""
+    """How a federation treats its clients; independent of the method."""
 
     clients: PositiveInt
-    """K, places; a client that joins late takes a free one."""
+    """K, number of places; a client that joins late takes a free one."""
     least: PositiveInt = 2
-    """Fewest uploads that make a round; with less it is played again. Of a single client one, unless it is given."""
+    """Fewest uploads that a round needs; with fewer it is repeated. Default 1 in a federation of one client."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients asked in each round after the first."""
     alone: Literal["refuse", "warn"] = "refuse"
-    """What happens to a mean of fewer than two clients, which hands one client's model on."""
+    """What happens to a mean of a single client, which would give that client's model to others."""
     norm_bound: float | None = Field(None, gt=1)
-    """Updates longer than so many times the round's median are refused; None: no bound."""
+    """Updates longer than this many times the round's median are refused; None: no bound."""
     robust: Robust = "mean"
-    """Cluster means: plain, by coordinate the median, or trimmed by a quarter on each side."""
+    """Cluster means: plain, median per coordinate, or mean per coordinate without a quarter on each side."""
 
     @model_validator(mode="before")
     @classmethod
@@ -48,9 +48,9 @@ class Rules(UserValues):
         if "clients" not in info.data or "least" not in info.data:
             return participation
         clients, least = info.data["clients"], info.data["least"]
-        asked = count_sampled(clients, participation)
-        if asked < least:
+        sampled = count_sampled(clients, participation)
+        if sampled < least:
             raise ValueError(
-                f"asks {asked} of {clients} clients in a round, and by rule least={least} it needs {least}"
+                f"asks {sampled} of {clients} clients in a round, and by rule least={least} it needs {least}"
             )
         return participation

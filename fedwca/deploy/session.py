@@ -1,4 +1,4 @@
-"""The server of a real federation: rounds that survive absent, late and hostile clients, and a restart."""
+"""The server of a deployment: rounds that tolerate absent, late and hostile clients, and restarts of the server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger("fedwca.deploy")
 
 @dataclass
 class _OpenRound:
-    """A round under way, by client."""
+    """The current round: sampled clients, and by client the expected and the accepted answers."""
 
     sampled: list[int] = field(default_factory=list)
     expected: dict[int, ExpectedAnswer] = field(default_factory=dict)
@@ -46,19 +46,20 @@ class _OpenRound:
 
 
 class Session:
-    """One federation, round after round: `open` says what to send, `receive` takes answers, `close` ends the round.
+    """One federation, round by round: `open` returns what to send, `receive` takes answers, `close` ends the round.
 
     Args:
-        method: what is played; its aggregator and clusterer are called as in `fedwca.federated.round.run_round`.
+        method: its aggregator and clusterer are called as in `fedwca.federated.round.run_round`.
         network: the source model with its classifier.
-        composition: what clients are told.
+        composition: the description of the method that clients are sent.
         rules: how clients are treated.
 
     Attributes:
-        everybody: whether a client without an answer ends the run, as where clients are simulated: nobody is away.
+        everybody: whether all sampled clients must answer, else the run fails; for simulations, where no client is
+            ever absent.
 
     Raises:
-        UsageError: the method cannot be deployed, or a rule does not fit it; says why.
+        UsageError: the method cannot be deployed, or a rule does not fit it; gives the reason.
     """
 
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
@@ -78,11 +79,11 @@ class Session:
 
     @property
     def expected(self) -> Mapping[int, ExpectedAnswer]:
-        """By client, what is taken from it in the round under way."""
+        """By client, the answer expected from it in the current round; empty between rounds."""
         return {} if self._round is None else self._round.expected
 
     def admit(self, name: str, wish: int | None = None) -> int | None:
-        """The number of the client called ``name``, from now on its own; see `assign_number`."""
+        """Assign a number to the client called ``name`` and return it; see `assign_number`."""
         number = assign_number(self.state.names, name, wish)
         if number is None:
             log.warning("client %s is turned away: %s", name, _why_no_place(self.state.names, wish))
@@ -91,20 +92,25 @@ class Session:
         return number
 
     def release(self, number: int, online: set[str]) -> None:
-        """Free a number whose client cannot be reached; for nodes without keys, whose names change as they restart."""
+        """Free a number if its client cannot be reached; for nodes without keys, whose names change when they restart.
+
+        Args:
+            number: the number to free.
+            online: names of the clients that can be reached.
+        """
         names = self.state.names
         if 0 <= number < len(names) and names[number] not in online:
             self.state = replace(self.state, names=set_name(names, number, ""))
             self._informed.discard(number)
 
     def open(self, available: Iterable[int]) -> dict[int, Parcel]:
-        """Begin a round, or begin it again: what to send to whom.
+        """Begin a round, or repeat it, and return the parcel to send to each sampled client.
 
         Args:
             available: numbers of the clients that can be reached.
 
         Raises:
-            FedwcaError: a model of a single client would be handed on, and that is refused.
+            FedwcaError: a model of a single client would be sent to another one, and the rules refuse that.
         """
         state, aggregator = self.state, self.method.aggregator
         sampled = self._sample(available)
@@ -114,40 +120,41 @@ class Session:
             first = not state.round or needs_cluster(self.context, state, client)
             if aggregator.travels and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
-                what = f"round {state.round}: a model sent to client {client}"
-                check_not_single_model(self.context, state, sent, what, client)
+                subject = f"round {state.round}: a model sent to client {client}"
+                check_not_single_model(self.context, state, sent, subject, client)
             task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
             parcels[client], self._round.expected[client] = task, expected
         return parcels
 
     @property
     def asks_enough(self) -> bool:
-        """Whether the round can be closed if all who are asked answer; late clients' models are in no mean yet."""
+        """Whether the round can be closed if all clients answer; late clients, who are not averaged, do not count."""
         asked = [client for client in self.expected if not needs_cluster(self.context, self.state, client)]
         return len(asked) >= self.rules.least
 
     def receive(self, client: int, parcel: Parcel) -> str:
-        """Take one answer; returns why it is refused, or an empty string."""
+        """Take one answer; return why it is refused, or an empty string if it is accepted."""
         current, expected = self._round, self.expected.get(client)
         if parcel.kind == "lost":
             self._informed.discard(client)
-            why = "does not know the source model; it is sent again"
+            problem = "does not know the source model; it is sent again"
         elif current is None or expected is None:
-            why = "was not asked in this round"
+            problem = "was not asked in this round"
         elif client in current.answers:
-            why = "has answered this round already"
-        elif not (why := answer_problem(parcel, expected)):
+            problem = "has answered this round already"
+        elif not (problem := answer_problem(parcel, expected)):
             self._informed.add(client)
             current.answers[client] = read_answer(parcel, expected)
-        if why:
-            self._log_refusal(client, why)
-        return why
+        if problem:
+            self._log_refusal(client, problem)
+        return problem
 
     def close(self) -> bool:
-        """End the round with what has come; False where that is too little and the round is to be played again.
+        """End the round with the accepted answers; return False if they are too few and the round must be repeated.
 
         Raises:
-            FedwcaError: round 0 left a client alone in its cluster, and that is refused; or see ``everybody``.
+            FedwcaError: round 0 made a cluster of a single client, and the rules refuse that; a mean is not finite; or
+                a sampled client has no accepted answer and ``everybody`` is set.
         """
         current, self._round = self._round, None
         assert current is not None
@@ -157,80 +164,83 @@ class Session:
         if self.everybody:
             self._check_everybody_answered(current.sampled, answers)
         late = self._assign_late_clients(answers)
-        heard = len(answers) - len(late)
-        if heard < rules.least:
-            log.warning("round %d: %d uploads are too few; it is played again", state.round, heard)
+        counted = len(answers) - len(late)
+        if counted < rules.least:
+            log.warning("round %d: %d uploads are too few; it is played again", state.round, counted)
             return False
         self.state = close_session_round(self.context, state, answers, late)
         return True
 
     def final_parcels(self) -> dict[int, Parcel]:
-        """The model each client ends with; see `fedwca.deploy.server_round.make_final_parcels`."""
-        heard = [client for client, number in enumerate(self.state.samples) if number]
-        return make_final_parcels(self.context, self.state, heard, self._informed)
+        """Return the final model of each client that took part; see `fedwca.deploy.server_round.make_final_parcels`."""
+        participants = [client for client, number in enumerate(self.state.samples) if number]
+        return make_final_parcels(self.context, self.state, participants, self._informed)
 
     def resume(self, state: SessionState) -> None:
-        """Go on from a checkpoint.
+        """Continue from a checkpoint.
 
         Raises:
-            UsageError: it is of a federation of another size or model.
+            UsageError: the checkpoint has another number of clients or parameters than this federation.
         """
         if len(state.names) != self.rules.clients or state.server.rows.shape[1] != self.layout.width:
             raise UsageError(
                 f"the checkpoint is of {len(state.names)} clients and models of {state.server.rows.shape[1]} values; "
                 f"this federation has {self.rules.clients} and {self.layout.width}"
             )
-        # Nobody is taken to know the source model: clients that do lose nothing but a download.
+        # Assume that no client has the source model: clients that do only download it once more.
         self.state, self._informed, self._round = state, set(), None
 
     def _sample(self, available: Iterable[int]) -> list[int]:
-        """Clients that take part in the next round: a share of those whose models will be in a mean, drawn from those
-        that can be reached lest it wait for others, and all that are to be placed in a cluster first.
+        """Return the clients that take part in the next round.
+
+        These are all late clients, which must be assigned to a cluster, and a random share of the other clients that
+        can be reached.
         """
         rules, state, aggregator = self.rules, self.state, self.method.aggregator
-        there = set(range(rules.clients)) if self.everybody else set(available)
-        late = {client for client in there if needs_cluster(self.context, state, client)}
+        candidates = set(range(rules.clients)) if self.everybody else set(available)
+        late = {client for client in candidates if needs_cluster(self.context, state, client)}
         if aggregator.reports and state.round > 0 and not aggregator.expected(state.round):
-            there -= state.waiting  # weights of earlier reports are used, and they have not reported
-        members = sorted(there - late)
+            candidates -= state.waiting  # they have not reported, and this round uses earlier reports
+        members = sorted(candidates - late)
         drawn = sample_clients(state.round, len(members), rules.participation, self.context.keys, rules.least)
-        return sorted({*late, *(members[place] for place in drawn)})
+        return sorted({*late, *(members[index] for index in drawn)})
 
     def _check_everybody_answered(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
         if missing := [client for client in sampled if client not in answers]:
-            where = f"round {self.state.round}: there is no answer of client {missing[0]} that counts"
-            raise FedwcaError(f"{where}; the warning before this says why")
+            sentence = f"round {self.state.round}: there is no answer of client {missing[0]} that counts"
+            raise FedwcaError(f"{sentence}; the warning before this says why")
 
     def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
-        """The answers whose models moved no more than the norm bound allows."""
+        """Return the answers whose models moved no further than the norm bound allows."""
         layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
         if factor is None:
             return answers
         if len(answers) < 3:
-            told = "round %d: rule norm_bound takes 3 answers and there are %d, so none is held to it"
-            log.warning(told, self.state.round, len(answers))
-        moves = {k: float((own.model - own.start)[: layout.trained].norm()) for k, own in answers.items()}
-        # Statistics of other images than those before them move by about their own deviation, where others hardly do.
-        shifts = {k: measure_statistics_move(own.model, own.start, layout) for k, own in answers.items()}
+            message = "round %d: rule norm_bound takes 3 answers and there are %d, so none is held to it"
+            log.warning(message, self.state.round, len(answers))
+        moves = {k: float((answer.model - answer.start)[: layout.trained].norm()) for k, answer in answers.items()}
+        # Images of another domain move statistics by about one standard deviation, other images hardly at all: the
+        # median counts as at least 1.
+        shifts = {k: measure_statistics_move(answer.model, answer.start, layout) for k, answer in answers.items()}
         too_far = {
             "its update is": norm_outliers(moves, factor),
             "its BatchNorm statistics moved": norm_outliers(shifts, factor, least=1.0),
         }
-        for what, found in too_far.items():
-            for client in found.keys() & answers.keys():
-                self._log_refusal(client, f"{what} {found[client]:.3g} times the norm bound")
+        for subject, outliers in too_far.items():
+            for client in outliers.keys() & answers.keys():
+                self._log_refusal(client, f"{subject} {outliers[client]:.3g} times the norm bound")
                 del answers[client]
         return answers
 
     def _drop_incomparable(self, answers: dict[int, ReceivedAnswer]) -> None:
-        """Take out what the first clusters cannot be made with."""
+        """Remove, in round 0, the answers that cannot be clustered."""
         if not self.state.round and self.method.aggregator.grouping.needs_clusterer:
-            for client in [k for k, own in answers.items() if not can_be_compared(self.context, self.state, own)]:
+            for client in [k for k, answer in answers.items() if not can_be_compared(self.context, self.state, answer)]:
                 self._log_refusal(client, "its model cannot be compared with others")
                 del answers[client]
 
     def _assign_late_clients(self, answers: dict[int, ReceivedAnswer]) -> dict[int, int]:
-        """Clusters of late clients; answers that cannot be compared are taken out."""
+        """Return the clusters of late clients; answers that cannot be compared are removed."""
         late = {}
         for client in [client for client in answers if needs_cluster(self.context, self.state, client)]:
             cluster = assign_late_client(self.context, self.state, answers[client].model, answers[client].moments)
@@ -241,17 +251,16 @@ class Session:
                 late[client] = cluster
         return late
 
-    def _log_refusal(self, client: int, why: str) -> None:
+    def _log_refusal(self, client: int, reason: str) -> None:
         names = self.state.names
         name = names[client] if 0 <= client < len(names) else "?"
-        log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, printable(why))
+        log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, printable(reason))
 
 
 def assign_number(names: Names, name: str, wish: int | None = None) -> int | None:
-    """The number of the client called ``name``: the one it has, the one it wishes, or the first free one.
+    """Return the number of the client called ``name``: the one it has, else the one it wishes, else the first free one.
 
-    Returns:
-        None where all numbers, or the one it wishes, are taken by others.
+    None if all numbers, or the one it wishes, are taken by others.
 
     >>> [assign_number(("a", "", ""), name) for name in "ab"]
     [0, 1]
@@ -260,7 +269,7 @@ def assign_number(names: Names, name: str, wish: int | None = None) -> int | Non
     """
     if name in names:
         return names.index(name)
-    free = [number for number, taken in enumerate(names) if not taken]
+    free = [number for number, holder in enumerate(names) if not holder]
     if wish is not None:
         free = [number for number in free if number == wish]
     return free[0] if free else None
@@ -275,5 +284,5 @@ def _why_no_place(names: Names, wish: int | None) -> str:
 
 
 def set_name(names: Names, number: int, name: str) -> Names:
-    """With another name, or none, at a number."""
+    """Return the names with ``name``, which may be empty, at a number."""
     return (*names[:number], name, *names[number + 1 :])
