@@ -98,8 +98,8 @@ class Composition(UserValues):
     def plays_as(self, other: Composition) -> bool:
         """Return whether both describe the same run.
 
-        A component's field that one of them lacks, because a later version added it, counts as its default. The method's
-        name and label are not compared.
+        A component's field that one of them lacks, because a later version added it, counts as its default. Name and
+        label of the method are not compared.
         """
         component_fields = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
         dump, other_dump = (composition.model_dump(exclude=component_fields) for composition in (self, other))

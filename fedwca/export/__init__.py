@@ -1,1 +1,1 @@
-"""Trained models as files that others can run, and predictions from them."""
+"""Writes trained models to files that others can run, and predicts with such files."""

@@ -1,4 +1,4 @@
-"""The card that lies beside a model: what it is, what goes in, how good it was where, and what not to expect."""
+"""The model card beside an exported model: its origin, its inputs and outputs, its accuracy, and caveats."""
 
 from __future__ import annotations
 
@@ -20,29 +20,42 @@ CAVEATS = (
 
 
 def model_card(about: ModelDescription, file: str, kind: str) -> str:
-    """A model card in Markdown."""
+    """Return the model card as Markdown.
+
+    Args:
+        about: the model's description.
+        file: name of the model's file.
+        kind: its format.
+    """
     fields = ", ".join(f"{key} {value}" for key, value in about.model.items() if key != "name")
-    say = escape_markdown
+    escape = escape_markdown
     members = f" (clients {', '.join(map(str, about.clients))})" if len(about.clients) > 1 else ""
     rows = [
-        ("Method", f"{say(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
-        ("Model of", say(about.holder) + members),
-        ("Domain", say(about.domain or "unknown")),
-        ("Made from", f"labelled {say(about.source)} images of {say(about.dataset)}"),
-        ("Architecture", say(str(about.model["name"])) + (f" ({say(fields)})" if fields else "")),
+        ("Method", f"{escape(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
+        ("Model of", escape(about.holder) + members),
+        ("Domain", escape(about.domain or "unknown")),
+        ("Made from", f"labelled {escape(about.source)} images of {escape(about.dataset)}"),
+        ("Architecture", escape(str(about.model["name"])) + (f" ({escape(fields)})" if fields else "")),
         ("Configuration", f"hash {_code(about.config_hash)}"),
         ("Weights", f"hash {_code(about.weights_hash)}"),
-        ("Written by", f"fedwca {say(about.fedwca)}"),
+        ("Written by", f"fedwca {escape(about.fedwca)}"),
     ]
-    lines = [f"# {say(about.label)}, {say(about.holder)}", "", f"{_code(file)}: {RUN[kind]}", "", "| | |", "|---|---|"]
+    lines = [
+        f"# {escape(about.label)}, {escape(about.holder)}",
+        "",
+        f"{_code(file)}: {RUN[kind]}",
+        "",
+        "| | |",
+        "|---|---|",
+    ]
     lines += [f"| {name} | {value} |" for name, value in rows]
     lines += ["", "## How good", "", *_measured(about), "", "## What goes in, what comes out", "", *_use(about), ""]
-    notes = [*map(say, about.notes), *CAVEATS]
+    notes = [*map(escape, about.notes), *CAVEATS]
     return "\n".join([*lines, "## Caveats", "", *(f"- {note}" for note in notes), ""])
 
 
 def _code(text: str) -> str:
-    """Text in a code span of a table's cell."""
+    """Return text as a code span that may stand in a table cell."""
     return f"`{printable(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 

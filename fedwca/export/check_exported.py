@@ -1,4 +1,4 @@
-"""An exported model is read back, and what it says compared with the original, before its file is kept."""
+"""Checks an exported file before it is kept: reads it back and compares its logits with the original model's."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedwca.export.inference import InferenceModel
 from fedwca.export.load_model import open_model
 
 TOLERANCE = 1e-4
-"""Largest difference between a file's logits and the model's, in units of the largest logit (at least 1)."""
+"""Largest accepted difference of logits, as a share of the model's largest absolute logit (at least 1)."""
 
 
 def comparison_images(side: int, images: int) -> Tensor:
-    """Images ``[N, 3, side, side]`` uint8 to compare models on: the first black, the second white, then noise."""
+    """Return images ``[N, 3, side, side]`` uint8 to compare models on: one black, one white, the others noise."""
     counters = torch.arange(images * 3 * side * side).view(images, 3, side, side)
     pixels = (uniform(fold_key(["probe"]), counters) * 256).to(torch.uint8)
     for index, shade in enumerate((0, 255)[:images]):
@@ -26,16 +26,22 @@ def comparison_images(side: int, images: int) -> Tensor:
     return pixels
 
 
-def compare_outputs(served: InferenceModel, about: ModelDescription, file: Path, path: Path) -> None:
-    """Read a file back and compare its logits with the model's, for two sizes of a batch.
+def compare_outputs(model: InferenceModel, description: ModelDescription, file: Path, path: Path) -> None:
+    """Read a file back and compare its logits with the model's, for two batch sizes.
+
+    Args:
+        model: the original.
+        description: the model's description.
+        file: the file to check.
+        path: the path that the file will have, for messages.
 
     Raises:
-        FedwcaError: they differ.
+        FedwcaError: the logits differ by more than `TOLERANCE`.
     """
-    opened = open_model(file, trust_code=True)  # written a moment ago, by this process
-    for images in (comparison_images(about.side, 1), comparison_images(about.side, 5)):
+    reloaded = open_model(file, trust_code=True)  # this process has just written it
+    for images in (comparison_images(description.side, 1), comparison_images(description.side, 5)):
         with torch.no_grad():
-            right = served(images)
-        apart = float((opened.logits(images) - right).abs().max()) / max(1.0, float(right.abs().max()))
-        if not apart <= TOLERANCE:
-            raise FedwcaError(f"{path}: the file's outputs are {apart:.2g} away from the model's; it was not kept")
+            expected = model(images)
+        difference = float((reloaded.logits(images) - expected).abs().max()) / max(1.0, float(expected.abs().max()))
+        if not difference <= TOLERANCE:
+            raise FedwcaError(f"{path}: the file's outputs are {difference:.2g} away from the model's; it was not kept")

@@ -1,4 +1,4 @@
-"""A network as users want it: pixels in, class scores out, nothing to prepare and nothing to switch."""
+"""A network in the form in which it is exported: pixels in, logits out, no preprocessing by the caller."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedwca.core.network import Network
 
 
 class InferenceModel(nn.Module):
-    """uint8 images ``[N, 3, H, W]`` in 0…255 to logits ``[N, M]``; normalisation is inside, dropout is not.
+    """Maps uint8 images ``[N, 3, H, W]`` in 0…255 to logits ``[N, M]``; normalises inside and has no dropout.
 
-    A private copy on the CPU in eval mode, its tensors laid out as file formats expect them.
+    Holds a copy of the network on the CPU in eval mode, with contiguous tensors, as file formats expect.
     """
 
     def __init__(self, network: Network) -> None:
@@ -23,5 +23,5 @@ class InferenceModel(nn.Module):
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
+        """Return the logits ``[N, M]``."""
         return cast(Tensor, self.network(self.network.prepare(images))[0])

@@ -1,4 +1,4 @@
-"""Reading exported models back: safetensors and ONNX, and with the user's word `.pt2`, which is code."""
+"""Reads exported models: safetensors and ONNX, and, only if the user trusts the file, ``.pt2``, which is code."""
 
 from __future__ import annotations
 
@@ -33,37 +33,38 @@ class LoadedModel:
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
-        """Logits ``[N, M]`` of uint8 images ``[N, 3, side, side]``."""
+        """Return the logits ``[N, M]`` of uint8 images ``[N, 3, side, side]``."""
         return self.run(images)
 
     def probabilities(self, images: Tensor) -> Tensor:
-        """Softmax of the logits ``[N, M]``."""
+        """Return the softmax of the logits ``[N, M]`` of uint8 images ``[N, 3, side, side]``."""
         return self.logits(images).softmax(1)
 
 
-def serve_model(network: Network, about: ModelDescription, device: str = "cpu") -> LoadedModel:
-    """A network in memory, ready to predict."""
-    served = InferenceModel(network).to(device)
+def serve_model(network: Network, description: ModelDescription, device: str = "cpu") -> LoadedModel:
+    """Return a network in memory as a model that is ready to predict; the network is copied."""
+    model = InferenceModel(network).to(device)
 
     def run(images: Tensor) -> Tensor:
         with matmul_precision("fp32", device):
-            found: Tensor = served(images.to(device))
-        return found.cpu()
+            logits: Tensor = model(images.to(device))
+        return logits.cpu()
 
-    return LoadedModel(about, run)
+    return LoadedModel(description, run)
 
 
 def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = False) -> LoadedModel:
-    """An exported model, by the suffix of its file.
+    """Open an exported model; the suffix of the file says its format.
 
     Args:
         path: of a ``.safetensors``, ``.onnx`` or ``.pt2`` file.
-        device: where it is to run, for example ``cuda:1``.
-        trust_code: open a ``.pt2`` file too: `torch.export.load` runs what is in it, so only for files you made.
+        device: where the model runs, for example ``cuda:1``.
+        trust_code: whether ``.pt2`` files may be opened: `torch.export.load` runs code in the file, so set it only for
+            files you made.
 
     Raises:
         CheckpointError: the file is missing, damaged, or not one that fedwca exported.
-        UsageError: its format needs a library or a device that is not there, or code that is not trusted.
+        UsageError: a library or device that it needs is not available, or it is a ``.pt2`` file without ``trust_code``.
     """
     path = expand_home(path)
     if not path.is_file():
@@ -89,30 +90,30 @@ def _safetensors(path: Path, device: str) -> LoadedModel:
 
 
 def read_exported(path: Path) -> tuple[Network, ModelDescription]:
-    """The network in a ``.safetensors`` file of `fedwca export` or of a deployed client, and what is said of it.
+    """Return the network in a ``.safetensors`` file of `fedwca export` or of a deployed client, and its description.
 
     Raises:
-        CheckpointError: the file is damaged, of another architecture than it says, or not one of these.
+        CheckpointError: the file is damaged, does not have the architecture it names, or is not such a file.
     """
     file = open_tensors(path)
-    about = ModelDescription.read(file.metadata.get(KEY), path)
+    description = ModelDescription.read(file.metadata.get(KEY), path)
     try:
-        architecture = models.build(about.model)
+        architecture = models.build(description.model)
     except UnknownComponent as error:
         raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
     tensors = file.tensors()
-    # A file says how wide its model is: that is compared with what it holds before memory is taken for it.
+    # The size of the described model is compared with the file's tensors before memory is allocated for it.
     try:
         with torch.device("meta"):
-            outline = architecture.build(len(about.classes), pretrained=False)
-    except Exception:  # a plugin's may read values while it is built, of which there are none
+            outline = architecture.build(len(description.classes), pretrained=False)
+    except Exception:  # a plugin's architecture may read values while it is built, and meta tensors have none
         pass
     else:
         check_fits(outline, tensors, path)
-    network = architecture.build(len(about.classes), pretrained=False)
+    network = architecture.build(len(description.classes), pretrained=False)
     fill_module(network, tensors, path)
     check_no_other_tensors(network, tensors, path)
-    return network.eval(), about
+    return network.eval(), description
 
 
 def _onnx(path: Path, device: str) -> LoadedModel:
@@ -125,19 +126,21 @@ def _onnx(path: Path, device: str) -> LoadedModel:
         raise UsageError(f"--device {device}: the installed onnxruntime runs ONNX files on the CPU alone")
     options = {"device_id": device.partition(":")[2] or "0"} if device.startswith("cuda") else {}
     session = onnxruntime.InferenceSession(str(path), providers=[(provider, options)])
-    about = ModelDescription.read(session.get_modelmeta().custom_metadata_map.get(KEY), path)
-    return LoadedModel(about, lambda images: torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0]))
+    description = ModelDescription.read(session.get_modelmeta().custom_metadata_map.get(KEY), path)
+    return LoadedModel(
+        description, lambda images: torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0])
+    )
 
 
 def _torch_export(path: Path, device: str) -> LoadedModel:
-    about = ModelDescription.read(inspect_model(path), path)
+    description = ModelDescription.read(inspect_model(path), path)
     program = torch.export.load(str(path))
     if device != "cpu":
         from torch.export.passes import move_to_device_pass
 
         program = move_to_device_pass(program, device)
     module: Any = program.module()
-    return LoadedModel(about, lambda images: module(images.to(device)).cpu())
+    return LoadedModel(description, lambda images: module(images.to(device)).cpu())
 
 
 RECORDS = re.compile(
@@ -145,29 +148,31 @@ RECORDS = re.compile(
     r"|data/(weights/model_weights|constants/model_constants)_config\.json|archive_format|archive_version|byteorder"
     r"|\.data/(version|serialization_id)"
 )
-"""All that an exported model has."""
+"""Names of all records that an exported ``.pt2`` archive may hold."""
 
 
 def inspect_model(path: Path) -> str | None:
-    """The description in a ``.pt2`` archive, None if there is none; looks without loading.
+    """Return the description in a ``.pt2`` archive without loading the program; None if there is none.
 
-    This finds archives that are not ours, not all that are malicious: `torch.export.load` also unpickles the sample
-    inputs where it cannot read them otherwise, and evaluates expressions of the graph as Python.
+    This detects archives that fedwca did not export, but not every malicious one: `torch.export.load` unpickles the
+    sample inputs if it cannot read them otherwise, and evaluates expressions of the graph as Python.
 
     Raises:
-        CheckpointError: the archive holds a pickle or anything else that a model of ours has not.
+        CheckpointError: the archive holds a pickle, or a record that no model exported by fedwca has.
     """
     from torch.export.pt2_archive._package import PT2ArchiveReader
 
-    # The reader that torch loads with: another one might see other records in a crafted file.
+    # The same reader as torch's loader uses: another one might see other records in a crafted file.
     with PT2ArchiveReader(str(path)) as archive:
         names = archive.get_file_names()
-        if strange := [name for name in names if not RECORDS.fullmatch(name)]:
-            raise CheckpointError(f"{path}: holds {strange[0]!r}, which no model exported by fedwca has; not loaded")
+        if unknown_names := [name for name in names if not RECORDS.fullmatch(name)]:
+            raise CheckpointError(
+                f"{path}: holds {unknown_names[0]!r}, which no model exported by fedwca has; not loaded"
+            )
         for name in names:
             if name.endswith("_config.json"):
                 for entry in json.loads(archive.read_string(name))["config"].values():
                     if entry["use_pickle"] is not False or not re.fullmatch(r"(weight|tensor)_\d+", entry["path_name"]):
                         raise CheckpointError(f"{path}: holds a pickle, which could run code; not loaded")
-        description = f"extra/{KEY}.json"
-        return archive.read_string(description) if description in names else None
+        record = f"extra/{KEY}.json"
+        return archive.read_string(record) if record in names else None

@@ -1,4 +1,4 @@
-"""From a run to a model that can be handed on: whose it is, what it is made of, how good it was."""
+"""Reads a client's or a cluster's model from a run, and describes it: its holder, its origin and its accuracy."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ if TYPE_CHECKING:
 def model_of(
     opened: OpenedRun, client: int | None = None, cluster: int | None = None
 ) -> tuple[Network, ModelDescription]:
-    """The model that a client was given, or a cluster's, with what is known of it.
+    """Return the model that a client was delivered, or a cluster's model, and its description.
+
+    Exactly one of ``client`` and ``cluster`` must be given.
 
     Args:
         opened: a run after its last round.
         client: 0…K-1.
-        cluster: 0…C-1; one of the two.
+        cluster: 0…C-1.
 
     Raises:
-        UsageError: there is no such client or cluster, or not one of the two is given.
+        UsageError: there is no such client or cluster, it has no model of its own, or not exactly one of the two is
+            given.
     """
     clients, labels = len(opened.delivered), opened.labels.tolist()
     check_one_holder(client, cluster)
@@ -65,24 +68,24 @@ def model_of(
 
 
 def check_one_holder(client: int | None, cluster: int | None) -> None:
-    """See that a client is named or a cluster.
+    """Check that either a client or a cluster is given.
 
     Raises:
-        UsageError: both are, or none.
+        UsageError: both are given, or neither.
     """
     if (client is None) == (cluster is None):
         raise UsageError("say whose model: --client K or --cluster C")
 
 
 def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
-    """Refuse to take a client's model for its cluster's.
+    """Refuse a cluster's model if clients keep layers of their own, because the cluster then has no whole model.
 
     Raises:
         UsageError: clients keep layers of their own.
     """
     try:
         aggregator = opened.method.aggregator
-    except UsageError:  # a plugin's that is no longer installed
+    except UsageError:  # the aggregator is a plugin's that is no longer installed
         return
     if aggregator.keeps:
         raise UsageError(
@@ -92,10 +95,10 @@ def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
 
 
 def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
-    """What is said of a network that some clients of a run hold, with its accuracy on all their test images."""
-    # Where predictions of the run were means over draws, those of the model alone are others.
-    same = opened.network.draws is None and _is_delivered(opened, network, members)
-    measured = recorded_accuracy(opened, members) if same else None
+    """Describe a network that some clients of a run hold, with its accuracy on all their test images."""
+    # If the run's predictions were means over draws of features, the model's own predictions differ from them.
+    recorded = opened.network.draws is None and _is_delivered(opened, network, members)
+    measured = recorded_accuracy(opened, members) if recorded else None
     notes = _notes(opened, holder)
     if measured is None:
         try:
@@ -116,35 +119,37 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
 
 
 class MeasuredAccuracy(NamedTuple):
-    """On all test images of some clients of a run."""
+    """Accuracy on all test images of some clients of a run."""
 
     own: float | None
-    """Percent; None without images."""
+    """The model's accuracy in percent; None without images."""
     source: float | None
-    """Of the source model."""
+    """The source model's accuracy in percent; None without images, or if clients trained the whole network."""
     images: int
+    """Number of test images."""
 
 
 def recorded_accuracy(opened: OpenedRun, members: Sequence[int]) -> MeasuredAccuracy | None:
-    """Accuracy of models as they were delivered, before an adaptation's steps, from the run's records; None where these
-    do not say it.
+    """Return the accuracy of models as delivered, before an adaptation's steps, from the run's records.
+
+    None if the records do not hold it.
     """
-    found = {record["round"]: record for record in read_records(opened.path) if Unit.of(record) == opened.unit}
-    if "test_images" not in found.get(-1, {}) or opened.round not in found:
+    records = {record["round"]: record for record in read_records(opened.path) if Unit.of(record) == opened.unit}
+    if "test_images" not in records.get(-1, {}) or opened.round not in records:
         return None
-    sizes, record = found[-1]["test_images"], found[opened.round]
+    sizes, record = records[-1]["test_images"], records[opened.round]
     delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
-    own, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(found[-1])))
-    if opened.network.whole:  # what everybody started from is nobody's model
+    own, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(records[-1])))
+    if opened.network.whole:  # the clients' start is then no trained source model
         source = None
     return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
 
 
 def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:
-    """Accuracy of one model on the test images of some clients, read again.
+    """Measure the accuracy of a model on the test images of some clients, which are read again.
 
     Raises:
-        DataError: they are not there, or others.
+        DataError: the images are missing, or are not those of the run.
     """
     source = copy.deepcopy(opened.network)
     opened.layout.write(source, opened.server.source)
@@ -153,42 +158,48 @@ def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]
     sizes = metrics.test_images()
 
     def pooled(model: Network) -> float | None:
-        found = {k: metrics.accuracy(k, classify(model, clients[k].test)) for k in members if sizes[k]}
-        return _pooled(found, sizes, members)
+        accuracies = {k: metrics.accuracy(k, classify(model, clients[k].test)) for k in members if sizes[k]}
+        return _pooled(accuracies, sizes, members)
 
-    started = None if source.whole else pooled(source)
-    return MeasuredAccuracy(pooled(network), started, sum(sizes[k] for k in members))
+    source_accuracy = None if source.whole else pooled(source)
+    return MeasuredAccuracy(pooled(network), source_accuracy, sum(sizes[k] for k in members))
 
 
 def _pooled(
     accuracy: Sequence[float] | Mapping[int, float], sizes: Sequence[int], members: Sequence[int]
 ) -> float | None:
-    """Percent of all the members' test images; None without any."""
-    right, count = 0.0, 0
+    """Return the accuracy in percent over all test images of the members; None without images."""
+    correct, count = 0.0, 0
     for client in members:
         if sizes[client]:
-            right, count = right + accuracy[client] * sizes[client], count + sizes[client]
-    return right / count if count else None
+            correct, count = correct + accuracy[client] * sizes[client], count + sizes[client]
+    return correct / count if count else None
 
 
 def _is_delivered(opened: OpenedRun, network: Network, members: Sequence[int]) -> bool:
-    """Whether a model is what each of some clients was delivered, and so what the records measured."""
+    """Return whether each of the members was delivered this model, so that the run's records are of it."""
     row, delivered = Layout.of(network).read(network), opened.layout.without_extras(opened.delivered)
     return all(torch.equal(delivered[k].to(row.device), row) for k in members)
 
 
 def newcomer_note(opened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
-    """What is said of the model of a client that joined."""
-    choice, more = joined.choice, _draws_note(opened)
-    where = f"cluster {choice.cluster} (by {choice.by})" if joined.size is None else "with a model of its own"
-    how = f"Joined {where} after training, with {images} images and no labels"
+    """Describe the model of a client that joined after training.
+
+    Args:
+        opened: the run.
+        joined: the client's model and how it was made.
+        images: number of the client's images.
+    """
+    choice, notes = joined.choice, _draws_note(opened)
+    membership = f"cluster {choice.cluster} (by {choice.by})" if joined.size is None else "with a model of its own"
+    sentence = f"Joined {membership} after training, with {images} images and no labels"
     if joined.size is not None:
-        how += f"; its model, of size {joined.size}, learned what clients say of public images"
+        sentence += f"; its model, of size {joined.size}, learned what clients say of public images"
     return describe_model(
         opened,
         joined.network,
         holder="a newcomer",
-        notes=(f"{how}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.", *more),
+        notes=(f"{sentence}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.", *notes),
     )
 
 
@@ -215,8 +226,8 @@ def _steps_note(joined: JoinedClient) -> str:
     return f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
 
 
-def describe_model(opened: OpenedRun, network: Network, **more: object) -> ModelDescription:
-    """A description with all that a run says."""
+def describe_model(opened: OpenedRun, network: Network, **fields: object) -> ModelDescription:
+    """Return a description with the values that a run determines; ``fields`` are further fields."""
     model = opened.architecture
     return ModelDescription.model_validate(
         {
@@ -232,20 +243,20 @@ def describe_model(opened: OpenedRun, network: Network, **more: object) -> Model
             "rounds": opened.round + 1,
             "config_hash": run_identity(opened.about),
             "weights_hash": weights_hash(network.state_dict()),
-            **more,
+            **fields,
         }
     )
 
 
 def labelled_domains(opened: OpenedRun) -> str:
-    """Names of the domains whose images have labels: the source, or those of all clients that have some."""
+    """Return the names of the domains whose images have labels: the source, else the domains of clients with labels."""
     if opened.source is not None:
         return opened.source
     return ", ".join(dict.fromkeys(name for name in opened.domains if name != opened.config.target))
 
 
 def input_side(model: Architecture) -> int:
-    """Height and width of the images a network takes: of the stored ones, where it crops them itself."""
+    """Return height and width of a network's input images; if it crops them itself, the size before cropping."""
     return model.stored
 
 
@@ -262,7 +273,7 @@ def _notes(opened: OpenedRun, holder: str) -> tuple[str, ...]:
 
 @torch.no_grad()
 def classify(network: Network, images: Tensor) -> Tensor:
-    """Predicted classes ``[N]`` of uint8 images ``[N, 3, H, W]``, on the CPU."""
+    """Return the predicted classes ``[N]`` of uint8 images ``[N, 3, H, W]``, on the CPU."""
     device = next(network.parameters()).device
     parts = [network(network.prepare(part.to(device)))[0].argmax(1).cpu() for part in images.split(64)]
     return torch.cat(parts)

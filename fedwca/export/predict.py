@@ -1,4 +1,4 @@
-"""Class names and probabilities for images, batch after batch."""
+"""Predicts class names and probabilities of images, batch by batch."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ from fedwca.export.read_images import LoadedImage, stack_images
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says of one image."""
+    """The prediction for one image."""
 
     file: str
     best: tuple[tuple[str, float], ...]
-    """(class name, probability), the most probable first; empty where the image could not be read."""
+    """(class name, probability), the most probable first; empty if the image could not be read."""
     error: str = ""
 
 
-def predict(model: LoadedModel, found: Iterable[LoadedImage], batch: int = 64, top: int = 1) -> Iterator[list[Answer]]:
-    """Answers in the order of the images, a batch at a time.
+def predict(model: LoadedModel, images: Iterable[LoadedImage], batch: int = 64, top: int = 1) -> Iterator[list[Answer]]:
+    """Yield answers in the order of the images, one batch at a time.
 
     Args:
         model: see `fedwca.export.load_model`.
-        found: see `fedwca.export.read_images.load_pictures`.
-        batch: images at once.
-        top: classes to name; no more than there are.
+        images: see `fedwca.export.read_images.load_pictures`.
+        batch: images per batch.
+        top: classes per answer; at most as many as the model has.
+
+    Raises:
+        CheckpointError: logits are not finite, or not one for each class.
     """
-    waiting = iter(found)
-    while some := list(islice(waiting, batch)):
-        pixels = [picture.pixels for picture in some if picture.pixels is not None]
+    remaining = iter(images)
+    while chunk := list(islice(remaining, batch)):
+        pixels = [image.pixels for image in chunk if image.pixels is not None]
         best = iter(_named(model, stack_images(pixels), top) if pixels else [])
-        yield [Answer(p.name, () if p.pixels is None else next(best), p.error) for p in some]
+        yield [Answer(image.name, () if image.pixels is None else next(best), image.error) for image in chunk]
 
 
 def _named(model: LoadedModel, images: Tensor, top: int) -> list[tuple[tuple[str, float], ...]]:
@@ -46,4 +49,6 @@ def _named(model: LoadedModel, images: Tensor, top: int) -> list[tuple[tuple[str
         raise CheckpointError("the model gives values that are not finite, or not one for each of its classes")
     values, indices = logits.softmax(1).topk(min(top, len(classes)), dim=1)
     rows = zip(values.tolist(), indices.tolist(), strict=True)
-    return [tuple((classes[i], value) for value, i in zip(row, which, strict=True)) for row, which in rows]
+    return [
+        tuple((classes[i], value) for value, i in zip(row, class_indices, strict=True)) for row, class_indices in rows
+    ]

@@ -1,4 +1,4 @@
-"""Images from files, folders and archives as a model takes them; one that cannot be read says so instead."""
+"""Reads images from files, folders and archives in a model's input size; an unreadable image becomes an error entry."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ from fedwca.errors import DataError, UsageError
 
 @dataclass(frozen=True, eq=False)
 class LoadedImage:
-    """One image, or why there is none."""
+    """One image, or why it could not be read."""
 
     name: str
-    """Its file; for the i-th of an archive ``archive.npz[i]``."""
+    """Path of its file; for image i of an archive ``archive.npz[i]``, counted from 0."""
     pixels: Images | None
-    """``[side, side, 3]``"""
+    """``[side, side, 3]``; None if the image could not be read."""
     error: str = ""
 
 
 def find_images(paths: Sequence[Path]) -> list[Path]:
-    """Image files and archives: those named, and in folders all below, sorted; hidden ones are left out.
+    """Return image files and archives: the given files, and all in given folders and their subfolders but hidden ones.
 
     Raises:
         UsageError: a path does not exist, or a folder holds no images.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [file for file in list_files_below(path) if file.suffix.lower() in {*SUFFIXES, ".npz"}]
-            if not inside:
+            folder_files = [file for file in list_files_below(path) if file.suffix.lower() in {*SUFFIXES, ".npz"}]
+            if not folder_files:
                 raise UsageError(f"{path}: no images in this folder; known are {', '.join(sorted(SUFFIXES))}, .npz")
-            found += inside
+            files += folder_files
         elif path.exists():
-            found.append(path)
+            files.append(path)
         else:
             raise UsageError(f"{path}: no such file or folder")
-    return found
+    return files
 
 
 def load_pictures(files: Sequence[Path], side: int, stretch: bool = False) -> Iterator[LoadedImage]:
-    """All images of files and archives in order, decoded a few at a time.
+    """Yield all images of files and archives in order, decoding a few at a time.
 
     Args:
         files: see `find_images`.
-        side: height and width to bring them to.
+        side: height and width of the result.
         stretch: image files that are not square are stretched, not cropped; `ModelDescription.stretch` of the model.
 
     Returns:
-        One `LoadedImage` for each image; an archive that cannot be read is one without pixels.
+        A `LoadedImage` for each image; an archive that cannot be read gives one without pixels.
     """
 
-    def one(file: Path) -> list[LoadedImage]:
+    def load_file(file: Path) -> list[LoadedImage]:
         try:
             if _is_archive(file):
                 return _archive(file, side)
@@ -71,11 +71,11 @@ def load_pictures(files: Sequence[Path], side: int, stretch: bool = False) -> It
             return [LoadedImage(printable(str(file)), None, printable(str(error)))]
 
     with ThreadPoolExecutor(4) as pool:
-        for start in range(0, len(files), 64):  # so that a slow reader does not let all images pile up
-            some = files[start : start + 64]
-            decoded = pool.map(one, [file for file in some if not _is_archive(file)])
-            for file in some:  # an archive holds many images, so there is one in memory at a time
-                yield from one(file) if _is_archive(file) else next(decoded)
+        for start in range(0, len(files), 64):  # limits the decoded images in memory if the caller is slow
+            chunk = files[start : start + 64]
+            decoded = pool.map(load_file, [file for file in chunk if not _is_archive(file)])
+            for file in chunk:  # one archive in memory at a time, as each holds many images
+                yield from load_file(file) if _is_archive(file) else next(decoded)
 
 
 def _is_archive(file: Path) -> bool:
@@ -83,11 +83,11 @@ def _is_archive(file: Path) -> bool:
 
 
 def _archive(file: Path, side: int) -> list[LoadedImage]:
-    """The images of an ``.npz``; labels in it are not looked at."""
+    """Return the images of an ``.npz``; its labels are ignored."""
     images = resize_images(read_archive_images(file), side)
     return [LoadedImage(f"{printable(str(file))}[{index}]", pixels) for index, pixels in enumerate(images)]
 
 
-def stack_images(found: Sequence[Images]) -> Tensor:
-    """Pixels ``[side, side, 3]`` as a tensor ``[N, 3, side, side]`` uint8."""
-    return torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).contiguous()
+def stack_images(images: Sequence[Images]) -> Tensor:
+    """Stack N images ``[side, side, 3]`` to a tensor ``[N, 3, side, side]`` uint8."""
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Writing a model as safetensors, ONNX or torch.export; a file is there only if it says what the model says."""
+"""Writes a model as safetensors, ONNX or torch.export; a file is kept only if its outputs equal the model's."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ Kind = Literal["safetensors", "onnx", "torch-export"]
 SUFFIXES: dict[Kind, str] = {"safetensors": ".safetensors", "onnx": ".onnx", "torch-export": ".pt2"}
 
 
-def kind_of(path: Path, asked: str | None = None) -> Kind:
-    """The format of a file to write, by what was asked for or by its suffix.
+def kind_of(path: Path, requested: str | None = None) -> Kind:
+    """Return the format of a file to write: the requested one, else that of the suffix.
 
     Raises:
-        UsageError: there is no such format, the suffix belongs to another, or its libraries are not installed.
+        UsageError: there is no such format, the suffix belongs to another one, or its libraries are not installed.
     """
     by_suffix = {suffix: kind for kind, suffix in SUFFIXES.items()}
-    known = ", ".join(f"{kind} ({suffix})" for kind, suffix in SUFFIXES.items())
+    formats = ", ".join(f"{kind} ({suffix})" for kind, suffix in SUFFIXES.items())
     for kind in get_args(Kind):
-        if (asked or by_suffix.get(path.suffix)) == kind:
+        if (requested or by_suffix.get(path.suffix)) == kind:
             if path.suffix != SUFFIXES[kind]:
                 raise UsageError(f"--out {path}: a file of format {kind} ends in {SUFFIXES[kind]}")
             if not check_installed(kind):
                 raise UsageError("--to onnx needs libraries that are not installed: pip install 'fedwca[onnx]'")
             return kind  # type: ignore[no-any-return]
-    if asked:
-        raise UsageError(f"--to {asked}: no such format; there are {known}")
-    raise UsageError(f"--out {path}: the suffix names no format; there are {known}")
+    if requested:
+        raise UsageError(f"--to {requested}: no such format; there are {formats}")
+    raise UsageError(f"--out {path}: the suffix names no format; there are {formats}")
 
 
 def check_installed(kind: Kind) -> bool:
-    """Whether the libraries that a format needs are here."""
-    needed = ("onnx", "onnxruntime", "onnxscript") if kind == "onnx" else ()
-    return all(importlib.util.find_spec(name) is not None for name in needed)
+    """Return whether the libraries that a format needs are installed."""
+    libraries = ("onnx", "onnxruntime", "onnxscript") if kind == "onnx" else ()
+    return all(importlib.util.find_spec(name) is not None for name in libraries)
 
 
-def export(path: Path, kind: Kind, network: Network, about: ModelDescription) -> Path:
-    """Write a model and its card, after reading it back and comparing its outputs.
+def export(path: Path, kind: Kind, network: Network, description: ModelDescription) -> Path:
+    """Write a model and its card; the model's file is read back and its outputs are compared before it is kept.
 
     Args:
-        path: of the model; the card goes beside it, ``.md`` added to its name.
+        path: of the model; the card is written beside it, with ``.md`` added to the name.
         kind: format.
-        network: the model; left as it is.
-        about: what is said of it.
+        network: the model; not changed.
+        description: the model's description.
 
     Returns:
         The card's path.
@@ -64,45 +64,45 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
     Raises:
         FedwcaError: the file's outputs differ from the model's, or it cannot be written; nothing is left behind.
     """
-    served = InferenceModel(network)
+    model = InferenceModel(network)
 
-    def checked(file: Path) -> None:
-        WRITERS[kind](served, about, file)
-        compare_outputs(served, about, file, path)
+    def write_checked(file: Path) -> None:
+        WRITERS[kind](model, description, file)
+        compare_outputs(model, description, file, path)
 
-    beside = path.with_name(f"{path.name}.md")
+    card_path = path.with_name(f"{path.name}.md")
 
-    def with_card(file: Path) -> None:
-        file.write_text(model_card(about, path.name, kind), encoding="utf-8")
-        write_atomically(path, checked)  # a model goes nowhere without its card, which is written by now
+    def write_with_card(file: Path) -> None:
+        file.write_text(model_card(description, path.name, kind), encoding="utf-8")
+        write_atomically(path, write_checked)  # the card is written by now: there is never a model without one
 
     with name_unwritable(f"--out {path}"):
-        write_atomically(beside, with_card)
-    return beside
+        write_atomically(card_path, write_with_card)
+    return card_path
 
 
-def _safetensors(served: InferenceModel, about: ModelDescription, file: Path) -> None:
-    save_tensors(file, served.network.state_dict(), {KEY: about.text()})
+def _safetensors(model: InferenceModel, description: ModelDescription, file: Path) -> None:
+    save_tensors(file, model.network.state_dict(), {KEY: description.text()})
 
 
-def _torch_export(served: InferenceModel, about: ModelDescription, file: Path) -> None:
-    torch.export.save(_program(served, about), str(file), extra_files={f"{KEY}.json": about.text()})
+def _torch_export(model: InferenceModel, description: ModelDescription, file: Path) -> None:
+    torch.export.save(_program(model, description), str(file), extra_files={f"{KEY}.json": description.text()})
 
 
-def _onnx(served: InferenceModel, about: ModelDescription, file: Path) -> None:
-    with warnings.catch_warnings(action="ignore"):  # about the exporter's own internals
+def _onnx(model: InferenceModel, description: ModelDescription, file: Path) -> None:
+    with warnings.catch_warnings(action="ignore"):  # they concern the exporter's internals
         program = torch.onnx.export(
-            _program(served, about), dynamo=True, input_names=["images"], output_names=["logits"], verbose=False
+            _program(model, description), dynamo=True, input_names=["images"], output_names=["logits"], verbose=False
         )
     assert program is not None
-    program.model.metadata_props[KEY] = about.text()
+    program.model.metadata_props[KEY] = description.text()
     program.save(str(file))
 
 
-def _program(served: InferenceModel, about: ModelDescription) -> torch.export.ExportedProgram:
-    """The model as a graph with any number of images; traced with three, since one would be taken for a constant."""
+def _program(model: InferenceModel, description: ModelDescription) -> torch.export.ExportedProgram:
+    """Return the model as a graph for any batch size; traced with three images, as size 1 would become a constant."""
     batch = torch.export.Dim("batch", min=1)
-    return torch.export.export(served, (comparison_images(about.side, 3),), dynamic_shapes={"images": {0: batch}})
+    return torch.export.export(model, (comparison_images(description.side, 3),), dynamic_shapes={"images": {0: batch}})
 
 
 WRITERS: dict[Kind, Callable[[InferenceModel, ModelDescription, Path], None]] = {

@@ -1,4 +1,4 @@
-"""Loggers by name: where a run's numbers go besides its folder; each file beside this one is one of them."""
+"""Loggers by name, which send a run's numbers to tracking libraries; each other file of this folder is one logger."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from fedwca.registry import Component, Registry
 
 Record = Mapping[str, Any]
 Log = Callable[[Record], None]
-"""Takes one line of ``rounds.jsonl`` as it comes."""
+"""Called with each record of ``rounds.jsonl`` as soon as it is made."""
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What a run came to."""
+    """The results of a finished run."""
 
     accuracies: Mapping[str, Mapping[str, float]]
-    """By method: percent by `title`, for each of its runs that came to an end."""
+    """By method, then by `title` of each finished source model and trial: the final accuracy in percent."""
     pictures: Mapping[str, Any]
-    """By name, uint8 arrays ``[H, W, 3]``: the overview, and the confusion of the composed method where its models are
-    kept."""
+    """By name, uint8 arrays ``[H, W, 3]``: the overview, and the confusion matrix of the composed method if its models
+    are kept."""
 
     @property
     def means(self) -> dict[str, float]:
-        """Each method's mean over its runs."""
-        return {name: sum(found.values()) / len(found) for name, found in self.accuracies.items() if found}
+        """Final accuracy of each method in percent, averaged over its source models and trials."""
+        return {name: sum(by_run.values()) / len(by_run) for name, by_run in self.accuracies.items() if by_run}
 
 
 @dataclass(frozen=True)
 class LogSession:
-    """What a logger does with a run."""
+    """The callbacks of a logger for one run."""
 
     record: Log
     end: Callable[[RunEnd], None] = lambda end: None
-    """Called once, before the session is left, where the run came to its end."""
+    """Called once if the run finishes, before the session is left."""
 
 
 class Logger(Component):
-    """Sends a run's numbers to a tracking library, while it goes on."""
+    """Sends a run's numbers to a tracking library during the run."""
 
     library: ClassVar[str] = ""
-    """Module it needs; empty: none."""
+    """Name of the module that the logger needs; empty: none."""
     extra: ClassVar[str] = ""
-    """The extra of fedwca that installs it."""
+    """The extra of fedwca that installs the library."""
 
     def ready(self) -> None:
-        """Find out before any work whether the library is there.
+        """Check that the library is installed; called before a run starts.
 
         Raises:
             UsageError: it is not; names the extra.
@@ -62,44 +62,44 @@ class Logger(Component):
         try:
             importlib.import_module(self.library or __name__)
         except ImportError:
-            how = f"pip install 'fedwca[{self.extra}]'" if self.extra else f"install {self.library}"
-            raise UsageError(f"--logger {self.name} needs {self.library}: {how}") from None
+            command = f"pip install 'fedwca[{self.extra}]'" if self.extra else f"install {self.library}"
+            raise UsageError(f"--logger {self.name} needs {self.library}: {command}") from None
 
     @abstractmethod
     def open(self, run: Path, config: Mapping[str, Any]) -> AbstractContextManager[Log | LogSession]:
-        """A session: entered before the first round, left after the last or when the run stops.
+        """Open a session, which is entered before the first round and left after the last or when the run stops.
 
         Args:
-            run: the run folder; a continued run comes with the same one.
+            run: the run folder; a continued run has the same one.
             config: the resolved configuration as plain values.
 
         Returns:
-            A context manager that gives a function to be called with every record, or a `LogSession`, which is told of
-            the end too.
+            A context manager whose value is a function that is called with every record, or a `LogSession`, whose
+            ``end`` is called too.
         """
 
 
 def series(record: Record) -> dict[str, float]:
-    """A record's numbers by name: means over clients, and values of the whole round; what is not finite is left out.
+    """Return a record's numbers by name: means over clients, and values of the round; non-finite ones are left out.
 
     >>> series({"method": "wca", "source_model": 0, "trial": 0, "round": 1, "accuracy": [50.0, 70.0], "passes": 8})
     {'accuracy': 60.0, 'passes': 8.0}
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in record.items():
         if name in ("schema", "method", "source_model", "trial", "round", "labels"):
             continue
-        if isinstance(value, Mapping):  # in which such names are others: the seconds of a round
-            found |= series({f"{name}/{part}": number for part, number in value.items()})
+        if isinstance(value, Mapping):  # such as the seconds of a round; the prefix keeps names such as "labels" in it
+            numbers |= series({f"{name}/{part}": number for part, number in value.items()})
             continue
-        values = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int | float)]
-        if known := [v for v in values if math.isfinite(v)]:
-            found[name] = float(sum(known) / len(known))
-    return found
+        values = [x for x in (value if isinstance(value, list | tuple) else [value]) if isinstance(x, int | float)]
+        if finite := [x for x in values if math.isfinite(x)]:
+            numbers[name] = float(sum(finite) / len(finite))
+    return numbers
 
 
 def title(record: Record) -> str:
-    """Whose numbers a record holds: the method, and source model and trial.
+    """Return which curve a record belongs to: its method, source model and trial.
 
     >>> title({"method": "wca", "source_model": 0, "trial": 1})
     'wca/0-1'
@@ -108,18 +108,18 @@ def title(record: Record) -> str:
 
 
 def plain_settings(config: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
-    """A configuration as one table of plain values by dotted key, for libraries that take no others.
+    """Return a configuration as a flat table of plain values by dotted key, for libraries that take no nested values.
 
     >>> plain_settings({"seed": 3, "source": None, "training": {"lr": 0.1}, "baselines": ["local", "fedavg"]})
     {'seed': 3, 'training.lr': 0.1, 'baselines': 'local, fedavg'}
     """
-    found: dict[str, bool | int | float | str] = {}
+    settings: dict[str, bool | int | float | str] = {}
     for key, value in flatten_keys(config):
         if isinstance(value, list | tuple):
-            found[key] = ", ".join(map(str, value))
+            settings[key] = ", ".join(map(str, value))
         elif value is not None:
-            found[key] = value if isinstance(value, bool | int | float) else str(value)
-    return found
+            settings[key] = value if isinstance(value, bool | int | float) else str(value)
+    return settings
 
 
 loggers: Registry[Logger] = Registry("logger", __name__, requires=("open",))

@@ -1,4 +1,4 @@
-"""MLflow: one of its runs for each run."""
+"""Logs to MLflow: one MLflow run for each run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedwca.core.tracking_id import tracking_id
 from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
 
 BATCH = 100
-"""Parameters that MLflow takes at once."""
+"""Largest number of parameters that MLflow accepts in one call."""
 
 
 def accepted_name(name: str) -> str:
-    """A metric's name in the letters that every version of MLflow takes.
+    """Return a metric's name with only the characters that every version of MLflow accepts.
 
     >>> accepted_name("fedwca:ta=0.05/0-1/accuracy")
     'fedwca_ta_0.05/0-1/accuracy'
@@ -38,8 +38,10 @@ class MLflow(Logger):
 
     @contextmanager
     def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
-        """Metrics are called ``<method>/<source model>-<trial>/<value>``; steps are rounds done. At the end there are
-        ``<method>/final_accuracy``, the mean over runs, and pictures as artifacts.
+        """Open the MLflow run.
+
+        Metrics are named ``<method>/<source model>-<trial>/<value>``; steps are finished rounds. At the end,
+        ``<method>/final_accuracy``, the mean over source models and trials, is logged, and pictures as artifacts.
         """
         import os
         import time
@@ -47,22 +49,22 @@ class MLflow(Logger):
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
-        given = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
-        if not given:
-            # Plain folders need no database; MLflow wants to be told that one is meant.
+        uri = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        if not uri:
+            # A plain folder needs no database, but MLflow only accepts one if this is set.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        client = MlflowClient(given or (run.absolute() / "mlflow").as_uri())
-        found = client.get_experiment_by_name(self.experiment)
-        experiment = found.experiment_id if found else client.create_experiment(self.experiment)
-        mark = tracking_id(run)
-        before = client.search_runs([experiment], f"tags.`fedwca.run` = '{mark}'", max_results=1)
-        at = (before or [client.create_run(experiment, run_name=run.name, tags={"fedwca.run": mark})])[0].info.run_id
-        if before:
-            client.update_run(at, "RUNNING")
+        client = MlflowClient(uri or (run.absolute() / "mlflow").as_uri())
+        experiment_entry = client.get_experiment_by_name(self.experiment)
+        experiment = experiment_entry.experiment_id if experiment_entry else client.create_experiment(self.experiment)
+        tag = tracking_id(run)
+        runs = client.search_runs([experiment], f"tags.`fedwca.run` = '{tag}'", max_results=1)
+        run_id = (runs or [client.create_run(experiment, run_name=run.name, tags={"fedwca.run": tag})])[0].info.run_id
+        if runs:
+            client.update_run(run_id, "RUNNING")
         else:
             params = [Param(key, str(value)[:500]) for key, value in plain_settings(config).items()]
             for first in range(0, len(params), BATCH):
-                client.log_batch(at, params=params[first : first + BATCH])
+                client.log_batch(run_id, params=params[first : first + BATCH])
 
         def log(record: Record) -> None:
             now = int(time.time() * 1000)
@@ -70,20 +72,21 @@ class MLflow(Logger):
                 Metric(accepted_name(f"{title(record)}/{key}"), value, now, record["round"] + 1)
                 for key, value in series(record).items()
             ]
-            client.log_batch(at, metrics=values)
+            client.log_batch(run_id, metrics=values)
 
-        def end(found: RunEnd) -> None:
+        def end(run_end: RunEnd) -> None:
             now, rounds = int(time.time() * 1000), int(config.get("rounds", 0))
             means = [
-                Metric(accepted_name(f"{name}/final_accuracy"), mean, now, rounds) for name, mean in found.means.items()
+                Metric(accepted_name(f"{name}/final_accuracy"), mean, now, rounds)
+                for name, mean in run_end.means.items()
             ]
-            client.log_batch(at, metrics=means)
-            for name, pixels in found.pictures.items():
-                client.log_image(at, pixels, artifact_file=f"pictures/{name}.png")
+            client.log_batch(run_id, metrics=means)
+            for name, pixels in run_end.pictures.items():
+                client.log_image(run_id, pixels, artifact_file=f"pictures/{name}.png")
 
         try:
             yield LogSession(log, end)
         except BaseException:
-            client.set_terminated(at, "KILLED")
+            client.set_terminated(run_id, "KILLED")
             raise
-        client.set_terminated(at, "FINISHED")
+        client.set_terminated(run_id, "FINISHED")

@@ -1,4 +1,4 @@
-"""TensorBoard: event files, a curve a method; settings with what they came to, and pictures."""
+"""Logs to TensorBoard event files: curves of each method, settings with final accuracies, and pictures."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ class TensorBoard(Logger):
 
     @contextmanager
     def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
-        """Steps are rounds done: 0 before round 0. At the end each run of a method has its settings and final accuracy
-        under HPARAMS, and ``pictures`` has pictures.
+        """Open the event files.
+
+        Steps are finished rounds, 0 before round 0. At the end, settings and final accuracies are written under HPARAMS
+        for each method, source model and trial, and pictures into ``pictures``.
         """
         events = _EventFiles(self.folder / run.name if self.folder else run / "tensorboard", config)
         try:
@@ -34,14 +36,14 @@ class TensorBoard(Logger):
 
 
 class _EventFiles:
-    """Folders of event files below one, and the configuration that is written into each."""
+    """The event files of a run, in a folder for each name, with the configuration in each."""
 
     def __init__(self, root: Path, config: Mapping[str, Any]) -> None:
         self.root, self.config = root, config
         self.writers: dict[str, Any] = {}
 
     def writer(self, name: str) -> Any:
-        """What writes into one folder."""
+        """Return the writer for one folder, made on first use."""
         if name not in self.writers:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -56,13 +58,13 @@ class _EventFiles:
             self.writer(name).add_scalar(key, value, record["round"] + 1)
         self.writer(name).flush()
 
-    def end(self, found: RunEnd) -> None:
+    def end(self, run_end: RunEnd) -> None:
         settings = plain_settings(self.config)
-        for method, accuracies in found.accuracies.items():
+        for method, accuracies in run_end.accuracies.items():
             for name, accuracy in accuracies.items():
                 values = {"method": method, **settings}
                 self.writer(name).add_hparams(values, {"final/accuracy": accuracy}, run_name=".")
-        for name, pixels in found.pictures.items():
+        for name, pixels in run_end.pictures.items():
             self.writer("pictures").add_image(name, pixels, dataformats="HWC")
 
     def close(self) -> None:

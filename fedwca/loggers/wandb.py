@@ -1,4 +1,4 @@
-"""Weights & Biases, offline unless asked otherwise."""
+"""Logs to Weights & Biases, offline by default."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ class WandB(Logger):
     extra = "wandb"
 
     project: str = "fedwca"
-    """Its project."""
+    """Name of the W&B project."""
     mode: Literal["offline", "online"] = "offline"
     """Online needs an account."""
 
     @contextmanager
     def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
-        """Values are called ``<method>/<source model>-<trial>/<value>``, each with ``rounds_done`` as its axis. At the
-        end the summary has ``<method>/final_accuracy``, the mean over runs, and pictures are logged.
+        """Open the W&B run.
+
+        Values are named ``<method>/<source model>-<trial>/<value>`` and plotted over ``rounds_done``. At the end,
+        ``<method>/final_accuracy``, the mean over source models and trials, is in the summary, and pictures are logged.
         """
         import wandb
 
@@ -47,14 +49,14 @@ class WandB(Logger):
             values = {f"{title(record)}/{key}": value for key, value in series(record).items()}
             session.log({**values, "rounds_done": record["round"] + 1})
 
-        def end(found: RunEnd) -> None:
-            for name, mean in found.means.items():
+        def end(run_end: RunEnd) -> None:
+            for name, mean in run_end.means.items():
                 session.summary[f"{name}/final_accuracy"] = mean
-            session.log({f"pictures/{name}": wandb.Image(pixels) for name, pixels in found.pictures.items()})
+            session.log({f"pictures/{name}": wandb.Image(pixels) for name, pixels in run_end.pictures.items()})
 
-        failed = 1
+        exit_code = 1
         try:
             yield LogSession(log, end)
-            failed = 0
+            exit_code = 0
         finally:
-            session.finish(exit_code=failed)
+            session.finish(exit_code=exit_code)

@@ -1,4 +1,4 @@
-"""Federations over Flower: transport, TLS, node authentication, simulation. Needs ``pip install 'fedwca[flower]'``.
+"""Deployments over Flower: transport, TLS, node authentication, simulation. Needs ``pip install 'fedwca[flower]'``.
 
-Only this package imports flwr; its server and node programs are started as processes.
+Only this package imports flwr; Flower's server and node programs are started as processes.
 """

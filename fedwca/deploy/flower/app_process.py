@@ -1,7 +1,7 @@
 """The process that a client's app is forked from for each message, so that torch is imported once.
 
-Flower starts a program for each message: nothing of one message is left for the next, and one that crashes takes nobody
-with it. Both stay so. What is forked has read nothing yet but libraries.
+By default Flower starts a program for each message, so no state is left for the next message, and a crash affects one
+message only. Both hold here too: the process that is forked has only imported libraries.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from functools import partial
 from pathlib import Path
 
 IDLE = 600.0
-"""Seconds without a message after which the process ends, for there may be none for days."""
+"""Seconds without a message after which the process ends, since the next one may come days later."""
 DIES_WITH_PARENT = 1
-"""Linux' ``PR_SET_PDEATHSIG``."""
+"""The constant ``PR_SET_PDEATHSIG`` of Linux."""
 LIBRARIES = "fedwca.deploy.flower.client_app"
-"""What is imported before a fork, with all that it imports."""
+"""The module that is imported before forking, with all that it imports."""
 Task = Callable[[], None]
 
 
 def serve_tasks(wake: int, take: Callable[[], Task | None], idle: float = IDLE) -> None:
-    """Carry out each task in a fork of this process, until there can be none, or there was none for long.
+    """Carry out each task in a fork of this process, until the pipe is closed or no task came for ``idle`` seconds.
 
     Args:
-        wake: end of a pipe; a byte says that there may be a task, and its end that whoever had some is gone.
-        take: the next task; None: there is none.
+        wake: read end of a pipe; a byte says that there may be a task, end of file that the SuperNode has ended.
+        take: returns the next task; None: there is none.
         idle: seconds.
     """
     forks: set[int] = set()
     try:
         while True:
-            told = select.select([wake], [], [], idle)[0]
+            readable = select.select([wake], [], [], idle)[0]
             forks -= {pid for pid in forks if os.waitpid(pid, os.WNOHANG)[0]}
-            if not told and not forks:
+            if not readable and not forks:
                 return
-            if told and not os.read(wake, 4096):
+            if readable and not os.read(wake, 4096):
                 return
-            while told and (task := take()) is not None:
+            while readable and (task := take()) is not None:
                 forks.add(fork(task))
     finally:
         for pid in forks:
@@ -54,7 +54,7 @@ def serve_tasks(wake: int, take: Callable[[], Task | None], idle: float = IDLE) 
 
 
 def fork(task: Task) -> int:
-    """Begin a task in a process of its own; returns its number."""
+    """Start a task in a forked process and return its process id."""
     parent = os.getpid()
     child = os.fork()
     if child:
@@ -77,18 +77,22 @@ def fork(task: Task) -> int:
 
 
 def follow(parent: int, number: int) -> None:
-    """Have this process signalled as soon as its parent ends, or the parent's thread that forked it.
+    """Have this process sent a signal when its parent, or the thread of the parent that forked it, ends.
 
-    On SIGINT or SIGTERM an app tells Flower that it ends, and the message is never answered. For an app that is killed
-    Flower answers within a minute.
+    Use SIGKILL for apps: on SIGINT or SIGTERM an app tells Flower that it ends, and the message is never answered,
+    whereas for a killed app Flower answers within a minute.
+
+    Args:
+        parent: the parent's process id.
+        number: the signal.
     """
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, ctypes.c_ulong(number))
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # it has ended already
         os._exit(1)
 
 
 def serve_supernode() -> None:
-    """Serve the SuperNode whose address, and whose secret's file, are given; standard input is the pipe."""
+    """Serve the SuperNode at the address, and with the secret file, of the arguments; standard input is the pipe."""
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor, SuperExecAuthHttpInterceptor
@@ -99,24 +103,26 @@ def serve_supernode() -> None:
     sign = SuperExecAuthHttpInterceptor(
         master_secret=Path(secret).read_bytes(), protected_methods=["/flwr.proto.Runtime/AcquireTask"]
     )
-    asked = [RuntimeVersionHttpInterceptor(component_name="SuperExec"), sign]
-    client = RuntimeHttpClient.from_server_address(address, True, None, asked)
+    interceptors = [RuntimeVersionHttpInterceptor(component_name="SuperExec"), sign]
+    client = RuntimeHttpClient.from_server_address(address, True, None, interceptors)
 
     def take() -> Task | None:
         try:
-            found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+            response = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
         except Exception as error:
-            # The next byte, half a second later at most while a message waits, asks again.
+            # While a message waits, the next byte comes within half a second and this is tried again.
             logging.getLogger("fedwca.deploy").warning("the SuperNode did not say what there is to do: %s", error)
             return None
-        if not found.token:
+        if not response.token:
             return None
-        return partial(run_clientapp, address, found.token, True)  # without Flower's own watch, which sends SIGINT
+        # Without ``parent_pid``: Flower's own watch of the parent would send SIGINT.
+        return partial(run_clientapp, address, response.token, True)
 
-    # Before a task is taken, whose time then runs. What cannot be imported fails in a fork too, and Flower says so.
+    # Import before a task is taken, because its time then runs. If the import fails, it fails in the fork too, and
+    # Flower reports it.
     with suppress(Exception):
         importlib.import_module(LIBRARIES)
-    # The collector does not look at it again, so that forks share its pages.
+    # Keep the garbage collector from touching these objects, so that forks share their pages.
     gc.freeze()
     with suppress(KeyboardInterrupt):
         serve_tasks(sys.stdin.fileno(), take)

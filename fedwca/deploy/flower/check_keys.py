@@ -1,4 +1,4 @@
-"""What is wrong with files of certificates and keys, said before Flower meets them: it says so late, or not at all."""
+"""Checks of certificate and key files before Flower reads them, since it reports errors in them late or never."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from fedwca.errors import UsageError
 
 
 def check_certificate(path: Path) -> None:
-    """Refuse a file that is no certificate, or one whose time is over.
+    """Refuse a file that is not a certificate, or one that has expired.
 
     Raises:
-        UsageError: says which.
+        UsageError: the file cannot be read, is not a certificate, or has expired.
     """
     from cryptography import x509
 
     try:
-        until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+        expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is no certificate that can be read ({error}); fedwca deploy init makes one") from None
-    if until < datetime.now(UTC):
+    if expiry < datetime.now(UTC):
         raise UsageError(
-            f"{path} was valid until {until:%Y-%m-%d}; make a new deployment by fedwca deploy init, "
+            f"{path} was valid until {expiry:%Y-%m-%d}; make a new deployment by fedwca deploy init, "
             "and hand out its ca.crt"
         )
 
 
 def check_private_key(path: Path) -> None:
-    """Refuse a file that is no private key of a client.
+    """Refuse a file that is not a client's private key.
 
     Raises:
-        UsageError: names it.
+        UsageError: the file cannot be read, or is not a private key of the right kind; names it.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-    read = partial(serialization.load_ssh_private_key, password=None)
-    _check_key(path, "private key", read, EllipticCurvePrivateKey)
+    load = partial(serialization.load_ssh_private_key, password=None)
+    _check_key(path, "private key", load, EllipticCurvePrivateKey)
 
 
 def check_public_key(path: Path) -> None:
-    """Refuse a file that is no public key of a client.
+    """Refuse a file that is not a client's public key.
 
     Raises:
-        UsageError: names it.
+        UsageError: the file cannot be read, or is not a public key of the right kind; names it.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -54,13 +54,13 @@ def check_public_key(path: Path) -> None:
     _check_key(path, "public key", serialization.load_ssh_public_key, EllipticCurvePublicKey)
 
 
-def _check_key(path: Path, what: str, read: Callable[[bytes], object], kind: type) -> None:
+def _check_key(path: Path, description: str, load: Callable[[bytes], object], key_type: type) -> None:
     from cryptography.exceptions import UnsupportedAlgorithm
 
-    right = "right is one as ssh-keygen -t ecdsa -b 384 makes it"
+    hint = "right is one as ssh-keygen -t ecdsa -b 384 makes it"
     try:
-        found = read(path.read_bytes())
+        key = load(path.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path} is no {what} that can be read ({error}); {right}") from None
-    if not isinstance(found, kind):
-        raise UsageError(f"{path} is a {what} of another kind; {right}")
+        raise UsageError(f"{path} is no {description} that can be read ({error}); {hint}") from None
+    if not isinstance(key, key_type):
+        raise UsageError(f"{path} is a {description} of another kind; {hint}")

@@ -1,4 +1,4 @@
-"""The ClientApp: each message may be a process of its own, so what a client knows is kept in its folder."""
+"""The ClientApp: each message may be handled in a new process, so the client's state is kept in its folder."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from fedwca.results.low_trust import own_low_trust_note
 
 log = logging.getLogger("fedwca.deploy")
 UNKNOWN = 0
-"""Flower's code for an error that is none of its own."""
+"""Flower's code for an error that is not one of Flower's own."""
 Settings = Callable[[dict[str, Any]], dict[str, Any]]
 Handler = Callable[[Message, dict[str, Any]], Message]
 
 
-def client_app(settings: Settings = lambda given: given) -> ClientApp:
-    """The app; ``data`` and ``state`` of the node's configuration name the images and the client's folder.
+def client_app(settings: Settings = lambda node_config: node_config) -> ClientApp:
+    """Return the app; ``data`` and ``state`` in the node's configuration are the paths of its images and its folder.
 
     Args:
-        settings: from the node's configuration to what is used of it, for nodes that are simulated.
+        settings: maps the node's configuration to the one that is used, for simulated nodes.
     """
     app = ClientApp()
 
     def answer(handle: Handler) -> Callable[[Message, Context], Message]:
         def answered(message: Message, context: Context) -> Message:
-            given = settings(dict(context.node_config))
+            node_config = settings(dict(context.node_config))
             try:
-                return handle(message, given)
+                return handle(message, node_config)
             except Exception as error:
-                return Message(Error(UNKNOWN, tell_failure(error, given)), reply_to=message)
+                return Message(Error(UNKNOWN, tell_failure(error, node_config)), reply_to=message)
 
         return answered
 
@@ -53,65 +53,72 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
     return app
 
 
-def _introduce(message: Message, given: dict[str, Any]) -> Message:
-    about = {"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"]))), VERSION: __version__}
-    return Message(RecordDict({"hello": ConfigRecord(about)}), reply_to=message)
+def _introduce(message: Message, node_config: dict[str, Any]) -> Message:
+    hello = {
+        "seat": int(node_config.get("seat", -1)),
+        "identity": identity(Path(str(node_config["state"]))),
+        VERSION: __version__,
+    }
+    return Message(RecordDict({"hello": ConfigRecord(hello)}), reply_to=message)
 
 
-def _answer(message: Message, given: dict[str, Any]) -> Message:
-    for needed in ("data", "state"):
-        if needed not in given:
-            raise UsageError(f"this node's configuration names no {needed!r}; start it by fedwca client")
-    data, state = Path(str(given["data"])), Path(str(given["state"]))
-    device = str(given.get("device", "cpu"))
-    client = Client(partial(read_images, data), device, _read_privacy(given, ""), _read_privacy(given, "_moments"))
-    kept, parcel = state / "client.safetensors", from_record(message.content)
-    held = client.engine if kept.exists() and _resume(client, kept, parcel) else None
-    knew = client.trust is not None
+def _answer(message: Message, node_config: dict[str, Any]) -> Message:
+    for key in ("data", "state"):
+        if key not in node_config:
+            raise UsageError(f"this node's configuration names no {key!r}; start it by fedwca client")
+    data, state = Path(str(node_config["data"])), Path(str(node_config["state"]))
+    device = str(node_config.get("device", "cpu"))
+    client = Client(
+        partial(read_images, data), device, _read_privacy(node_config, ""), _read_privacy(node_config, "_moments")
+    )
+    state_file, parcel = state / "client.safetensors", from_record(message.content)
+    resumed_engine = client.engine if state_file.exists() and _resume(client, state_file, parcel) else None
+    trust_known = client.trust is not None
     answer = client.handle(parcel)
-    if not knew and client.trust is not None and (note := own_low_trust_note(client.trust)):
+    if not trust_known and client.trust is not None and (note := own_low_trust_note(client.trust)):
         log.warning("%s", note)
-    asked = client.composition
-    if "source" in parcel.models and client.moment_privacy and asked is not None and asked.moments is None:
+    composition = client.composition
+    if "source" in parcel.models and client.moment_privacy and composition is not None and composition.moments is None:
         log.warning("--clip-moments and --noise-moments do nothing here: clients of this method upload no moments")
-    if kept.exists() and (held is None or client.engine is not held):
-        _set_aside(kept)
+    if state_file.exists() and (resumed_engine is None or client.engine is not resumed_engine):
+        _set_aside(state_file)
     if parcel.kind == "final" and client.final is not None:
         save_final(client, state)
     else:
-        save_client(client, kept)
+        save_client(client, state_file)
     return Message(to_record(answer), reply_to=message)
 
 
-def _read_privacy(given: dict[str, Any], of: str) -> Privacy | None:
-    clip = float(given.get(f"clip{of}", 0))
-    return Privacy(clip, float(given.get(f"noise{of}", 0))) if clip else None
+def _read_privacy(node_config: dict[str, Any], suffix: str) -> Privacy | None:
+    clip = float(node_config.get(f"clip{suffix}", 0))
+    return Privacy(clip, float(node_config.get(f"noise{suffix}", 0))) if clip else None
 
 
-def _resume(client: Client, kept: Path, parcel: Parcel) -> bool:
-    """Take up what is kept; False where it is of no use and the client begins afresh.
+def _resume(client: Client, state_file: Path, parcel: Parcel) -> bool:
+    """Restore the client from its state file; return False if the file cannot be used and the client starts anew.
 
     Raises:
-        FedwcaError: it cannot be taken up now, and nothing to begin with comes with this message.
+        DataError: the images cannot be read.
+        FedwcaError: the state does not fit this client's options, and the message has no source model to start from.
     """
     try:
-        resume_client(client, kept)
+        resume_client(client, state_file)
     except DataError:
-        raise  # the images are at fault
+        raise  # the images are the problem, not the state file
     except CheckpointError as error:
         log.warning("%s", error)
-        return False  # answered by "lost", unless all it has to know comes with this message
+        return False  # the client answers "lost", unless this message has the source model
     except FedwcaError as error:
-        # Of an earlier deployment, say, which --clip does not fit.
+        # For example, the state is of an earlier deployment, which does not allow --clip.
         if "source" not in parcel.models:
             raise
-        log.warning("%s: %s", kept, error)
+        log.warning("%s: %s", state_file, error)
         return False
     return True
 
 
-def _set_aside(kept: Path) -> None:
-    """Keep a file that is of no use here, for a model of the client's own may be in it."""
-    old = kept.with_name(f"{kept.name}.old")
-    kept.replace(old)
-    log.warning("this client begins afresh; what it had kept is now %s", old)
+def _set_aside(state_file: Path) -> None:
+    """Rename a state file that cannot be used; it is not deleted, as the client's own model may be in it."""
+    set_aside = state_file.with_name(f"{state_file.name}.old")
+    state_file.replace(set_aside)
+    log.warning("this client begins afresh; what it had kept is now %s", set_aside)

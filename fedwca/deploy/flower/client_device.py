@@ -1,4 +1,4 @@
-"""Where a client computes, found out before it is started; the process that waits beside it need not hold torch."""
+"""Resolves a client's device in a child process, so that the process that only waits does not load torch."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ except UsageError as error:
 
 
 def find_device(name: str) -> str:
-    """A device that is there; ``auto`` as a GPU where there is one.
+    """Return the device to use; ``auto`` becomes a GPU if there is one.
 
     Args:
-        name: as of ``--device``.
+        name: the value of ``--device``.
 
     Raises:
-        UsageError: it is not there, or none.
-        FedwcaError: nobody can say.
+        UsageError: the device does not exist, or the name is not one of a device.
+        FedwcaError: the child process failed.
     """
     if name == "cpu":
         return name
-    done = subprocess.run([sys.executable, "-c", LOOK, name], capture_output=True, text=True, check=False)
-    said = done.stderr.strip().rpartition("\n")[2]
-    if done.returncode == 0:
-        return done.stdout.strip()
-    if said.startswith("Error: "):
-        raise UsageError(said.removeprefix("Error: "))
-    raise FedwcaError(f"--device {name}: cannot be looked at ({said[-300:]})")
+    result = subprocess.run([sys.executable, "-c", LOOK, name], capture_output=True, text=True, check=False)
+    last_line = result.stderr.strip().rpartition("\n")[2]
+    if result.returncode == 0:
+        return result.stdout.strip()
+    if last_line.startswith("Error: "):
+        raise UsageError(last_line.removeprefix("Error: "))
+    raise FedwcaError(f"--device {name}: cannot be looked at ({last_line[-300:]})")

@@ -1,4 +1,4 @@
-"""The client's secret, by which the server knows it again."""
+"""The secret by which the server recognises a client that reconnects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedwca.core.files import write_secret
 
 
 def identity(state: Path) -> str:
-    """A secret by which the server knows a client again, whatever number Flower gives its node; kept in its folder."""
+    """Return the secret in a client's folder, made on first use; Flower's node numbers change on reconnection."""
     path = state / "identity"
     if not path.exists():
         write_secret(path, secrets.token_hex(16).encode())
@@ -18,5 +18,5 @@ def identity(state: Path) -> str:
 
 
 def name_of(secret: str) -> str:
-    """What the server calls a client in its log: a hash, which does not let anybody else be this client."""
+    """Return the name of a client in the server's log: a hash of its secret, which does not reveal the secret."""
     return hashlib.sha256(secret.encode()).hexdigest()[:16]

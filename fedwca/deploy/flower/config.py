@@ -1,4 +1,4 @@
-"""The server's file: what is played, with which source model, under which rules; and the session made of it."""
+"""The server's configuration file, and the session that is made from it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fedwca.user_values import UserValues
 
 
 class DeploymentConfig(UserValues):
-    """``federation.json`` of an app folder; stays with the server."""
+    """``federation.json`` in the server's folder; clients are not sent it."""
 
     config: dict[str, Any]
-    """Of the composition, as `fedwca bench` resolves it."""
+    """The run's configuration, as `fedwca bench` resolves it."""
     classes: tuple[str, ...]
     """Names of the M classes."""
     rules: Rules
@@ -34,24 +34,24 @@ class DeploymentConfig(UserValues):
     transport: Transport = "full"
     """Precision of models on the wire."""
     top: float | None = Field(None, gt=0, lt=0.5)
-    """Share of an update's entries that is uploaded, the largest; None: all."""
+    """Share of an update's entries, the largest, that is uploaded; None: all."""
     feedback: bool = False
-    """Whether a client adds what it left out to its next update."""
+    """Whether a client adds the entries it left out to its next update."""
     deadline: PositiveFloat = 600.0
-    """Seconds a round waits for answers; who is later is absent."""
+    """Seconds that a round waits for answers; later answers are ignored."""
     join: PositiveFloat = 600.0
-    """Seconds the server waits for all clients before round 0; then it begins with those there are."""
+    """Seconds that the server waits for all clients before round 0; then it begins with the connected ones."""
     patience: PositiveInt = 5
-    """How often a round is played again for want of answers before the run fails."""
+    """How often a round with too few answers is repeated before the run fails."""
     rejoin: bool = False
-    """Whether a new node may take the place of one that is gone; only where nodes have no keys."""
+    """Whether a new node may take the place of one that has disconnected; only for nodes without keys."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a file.
+        """Read the configuration from a file.
 
         Raises:
-            InvalidConfig: it is missing or wrong; says where.
+            InvalidConfig: the file is missing, or a field is wrong; names it.
         """
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -61,17 +61,17 @@ class DeploymentConfig(UserValues):
             raise InvalidConfig(describe_problems(error, f"{path.name}: ")) from error
 
     def text(self) -> str:
-        """As JSON."""
+        """Return the configuration as JSON."""
         return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
 
     @property
     def rounds(self) -> int:
-        """R."""
+        """R, rounds of the run."""
         return validate(self.config).rounds
 
     @property
     def composition(self) -> Composition:
-        """What clients are told."""
+        """The description of the method that clients are sent."""
         config = validate(self.config)
         method = compose(config)[-1][0]
         return Composition.of(
@@ -90,12 +90,15 @@ class DeploymentConfig(UserValues):
         )
 
     def session(self, source: Path) -> Session:
-        """A session from this file and the source model beside it.
+        """Return a new session.
+
+        Args:
+            source: the file of the source model.
 
         Raises:
             FedwcaError: the source model does not fit, or the method cannot be deployed.
         """
         method, rounds = compose(validate(self.config))[-1]
-        found = load_source(source, self.classes, self.composition.architecture())
+        model = load_source(source, self.classes, self.composition.architecture())
         assert rounds
-        return Session(method, found.network, self.composition, self.rules)
+        return Session(method, model.network, self.composition, self.rules)

@@ -1,4 +1,4 @@
-"""The folder of a deployment: the app that clients are sent, the server's files, and a folder for each client."""
+"""Writes the folder of a deployment: the app that is sent to clients, the server's files, and each client's folder."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def write_deployment(
     """Write all files of a deployment.
 
     Args:
-        folder: a new one; ``app/`` goes to clients with a run, ``server/`` stays, ``clients/<k>/`` is for client k.
-        deployment: what is played.
+        folder: a new folder; ``app/`` is sent to clients with a run, ``server/`` stays at the server, ``clients/<k>/``
+            is for client k.
+        deployment: the configuration.
         network: the source model.
         hosts: names and addresses of the server.
         insecure: no certificates and keys are made.
@@ -82,12 +83,12 @@ def write_deployment(
 
 
 def point_app_here(folder: Path) -> None:
-    """Tell the app where the server's files are: in this folder, which may have been moved or copied since.
+    """Write the present path of the server's files into the app, since the folder may have been moved or copied.
 
     Args:
-        folder: of the deployment.
+        folder: the deployment's.
     """
-    # A literal path, since the server's process may be started anywhere.
+    # An absolute path, since the server's process may be started in any directory.
     write_text_atomically(
         folder / "app" / "pyproject.toml", PYPROJECT.format(folder=toml_string(str((folder / "server").resolve())))
     )

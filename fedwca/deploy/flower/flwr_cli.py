@@ -1,4 +1,4 @@
-"""Talking to a running server with Flower's own command: letting clients in, submitting a run, watching it."""
+"""Controls a running server by Flower's own command: registers clients, submits a run, watches it, stops it."""
 
 from __future__ import annotations
 
@@ -16,120 +16,120 @@ from fedwca.deploy.flower.processes import ELSEWHERE, find_flwr, flower_environm
 from fedwca.errors import FedwcaError, UsageError
 
 SELDOM, SOON = 30.0, 3.0
-"""Seconds between two questions how a run stands, and after one without an answer: each question takes seconds of a
-core, which clients on the same machine would lack."""
+"""Seconds between two queries of a run's status, and after a failed query. Each query takes seconds of CPU time, which
+clients on the same machine would lack."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""What Flower's command colours its messages with."""
+"""Escape sequences with which Flower's command colours its messages."""
 MISSES = 5
-"""Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
+"""Failed status queries in a row after which watching is given up; ten minutes if each times out."""
 
 
 def write_connection(folder: Path, address: str, insecure: bool) -> dict[str, str]:
-    """Tell Flower's command where the server is; returns the environment to call it in.
+    """Write the server's address into the configuration of Flower's command; return the environment to call it in.
 
     Raises:
-        UsageError: that is no address, or the deployment has no certificates.
+        UsageError: the address does not have the form HOST:PORT, or the deployment has no certificates.
     """
     parse_address(address)
     file = folder / "server" / "certs" / "ca.crt"
     if not insecure and not file.exists():
         raise UsageError(f"{file.parent} holds no certificates; make them by fedwca deploy init, or say --insecure")
     home = folder / "flwr"
-    found = flower_environment(home)
+    env = flower_environment(home)
     certificate = toml_string(str(file.resolve()))
-    how = "insecure = true" if insecure else f"root-certificates = {certificate}"
-    text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {toml_string(address)}\n{how}\n'
-    # The server and a run that is submitted both write it, perhaps while the other's command reads it.
+    security = "insecure = true" if insecure else f"root-certificates = {certificate}"
+    text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {toml_string(address)}\n{security}\n'
+    # `fedwca server` and `fedwca deploy run` both write it, perhaps while the other's command reads it.
     write_text_atomically(home / "config.toml", text)
-    return found
+    return env
 
 
 def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dict[str, Any]:
-    """What one of Flower's commands answers as JSON.
+    """Run one of Flower's commands and return its JSON answer.
 
     Raises:
-        FedwcaError: it failed; says how.
+        FedwcaError: the command failed, or did not answer within ``timeout`` seconds; gives its message.
     """
     command = [find_flwr(), *arguments, "--format", "json"]
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+        result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         raise FedwcaError(f"flwr {arguments[0]} did not answer in {timeout:.0f} s; is the server running?") from None
     try:
-        answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+        answer: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{") :])
     except ValueError:
         answer = {}
-    if done.returncode or not answer.get("success"):
-        why = COLOURS.sub("", answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:])
-        raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {why}")
+    if result.returncode or not answer.get("success"):
+        reason = COLOURS.sub("", answer.get("error-message") or (result.stderr or result.stdout).strip()[-500:])
+        raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {reason}")
     return answer
 
 
 def register_clients(folder: Path, env: dict[str, str], tell: Callable[[str], None]) -> int:
-    """Let the clients in whose public keys lie in ``server/keys``; returns how many are new.
+    """Register the clients whose public keys are in ``server/keys``; return how many are new.
 
-    One that cannot be let in keeps nobody else out.
+    A key that cannot be registered is skipped.
 
     Args:
-        folder: of the deployment.
+        folder: the deployment's.
         env: the environment to call Flower's command in.
-        tell: told which key is left out, and why.
+        tell: called with a warning for each key that is skipped.
     """
-    new = 0
+    registered = 0
     for key in sorted((folder / "server" / "keys").glob("[!.]*.pub")):
         try:
             check_public_key(key)
             call_flwr(["supernode", "register", str(key), "fedwca"], env)
-            new += 1
+            registered += 1
         except FedwcaError as error:
             if "already" not in str(error) and "in use" not in str(error):
                 tell(f"Warning: a client is not let in: {error}")
-    return new
+    return registered
 
 
 def check_answers(env: dict[str, str]) -> None:
-    """Ask the server for anything at all.
+    """Check that the server answers a query.
 
     Raises:
-        FedwcaError: it does not answer, or has another certificate.
+        FedwcaError: the server does not answer, or has another certificate.
     """
     call_flwr(["list", "fedwca"], env, 60)
 
 
 def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence: None, tries: int = 20) -> None:
-    """Ask a server that may have been started a moment ago, until it answers.
+    """Query a server that may just have been started, until it answers.
 
     Args:
-        ask: what is asked; it takes Flower's command some seconds, and a pause follows.
-        tell: told once that there is something to wait for.
-        tries: how often; a minute or so, and longer on a machine that is busy.
+        ask: the query, which raises FedwcaError if there is no answer; it takes seconds, and a pause follows.
+        tell: called once, after the first failure.
+        tries: how often; the default is about a minute, and longer on a busy machine.
 
     Raises:
-        FedwcaError: it never answered, that of the last try; or it answers its own machine alone.
+        FedwcaError: that of the last try; or the server refuses requests from other machines than its own.
     """
-    for left in reversed(range(1, tries)):
+    for tries_left in reversed(range(1, tries)):
         try:
             ask()
             return
         except FedwcaError as error:
             if ELSEWHERE in str(error):
                 raise
-            if left == tries - 1:
+            if tries_left == tries - 1:
                 tell("The server does not answer yet; trying again")
             time.sleep(2)
     ask()
 
 
 def submit_run(folder: Path, env: dict[str, str]) -> str:
-    """Start a run; returns its number."""
+    """Start a run and return its number."""
     return str(call_flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
 
 
 def stop_runs(env: dict[str, str]) -> list[str]:
-    """End all runs of a server that have not ended; returns their numbers.
+    """Stop all runs of a server that have not ended and return their numbers.
 
     Raises:
-        FedwcaError: the server does not answer, or not to this machine.
+        FedwcaError: the server does not answer, or refuses requests from this machine.
     """
     stopped = []
     for number in _list_going(env):
@@ -137,13 +137,13 @@ def stop_runs(env: dict[str, str]) -> list[str]:
             call_flwr(["stop", number, "fedwca"], env)
             stopped.append(number)
         except FedwcaError:
-            if number in _list_going(env):  # it has not ended by itself
+            if number in _list_going(env):  # else it has ended by itself
                 raise
     return stopped
 
 
 def _list_going(env: dict[str, str]) -> list[str]:
-    """Numbers of the runs that have not ended."""
+    """Return the numbers of the runs that have not ended."""
     rows = call_flwr(["list", "fedwca"], env)["runs"]
     return [str(row["run-id"]) for row in rows if not str(row["status"]).startswith("finished")]
 
@@ -154,18 +154,18 @@ def watch_run(
     timeout: float,
     wait: Callable[[float], None] | None = None,
 ) -> tuple[str, int, int]:
-    """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
+    """Wait for a run to end; return ``completed``, ``failed`` or ``stopped``, and bytes the server received and sent.
 
-    A question that stalls or fails is asked again: the run goes on without it, and may have hours behind it.
+    A status query that fails is repeated: the run itself goes on, and may have taken hours already.
 
     Args:
         run: its number.
         env: the environment to call Flower's command in.
-        timeout: seconds after which it is given up.
-        wait: lets so many seconds go by, or less where there is something new; None: nothing is done in them.
+        timeout: seconds after which watching is given up.
+        wait: called with the seconds to wait between queries, and may return earlier; None: `time.sleep`.
 
     Raises:
-        FedwcaError: it has not ended in ``timeout`` seconds, or `MISSES` questions in a row were not answered.
+        FedwcaError: the run has not ended in ``timeout`` seconds, or `MISSES` queries in a row failed.
     """
     until, missed = time.monotonic() + timeout, 0
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Certificates for TLS and keys for nodes, as files."""
+"""Makes certificates for TLS and key pairs for nodes, as files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat)
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def _signed(subject: str, key: Any, issuer: str, by: Any, extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
-    def called(name: str) -> x509.Name:
+def _signed(
+    subject: str, key: Any, issuer: str, signer: Any, extensions: Sequence[tuple[Any, bool]]
+) -> x509.Certificate:
+    def x509_name(name: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(called(subject))
-        .issuer_name(called(issuer))
+        .subject_name(x509_name(subject))
+        .issuer_name(x509_name(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
@@ -38,15 +40,17 @@ def _signed(subject: str, key: Any, issuer: str, by: Any, extensions: Sequence[t
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical)
-    return builder.sign(by, hashes.SHA256())
+    return builder.sign(signer, hashes.SHA256())
 
 
 def certify(folder: Path, hosts: Sequence[str]) -> None:
-    """A certificate authority and a server certificate: ``ca.crt``, ``server.pem``, ``server.key``.
+    """Make a certificate authority and a server certificate: ``ca.crt``, ``server.pem``, ``server.key``.
+
+    The authority's private key is not written, so that nothing can be signed with it later.
 
     Args:
-        folder: where; the authority's own key is not kept, so nobody can sign with it later.
-        hosts: names and addresses under which clients reach the server; localhost is always among them.
+        folder: the folder of the three files.
+        hosts: names and addresses under which clients reach the server; localhost is always added.
     """
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
@@ -82,7 +86,7 @@ def _name(host: str) -> x509.GeneralName:
 
 
 def make_key(path: Path) -> None:
-    """A node's key pair: ``path`` and ``path.pub``, as ``ssh-keygen -t ecdsa -b 384`` makes them."""
+    """Make a node's key pair, ``path`` and ``path.pub``, in the format of ``ssh-keygen -t ecdsa -b 384``."""
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))

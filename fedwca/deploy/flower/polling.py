@@ -1,4 +1,4 @@
-"""How long one waits who asks again and again."""
+"""Pauses between polls that grow with the time waited."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 
 SOONEST, LATEST = 0.1, 3.0
-"""Seconds; Flower's own programs wait 3 each time."""
+"""Shortest and longest pause in seconds; Flower's own programs always wait 3."""
 
 
 def next_pause(waited: float, latest: float = LATEST) -> float:
-    """Seconds until the next question after so many in vain: what is waited too long is a quarter at most, and a long
-    wait costs few questions.
+    """Return the seconds until the next poll, a quarter of the time waited so far, from `SOONEST` to ``latest``.
+
+    An answer is then noticed late by at most a quarter of the wait, and a long wait takes few polls.
 
     >>> [next_pause(waited) for waited in (0.0, 2.0, 60.0)]
     [0.1, 0.5, 3.0]
@@ -20,11 +21,13 @@ def next_pause(waited: float, latest: float = LATEST) -> float:
 
 
 class SuperNodePauses:
-    """Stands for the module ``time`` in the loop of Flower's SuperNode, which has two waits of fixed length: `LATEST`
-    for a message, and less for its own app's answer.
+    """Replaces the module ``time`` in the loop of Flower's SuperNode, to shorten its pauses.
+
+    The loop has two pauses of fixed length: `LATEST` while it waits for a message, and a shorter one while it waits for
+    its app's answer.
 
     Args:
-        tell: called whenever an app's answer is waited for.
+        tell: called at each pause for an app's answer.
     """
 
     def __init__(self, tell: Callable[[], None]) -> None:
@@ -32,7 +35,7 @@ class SuperNodePauses:
         self.waited, self.asked = 0.0, 0.0
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but for so many seconds at most."""
+        """Wait for at most so many seconds; see `next_pause`."""
         if seconds != self.asked:
             self.waited, self.asked = 0.0, seconds
         if seconds < LATEST:

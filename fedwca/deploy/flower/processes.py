@@ -1,6 +1,6 @@
-"""Flower's long-lived programs as child processes: what they are started with, and how they are kept running.
+"""Runs Flower's long-lived programs as child processes: their commands, their environment, and their restarts.
 
-Nothing here imports torch: a process that only waits beside another should not hold its memory.
+Nothing here imports torch: a process that only waits for another should not take that much memory.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Nothing is sent to Flower's or Ray's makers, and nothing is installed at run time, unless a user sets these."""
+"""Defaults of environment variables: no telemetry to Flower or Ray, no update checks, no installation at run time."""
 PAUSE, STEADY = 5.0, 300.0
-"""Seconds between two starts of a client; seconds after which one counts as having run."""
+"""Seconds between two starts of a client; seconds after which a start counts as successful."""
 ANSWER = 30
-"""Seconds for which a started client asks a server that does not answer, before its start counts as failed. Flower
-ends at the first attempt that fails later than that, after one to two minutes where connections are taken and nothing
-more: below `STEADY`. Without it, it would ask for ever."""
+"""Seconds for which a started client retries a server that does not answer. Flower exits at the first attempt that
+fails after them: if connections are accepted but not answered, after one to two minutes, which is below `STEADY`.
+Without this limit it would retry for ever."""
 
 
 ELSEWHERE = "the server takes runs and orders from its own machine alone; submit runs there"
-"""What a server answers to whoever asks for more than a client does, and comes from another machine."""
+"""The server's answer to requests from other machines that are not a client's."""
 
 
 def find_flwr() -> str:
-    """Path of Flower's command line, beside this Python.
+    """Return the path of Flower's command, which lies beside this Python.
 
     Raises:
         UsageError: Flower is not installed.
@@ -53,17 +53,20 @@ def find_flwr() -> str:
 
 
 def flower_environment(home: Path) -> dict[str, str]:
-    """A child's environment: Flower's files in ``home``; nothing is sent to its makers unless the user's says so."""
+    """Return a child process's environment: Flower's files in ``home``, and `QUIET` unless the user's overrides it."""
     home.mkdir(parents=True, exist_ok=True)
-    # Flower starts further processes by name: its programs must be found first.
+    # Flower starts further processes by name: the programs beside this Python must come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**QUIET, **os.environ, "FLWR_HOME": str(home.resolve()), "PATH": path}
 
 
 def server_command(server: Path, host: str, port: int, insecure: bool) -> list[str]:
-    """The long-lived server process (SuperLink); TLS and node authentication unless ``insecure``.
+    """Return the command of the long-lived server process (SuperLink); TLS and node keys unless ``insecure``.
 
-    Its own launcher keeps submitting runs to this machine; ``flower-superlink`` would take them from everyone.
+    It accepts runs from this machine only; ``flower-superlink`` would accept them from any machine.
+
+    Raises:
+        UsageError: there are no certificates, or the server's is not valid.
     """
     certs = server / "certs"
     if not insecure and not (certs / "server.pem").exists():
@@ -82,11 +85,22 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
 
 
 def client_command(client: Path, data: Path, server: str, insecure: bool, settings: dict[str, Any]) -> list[str]:
-    """The long-lived client process (SuperNode)."""
-    for needed in () if insecure else ("ca.crt", "key"):
-        if not (client / needed).exists():
-            how = "get it from the server's certs/" if needed == "ca.crt" else "make one by fedwca deploy key"
-            raise UsageError(f"{client} holds no {needed}; {how}")
+    """Return the command of the long-lived client process (SuperNode).
+
+    Args:
+        client: the client's folder.
+        data: its images.
+        server: the server's address.
+        insecure: no TLS and no node key.
+        settings: further values of the node's configuration.
+
+    Raises:
+        UsageError: a file is missing or not valid, or a path cannot be passed to Flower.
+    """
+    for file in () if insecure else ("ca.crt", "key"):
+        if not (client / file).exists():
+            hint = "get it from the server's certs/" if file == "ca.crt" else "make one by fedwca deploy key"
+            raise UsageError(f"{client} holds no {file}; {hint}")
     if not insecure:
         check_certificate(client / "ca.crt")
         check_private_key(client / "key")
@@ -104,16 +118,16 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
 
 def _setting(value: Any) -> str:
     if isinstance(value, str) and '"' in value:
-        # Flower cuts a string at the first one, escaped or not.
+        # Flower cuts a string at the first double quote, escaped or not.
         raise UsageError(f"{value} has a double quote, which Flower cannot be told; rename the file or folder")
     return toml_string(value) if isinstance(value, str) else json.dumps(value)
 
 
 def toml_string(text: str) -> str:
-    """A string as TOML writes it: JSON's escapes, except that what is beyond them stands for itself.
+    """Return a string as a TOML literal: with JSON's escapes, but non-ASCII characters unescaped.
 
     Raises:
-        UsageError: it is no Unicode, as a path may be whose bytes are not UTF-8.
+        UsageError: it cannot be encoded as UTF-8, as a path whose bytes are not UTF-8.
     """
     try:
         text.encode()
@@ -123,7 +137,7 @@ def toml_string(text: str) -> str:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on, for a client's local interface."""
+    """Return a port of the loopback interface on which nothing listens, for a client's local interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -134,23 +148,23 @@ def run_until_stopped(
     env: dict[str, str],
     started: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
 ) -> int:
-    """Run a program until it ends or Ctrl-C; it is never left behind, on Linux not even by a process that is killed.
+    """Run a program until it ends, or until Ctrl-C or SIGTERM, and return its exit code.
 
-    Returns its exit code.
+    The program is always ended with this process, on Linux even if this process is killed.
 
     Args:
-        command: what to run.
+        command: the program and its arguments.
         env: its environment.
-        started: called with it once it runs.
+        started: called with the process once it has started.
     """
-    ends_with = partial(follow, os.getpid(), signal.SIGTERM) if sys.platform == "linux" else None
-    process = subprocess.Popen(command, env=env, preexec_fn=ends_with)
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    follow_parent = partial(follow, os.getpid(), signal.SIGTERM) if sys.platform == "linux" else None
+    process = subprocess.Popen(command, env=env, preexec_fn=follow_parent)
+    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
     try:
         started(process)
         return process.wait()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
         if process.poll() is None:
             process.terminate()
             try:
@@ -164,20 +178,20 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def local_address(host: str, port: int) -> str:
-    """HOST:PORT at which this machine reaches its own server, which may listen on all addresses.
+    """Return HOST:PORT at which this machine reaches its own server, which may listen on all addresses.
 
     >>> local_address("0.0.0.0", 8000), local_address("::", 8000), local_address("fe80::1", 8000)
     ('127.0.0.1:8000', '[::1]:8000', '[fe80::1]:8000')
     """
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
 
 
 def parse_address(server: str) -> tuple[str, int]:
-    """Host and port.
+    """Split HOST:PORT into host and port.
 
     Raises:
-        UsageError: it is not of that form.
+        UsageError: the text does not have that form.
     """
     host, colon, port = server.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65_535 or "/" in host:
@@ -186,11 +200,11 @@ def parse_address(server: str) -> tuple[str, int]:
 
 
 def check_reachable(server: str) -> None:
-    """See that somebody listens where a server should be; Flower's own program would ask for ever.
+    """Check that a server listens at an address; Flower's own program would retry for ever.
 
     Raises:
-        UsageError: the address is none.
-        FedwcaError: nobody listens there.
+        UsageError: the address does not have the form HOST:PORT.
+        FedwcaError: nothing listens there.
     """
     try:
         socket.create_connection(parse_address(server), timeout=10).close()
@@ -205,35 +219,37 @@ def run_with_restarts(
     tell: Callable[[str], None],
     check: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """As `run_until_stopped`, started again whenever it ends by itself, until Ctrl-C.
+    """Run a program as `run_until_stopped` does, and restart it whenever it ends, until Ctrl-C.
 
-    A client may come before its server, or before its key is known; and Flower ends without a word, with code 0, where
-    a server that was started anew does not know its key yet, or the clocks of both differ.
+    A client may start before its server, or before its key is known there. Flower then exits silently with code 0 if a
+    restarted server does not know the key yet, or if the clocks differ.
 
     Args:
-        command: what to run.
+        command: the program and its arguments.
         env: its environment.
-        tries: failures in a row after which it is given up.
-        tell: told why there is a pause.
-        check: raises what speaks against a start; that counts as one that failed.
+        tries: failures in a row after which this gives up.
+        tell: called with the reason before each pause.
+        check: called before each start; a `FedwcaError` that it raises counts as a failed start, a `UsageError` ends
+            the restarts.
 
     Raises:
-        FedwcaError: the last try failed as well.
+        UsageError: ``check`` raised it.
+        FedwcaError: there were ``tries`` failures in a row.
     """
     failures = 0
     while True:
-        started, why = time.monotonic(), None
+        started, cause = time.monotonic(), None
         try:
             check()
             run_until_stopped(command, env)
         except UsageError:
             raise
         except FedwcaError as error:
-            why = error
+            cause = error
         failures = failures + 1 if time.monotonic() - started < STEADY else 1
-        reason = why or "the server does not let this client in, or is not there, or its clock differs by seconds"
+        reason = cause or "the server does not let this client in, or is not there, or its clock differs by seconds"
         if failures >= tries:
             raise FedwcaError(f"{reason}; given up after {tries} {'try' if tries == 1 else 'tries'}")
-        said = str(reason)
-        tell(f"{said[:1].upper()}{said[1:]}; trying again in {PAUSE:.0f} s")
+        message = str(reason)
+        tell(f"{message[:1].upper()}{message[1:]}; trying again in {PAUSE:.0f} s")
         time.sleep(PAUSE)

@@ -1,4 +1,4 @@
-"""Parcels as Flower's records and back; nothing is unpickled, and nothing is decoded that is larger than it may be."""
+"""Converts parcels to Flower's records and back; nothing is unpickled, and sizes are checked before decoding."""
 
 from __future__ import annotations
 
@@ -15,53 +15,54 @@ from fedwca.errors import FedwcaError
 
 ROUND, KIND, REPORT, BESIDE = "fedwca.round", "fedwca.kind", "report", "beside"
 FILE = "safetensors"
-"""The only array of an array record: all its tensors as one file. Flower moves, checks and stores each array by itself,
-and a model has dozens.
+"""Name of the only array of an array record: all its tensors as one safetensors file. Flower sends, checks and stores
+each array separately, and a model has dozens of tensors.
 """
 
 NOTES = 10_000
-"""Characters that a client's answer may have beside its arrays: some numbers and a token."""
+"""Largest number of characters of a client's answer outside its arrays, which are some numbers and a token."""
 
 
 def to_record(parcel: Parcel) -> RecordDict:
-    """One array record for each model, for the report and for what objectives exchange; the rest is configuration."""
+    """Convert a parcel: an array record each for models, the report and ``beside``; a config record for the rest."""
     return to_records([parcel])[0]
 
 
 def to_records(parcels: Sequence[Parcel]) -> list[RecordDict]:
-    """The same of several parcels: the tensors of a mapping that several have, such as a model sent to all clients, are
-    packed once, so that memory does not grow with clients times models.
+    """Convert several parcels; a mapping of tensors that several of them hold is packed once.
+
+    Such a mapping is a model sent to all clients: memory does not grow with clients times models.
     """
     packed: dict[int, ArrayRecord] = {}
 
     def pack_once(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-        if id(tensors) not in packed:  # the parcels hold it, so that no other mapping comes to have its number
+        if id(tensors) not in packed:  # the parcels keep it alive, so its id is not reused
             packed[id(tensors)] = pack(tensors)
         return packed[id(tensors)]
 
-    found = []
+    contents = []
     for parcel in parcels:
         records: dict[str, Any] = {f"model/{name}": pack_once(tensors) for name, tensors in parcel.models.items()}
-        beside = ((REPORT, parcel.report), (BESIDE, parcel.beside))
-        records |= {name: pack_once(values) for name, values in beside if values}
+        groups = ((REPORT, parcel.report), (BESIDE, parcel.beside))
+        records |= {name: pack_once(values) for name, values in groups if values}
         records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
-        found.append(RecordDict(records))
-    return found
+        contents.append(RecordDict(records))
+    return contents
 
 
-def from_record(content: RecordDict, most: int | None = None) -> Parcel:
-    """The parcel that `to_record` made.
+def from_record(content: RecordDict, max_bytes: int | None = None) -> Parcel:
+    """Convert a message's content back to the parcel that `to_record` converted.
 
     Args:
-        content: of a message.
-        most: bytes that its arrays may have; None: any number, as from one's own server.
+        content: the content of a message.
+        max_bytes: largest accepted size of its arrays; None: sizes are not checked, as for messages of the server.
 
     Raises:
-        FedwcaError: there are more bytes, or a record is not of the form.
+        FedwcaError: the message is too large, or not one of `to_record`.
     """
-    if most is not None and (size := count_bytes(content)) > most:
-        raise FedwcaError(f"holds {size:,} bytes of arrays; right is at most {most:,}")
-    if most is not None and (size := count_notes(content)) > NOTES:
+    if max_bytes is not None and (size := count_bytes(content)) > max_bytes:
+        raise FedwcaError(f"holds {size:,} bytes of arrays; right is at most {max_bytes:,}")
+    if max_bytes is not None and (size := count_notes(content)) > NOTES:
         raise FedwcaError(f"holds {size:,} characters beside arrays; right is at most {NOTES:,}")
     try:
         notes = dict(content.config_records["notes"])
@@ -75,25 +76,29 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    """Tensors as the one file of a record."""
+    """Return an array record with the tensors as one safetensors file."""
     file = safetensors.numpy.save({name: tensor.contiguous().numpy() for name, tensor in tensors.items()})
     return ArrayRecord({FILE: Array(dtype="uint8", shape=(len(file),), stype=FILE, data=file)})
 
 
 def unpack(record: ArrayRecord) -> dict[str, Tensor]:
-    """What `pack` packed."""
+    """Return the tensors of a record that `pack` made.
+
+    Raises:
+        ValueError: the record has other arrays.
+    """
     if list(record) != [FILE]:
         raise ValueError(f"an array record has {sorted(record)}; right is {FILE} alone")
     return {name: torch.from_numpy(values.copy()) for name, values in safetensors.numpy.load(record[FILE].data).items()}
 
 
 def count_bytes(content: RecordDict) -> int:
-    """Bytes of all arrays as they are on the wire, with the header of each file."""
+    """Return the size of all arrays on the wire, including the header of each file."""
     return sum(len(array.data) for record in content.array_records.values() for array in record.values())
 
 
 def count_notes(content: RecordDict) -> int:
-    """Characters of everything else, names too."""
-    others = [*content.config_records.values(), *content.metric_records.values()]
-    held = sum(len(name) + len(repr(value)) for record in others for name, value in record.items())
-    return held + sum(map(len, content))
+    """Return the number of characters of everything outside arrays, including names."""
+    plain_records = [*content.config_records.values(), *content.metric_records.values()]
+    characters = sum(len(name) + len(repr(value)) for record in plain_records for name, value in record.items())
+    return characters + sum(map(len, content))

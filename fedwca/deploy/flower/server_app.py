@@ -1,4 +1,4 @@
-"""The ServerApp: carries a session's parcels to nodes and their answers back."""
+"""The ServerApp: sends a session's parcels to nodes and gives their answers to the session."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from fedwca.errors import FedwcaError, UsageError
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
 HELLO = 30.0
-"""Seconds that a node has to say who it is, while those that have said it are enough for a round."""
+"""Seconds that a node has to identify itself, while enough nodes for a round have done so."""
 DELIVERIES = 3
-"""Times that a client is sent the model it ends with, until it says that it has it."""
+"""How often a client is sent its final model at most, until it confirms that it has it."""
 
 
 def server_app() -> ServerApp:
-    """The app; the server's folder is named by ``folder`` of the run's configuration."""
+    """Return the app; ``folder`` in the run's configuration is the path of the server's folder."""
     app = ServerApp()
     app.main()(lambda grid, context: _main(grid, context))
     return app
@@ -47,12 +47,12 @@ def _main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
     with hold_alone(folder / RUNNING) as alone:
         if not alone:
-            raise UsageError(f"another run of {folder} goes on")  # its log is not written to
+            raise UsageError(f"another run of {folder} goes on")  # before the log is opened, which that run writes
         _play(grid, folder)
 
 
 def _play(grid: Grid, folder: Path) -> None:
-    """One run, and a log of it: Flower keeps what an app prints to itself."""
+    """Run the federation and write its log to a file, since Flower does not show what an app prints."""
     handler = logging.FileHandler(folder / LOG)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
@@ -60,7 +60,7 @@ def _play(grid: Grid, folder: Path) -> None:
     try:
         FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
     except BaseException as error:
-        if isinstance(error, SystemExit) and not error.code:  # as Flower ends an app whose run is stopped
+        if isinstance(error, SystemExit) and not error.code:  # how Flower ends the app of a run that is stopped
             log.warning("%s; another one goes on after its last finished round", STOPPED)
         else:
             log.error("%s: %s: %s", FAILED, type(error).__name__, printable(str(error)))
@@ -70,43 +70,48 @@ def _play(grid: Grid, folder: Path) -> None:
         handler.close()
 
 
-def wait_for(grid: Grid, count: int, seconds: float, tell: Callable[[int], None] = lambda found: None) -> None:
-    """Wait until ``count`` nodes can be reached, or until the seconds are over; ``tell`` is told how many can be."""
+def wait_for(grid: Grid, count: int, seconds: float, tell: Callable[[int], None] = lambda connected: None) -> None:
+    """Wait until ``count`` nodes are connected, or for so many seconds; ``tell`` is called with the present number."""
     until = time.monotonic() + seconds
     while True:
-        found = len(list(grid.get_node_ids()))
-        tell(found)
-        if found >= count or time.monotonic() >= until:
+        connected = len(list(grid.get_node_ids()))
+        tell(connected)
+        if connected >= count or time.monotonic() >= until:
             return
         time.sleep(POLL)
 
 
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[tuple[int, Message]]:
-    """Send, and give each reply as it comes with the node that was asked, until all are there or the seconds are over.
+    """Send messages and yield (node, reply) as replies come, until all have come or the seconds are over.
 
-    As `Grid.send_and_receive`, which asks for replies every 3 s and gives them all at the end. Where a node or its
-    answer is lost, Flower replies itself, with an error. A reply that cannot be read is logged.
+    `Grid.send_and_receive` polls every 3 s and returns all replies at the end. If a node or its answer is lost, Flower
+    replies with an error itself. A reply that cannot be read is logged and skipped.
     """
     began = time.monotonic()
-    numbers = grid.push_messages(messages)  # in order; an empty one for who is gone, none at all if they are too large
-    asked = {name: message.metadata.dst_node_id for name, message in zip(numbers, messages, strict=False) if name}
-    while asked and (waited := time.monotonic() - began) < seconds:
-        for name, node in list(asked.items()):
-            # One by one: what a node sends may be such that reading it fails, and others' replies would go with it.
-            # Flower knows whose reply this is; what the reply says of that is the node's word.
+    # In the order of the messages; an id is empty if its node is gone, and the list is empty if messages are too large.
+    message_ids = grid.push_messages(messages)
+    pending = {
+        message_id: message.metadata.dst_node_id
+        for message_id, message in zip(message_ids, messages, strict=False)
+        if message_id
+    }
+    while pending and (waited := time.monotonic() - began) < seconds:
+        for message_id, node in list(pending.items()):
+            # One by one: reading a malformed reply fails, and replies pulled with it would be lost. The node is taken
+            # from Flower's message id, not from the reply, whose metadata the node writes.
             try:
-                replies = list(grid.pull_messages({name}))
-            except httpx.HTTPError:  # of the server itself
+                replies = list(grid.pull_messages({message_id}))
+            except httpx.HTTPError:  # the connection to the server itself failed
                 raise
             except Exception as error:
                 log.warning("node %d: its message cannot be read (%s)", node, type(error).__name__)
-                del asked[name]
+                del pending[message_id]
                 continue
             for reply in replies[:1]:
-                del asked[name]
+                del pending[message_id]
                 if reply.has_error() or reply.has_content():
                     yield node, reply
-        if asked:
+        if pending:
             time.sleep(next_pause(waited))
 
 
@@ -114,9 +119,9 @@ class FlowerServer:
     """One run of a federation.
 
     Args:
-        grid: Flower's way to the nodes.
-        deployment: what is played.
-        folder: of the server, with ``source.safetensors``; checkpoint and wire counts are written there.
+        grid: Flower's interface for messages to nodes.
+        deployment: the configuration.
+        folder: the server's, with ``source.safetensors``; the checkpoint and byte counts are written there.
     """
 
     def __init__(self, grid: Grid, deployment: DeploymentConfig, folder: Path) -> None:
@@ -132,10 +137,10 @@ class FlowerServer:
         self._names: dict[int, str] = {}
 
     def run(self) -> None:
-        """Play what is left of the rounds, then deliver.
+        """Run the remaining rounds, then send clients their final models.
 
         Raises:
-            FedwcaError: a round got too few answers too often.
+            FedwcaError: a round got too few answers more often than ``patience`` allows.
         """
         session, deployment, tries = self.session, self.deployment, 0
         wait_for(self.grid, deployment.rules.clients, deployment.join, self._say_connected)
@@ -157,9 +162,10 @@ class FlowerServer:
         log.info("%s after %d rounds", COMPLETE, session.state.round)
 
     def _open_round(self) -> tuple[dict[int, int], dict[int, Parcel]]:
-        """Nodes by client, and what to send to whom, once enough of them are there, or the deadline is over.
+        """Return nodes by client, and parcels by client, once enough clients are connected or the deadline is over.
 
-        A try counts against clients that are there and do not answer, not against a network that is away.
+        Waiting here keeps a network outage from counting as a try, which is meant for connected clients that do not
+        answer.
         """
         until = time.monotonic() + self.deployment.deadline
         while True:
@@ -171,12 +177,12 @@ class FlowerServer:
             self._wait_for_others(set(self.grid.get_node_ids()), min(until, time.monotonic() + HELLO))
 
     def _wait_for_others(self, online: set[int], until: float) -> None:
-        """Wait until other nodes can be reached than those that were, or until then."""
+        """Wait until the set of connected nodes differs from ``online``, or until the time ``until``."""
         while set(self.grid.get_node_ids()) == online and time.monotonic() < until:
             time.sleep(POLL)
 
     def _deliver(self) -> None:
-        """Give each client the model it ends with, once more to who was away for a moment or has lost its folder."""
+        """Send each client its final model, again to those that were disconnected for a moment or lost their folder."""
         missing = set(self.session.final_parcels())
         for _ in range(DELIVERIES):
             if not missing:
@@ -185,17 +191,17 @@ class FlowerServer:
             while missing.isdisjoint(self._present()) and time.monotonic() < until:
                 self._wait_for_others(set(self.grid.get_node_ids()), until)
             nodes, parcels = self._present(), self.session.final_parcels()
-            last = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
-            if not last:
+            final_parcels = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
+            if not final_parcels:
                 break
-            missing -= self._exchange(last, self.deployment.rounds)
+            missing -= self._exchange(final_parcels, self.deployment.rounds)
         if missing:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
-        if without := sorted(set(self._present()) - set(self.session.final_parcels())):
-            log.warning("clients %s took part in no round, so there is no model for them", without)
+        if without_model := sorted(set(self._present()) - set(self.session.final_parcels())):
+            log.warning("clients %s took part in no round, so there is no model for them", without_model)
 
     def _say(self, **changes: int) -> None:
-        """Let who watches the folder know."""
+        """Update the status file."""
         status = replace(self.status, **changes)
         if status != self.status:
             self.status = status
@@ -207,29 +213,30 @@ class FlowerServer:
         self._say(connected=count)
 
     def _present(self) -> dict[int, int]:
-        """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""
+        """Return node by client of the connected ones; nodes not seen before are asked for their name and seat."""
         online = sorted(self.grid.get_node_ids())
         self._say_connected(len(online))
         self._forget_nodes(online)
-        fresh = [node for node in online if node not in self._numbers]
-        asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
+        new_nodes = [node for node in online if node not in self._numbers]
+        queries = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in new_nodes]
         wishes: dict[int, int | None] = {}
         names: dict[int, str] = {}
-        silent = set(fresh)
+        silent = set(new_nodes)
         seconds = self.deployment.deadline
-        # A node that never says it is asked in each round anew; without enough others there is nothing to get on with.
+        # A node that does not answer is asked again in each round. If too few others are known, no round can begin, and
+        # the wait is longer.
         if sum(self._numbers.get(node) is not None for node in online) >= self.deployment.rules.least:
             seconds = min(seconds, HELLO)
-        for node, reply in exchange(self.grid, asked, seconds) if asked else ():
+        for node, reply in exchange(self.grid, queries, seconds) if queries else ():
             silent.discard(node)
             if reply.has_error():
                 log.warning("node %d does not say who it is: %s", node, printable(reply.error.reason[:500]))
                 continue
-            about = reply.content.config_records.get("hello", ConfigRecord({}))
-            given = about.get("seat", -1)
-            wishes[node] = given if isinstance(given, int) and given >= 0 else None
-            names[node] = name_of(str(about.get("identity", node)))
-            if (version := str(about.get(VERSION, "of an earlier version"))) != __version__:
+            hello = reply.content.config_records.get("hello", ConfigRecord({}))
+            seat = hello.get("seat", -1)
+            wishes[node] = seat if isinstance(seat, int) and seat >= 0 else None
+            names[node] = name_of(str(hello.get("identity", node)))
+            if (version := str(hello.get(VERSION, "of an earlier version"))) != __version__:
                 log.warning(
                     "client %s has fedwca %s, this server %s; one version everywhere is what is tested",
                     names[node],
@@ -242,33 +249,36 @@ class FlowerServer:
             wish = wishes[node]
             self._names[node] = names[node]
             if wish is not None and self.deployment.rejoin:
-                self.session.release(wish, {self._names[other] for other in online if other in self._names})
+                self.session.release(wish, {self._names[present] for present in online if present in self._names})
             number = self.session.admit(names[node], wish)
-            # Two nodes by one name would answer for one client; the later one counts, from now on.
-            for other in [other for other, taken in self._numbers.items() if taken == number is not None]:
-                self._numbers[other] = None
-                if other in online:
+            # Two nodes of one name would answer for one client: only the later one is used from now on.
+            for older in [older for older, assigned in self._numbers.items() if assigned == number is not None]:
+                self._numbers[older] = None
+                if older in online:
                     log.warning(
                         "client %d is connected twice, anew or from a copied folder; the later one counts", number
                     )
             self._numbers[node] = number
-        here = {node: self._numbers.get(node) for node in online}
-        return {client: node for node, client in here.items() if client is not None}
+        numbers = {node: self._numbers.get(node) for node in online}
+        return {client: node for node, client in numbers.items() if client is not None}
 
     def _forget_nodes(self, online: Sequence[int]) -> None:
-        """Where places become free as nodes go, ask those again that were turned away before."""
-        left = self._numbers.keys() - set(online)
-        if not (self.deployment.rejoin and left):
+        """With ``rejoin``, forget nodes that are gone, and nodes that were turned away so that they are asked again."""
+        gone = self._numbers.keys() - set(online)
+        if not (self.deployment.rejoin and gone):
             return
         served = {self._names[node] for node in online if self._numbers.get(node) is not None}
         for node, number in list(self._numbers.items()):
             # An older node of a client that is connected anew stays turned away.
-            if node in left or (number is None and self._names[node] not in served):
+            if node in gone or (number is None and self._names[node] not in served):
                 del self._numbers[node]
 
     def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> set[int]:
-        """Send, wait until the deadline, hand the answers to the session. Returns who is done."""
-        done: set[int] = set()
+        """Send parcels, wait until the deadline, and give the answers to the session.
+
+        Returns the clients that confirmed their final model.
+        """
+        delivered: set[int] = set()
         owners = {node: client for client, (node, _) in parcels.items()}
         messages, down = [], {}
         contents = to_records([parcel for _, parcel in parcels.values()])
@@ -276,7 +286,7 @@ class FlowerServer:
             down[client] = count_bytes(content)
             messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number)))
         if not messages:
-            return done
+            return delivered
         up: dict[int, int] = {}
         silent = set(down)
         self._say(asked=len(messages))
@@ -293,21 +303,21 @@ class FlowerServer:
                 log.warning("round %d: %s refused: %s", number, self._call(client), printable(str(error)[:500]))
                 continue
             if answer.kind == "done" and parcels[client][1].kind == "final":
-                done.add(client)
+                delivered.add(client)
             else:
                 self.session.receive(client, answer)
         for client in sorted(silent):
             log.warning("round %d: %s did not answer in time", number, self._call(client))
         self._say(asked=0)
         self._count(number, down, up)
-        return done
+        return delivered
 
     def _call(self, client: int) -> str:
-        """How the log calls a client: by its number and the name that it says at its start."""
+        """Return how the log names a client: its number, and the name that `fedwca client` prints at its start."""
         return f"client {client} ({self.session.state.names[client]})"
 
     def _count(self, number: int, down: dict[int, int], up: dict[int, int]) -> None:
-        """Append what went over the wire, by client and direction, to ``wire.jsonl``."""
+        """Append the bytes sent and received, by client, to ``wire.jsonl``."""
         line: dict[str, Any] = {"round": number, "down": down, "up": up}
         with (self.folder / "wire.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")

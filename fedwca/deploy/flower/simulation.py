@@ -1,4 +1,4 @@
-"""A federation in Flower's own simulation: real messages and records, nodes as Ray actors on this machine."""
+"""Runs a deployment in Flower's simulation: real messages and records, clients as Ray actors on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedwca.errors import FedwcaError
 
 
 def write_client_images(clients: Sequence[ClientImages], folder: Path) -> None:
-    """The training images of simulated clients as ``client-<k>.npz``; labels are not in them."""
+    """Write the training images of simulated clients to ``client-<k>.npz``, without labels."""
     for number, client in enumerate(clients):
         images = client.train.permute(0, 2, 3, 1).contiguous().numpy()
         write_atomically(folder / f"client-{number}.npz", partial(_save, images=images))
@@ -31,15 +31,16 @@ def _save(file: Path, images: Any) -> None:
 
 
 def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
-    """Play a federation with `flwr.simulation.run_simulation`, one node a core; returns the session as it ended.
+    """Run a deployment with `flwr.simulation.run_simulation`, one CPU core per client; return the session at its end.
 
     Args:
-        deployment: what is played.
-        folder: as of `fedwca.deploy.flower.server_app.FlowerServer`; the clients' folders are made in it.
-        data: see `write_client_images`.
+        deployment: the deployment's configuration.
+        folder: the server's folder, see `fedwca.deploy.flower.server_app.FlowerServer`; the clients' folders are made
+            in it.
+        data: the folder of the clients' images, see `write_client_images`.
 
     Raises:
-        FedwcaError: the run failed; so it does when a client does, as in `fedwca bench`.
+        FedwcaError: the run failed; it fails if any client fails, as in `fedwca bench`.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -50,21 +51,21 @@ def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
     from fedwca.deploy.flower.client_app import client_app
     from fedwca.deploy.flower.server_app import FlowerServer
 
-    def settings(given: dict[str, Any]) -> dict[str, Any]:
-        number = int(given["partition-id"])
+    def settings(node_config: dict[str, Any]) -> dict[str, Any]:
+        number = int(node_config["partition-id"])
         return {"seat": number, "data": str(data / f"client-{number}.npz"), "state": str(folder / f"client-{number}")}
 
-    ended: list[Session] = []
-    failed: list[BaseException] = []
+    sessions: list[Session] = []
+    errors: list[BaseException] = []
 
     def main(grid: Grid, context: Context) -> None:
         try:
-            served = FlowerServer(grid, deployment, folder)
-            served.session.everybody = True
-            served.run()
-            ended.append(served.session)
+            server = FlowerServer(grid, deployment, folder)
+            server.session.everybody = True
+            server.run()
+            sessions.append(server.session)
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
             raise
 
     app = ServerApp()
@@ -74,7 +75,7 @@ def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
         with warnings.catch_warnings(action="ignore"):
             run_simulation(app, client_app(settings), deployment.rules.clients, backend_config=resources)
     except Exception as error:
-        raise (failed or [FedwcaError(f"Flower's simulation failed: {error}")])[0] from error
-    if not ended:
-        raise (failed or [FedwcaError("Flower's simulation ended before the federation did")])[0]
-    return ended[0]
+        raise (errors or [FedwcaError(f"Flower's simulation failed: {error}")])[0] from error
+    if not sessions:
+        raise (errors or [FedwcaError("Flower's simulation ended before the federation did")])[0]
+    return sessions[0]

@@ -1,8 +1,8 @@
-"""Flower's SuperLink, with what is not for clients kept to its own machine: ``flower-superlink``'s arguments.
+"""Flower's SuperLink with all interfaces but the clients' limited to its own machine; ``flower-superlink``'s arguments.
 
-Flower 1.41 serves three interfaces on one port: Fleet for clients, Control for who submits runs, Runtime for the
-process that plays them. Node keys guard the first alone. The other two ask for nothing, and clients must be able to
-reach the port; so here they are refused to whoever comes from another machine.
+Flower 1.41 serves three interfaces on one port: Fleet for clients, Control for submitting runs, Runtime for the process
+that plays them. Node keys protect only the first. The other two have no authentication, and clients must be able to
+reach the port, so requests for them from other machines are refused here.
 
 Nothing here imports torch.
 """
@@ -23,9 +23,10 @@ from fedwca.deploy.flower.processes import ELSEWHERE
 from fedwca.errors import FedwcaError
 
 READ = "1.41."
-"""Flower's version of which it was read which ports it opens, and that nothing but Fleet is under `FLEET`."""
+"""The version of Flower whose source was checked: which ports it opens, and that only Fleet is under `FLEET`."""
 FLEET = re.compile(r"/v1/fleet/[a-z]+(-[a-z]+)*")
-"""Paths that clients ask, each letter as Flower's own client writes it: nothing that could be read in two ways."""
+"""Paths of clients' requests, exactly as Flower's own client writes them, so that no path can be interpreted in two
+ways."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -34,23 +35,23 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class FleetForOthers:
-    """An ASGI application of which other machines see the Fleet interface alone; the rest is answered 403.
+    """An ASGI application of which other machines can use only the Fleet interface; other requests get status 403.
 
     Args:
-        app: the application.
+        app: the application to protect.
     """
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a connection on, or refuse it."""
+        """Pass a connection to the application, or refuse it."""
         if scope["type"] == "lifespan" or is_fleet(scope) or is_same_machine(scope):
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            # Flower's own command prints what stands in detail.
+            # Flower's own command prints the field "detail".
             body = json.dumps({"detail": ELSEWHERE}).encode()
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
             await send({"type": "http.response.start", "status": 403, "headers": headers})
@@ -58,32 +59,32 @@ class FleetForOthers:
 
 
 def is_fleet(scope: Scope) -> bool:
-    """Whether a request is one of a client's."""
+    """Return whether a request is for the Fleet interface."""
     path, raw = scope.get("path", ""), scope.get("raw_path")
     as_written = raw is None or raw == path.encode()
     return scope["type"] == "http" and as_written and FLEET.fullmatch(path) is not None
 
 
 def is_same_machine(scope: Scope) -> bool:
-    """Whether a connection comes from this machine: from a loopback address, or from the address that it goes to.
+    """Return whether a connection comes from this machine: from a loopback address, or from its own target address.
 
-    The second is how a machine reaches itself by its own name, and the only way where ``--host`` is that name. A peer
-    whose address is unknown counts as another machine.
+    A machine that connects to itself by its own name uses the same address at both ends, and has no other way if
+    ``--host`` is that name. A peer whose address is unknown counts as another machine.
     """
-    peer, here = _address(scope.get("client")), _address(scope.get("server"))
-    return peer is not None and (peer.is_loopback or peer == here)
+    peer, local = _address(scope.get("client")), _address(scope.get("server"))
+    return peer is not None and (peer.is_loopback or peer == local)
 
 
-def _address(end: tuple[str, int | None] | None) -> IPv4Address | IPv6Address | None:
+def _address(endpoint: tuple[str, int | None] | None) -> IPv4Address | IPv6Address | None:
     try:
-        address = ip_address(end[0]) if end else None
+        address = ip_address(endpoint[0]) if endpoint else None
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
 
 
 class GuardedUvicorn:
-    """``uvicorn``, as far as the SuperLink needs it: everything that it serves is behind `FleetForOthers`.
+    """Replaces the module ``uvicorn`` in the SuperLink: applications are served behind `FleetForOthers`.
 
     Args:
         uvicorn: the module.
@@ -93,18 +94,18 @@ class GuardedUvicorn:
         self._run = uvicorn.run
 
     def run(self, app: Application, **settings: Any) -> None:
-        """As ``uvicorn.run``. The peer's address is the connection's own, whatever a header says."""
+        """Call ``uvicorn.run``; headers that claim another address of the peer are ignored."""
         if not callable(app):
             raise FedwcaError(refusal_of_version())
         self._run(FleetForOthers(app), **{**settings, "proxy_headers": False})
 
     def __getattr__(self, name: str) -> Any:
-        # Another way to serve would go round what is here.
+        # Any other function of uvicorn could serve without the protection.
         raise FedwcaError(refusal_of_version())
 
 
 def refusal_of_version() -> str:
-    """Why a server is not started."""
+    """Return the message for an unknown version of Flower, for which the server is not started."""
     return (
         f"in Flower {version('flwr')} it is not known how to keep the server's control to its own machine, "
         f"so it is not started; install Flower {READ}x"
@@ -112,32 +113,32 @@ def refusal_of_version() -> str:
 
 
 def guard(command: Any) -> None:
-    """Put `FleetForOthers` around what Flower's command serves.
+    """Make Flower's command serve its application behind `FleetForOthers`.
 
-    It is put where the finished application is handed over: nothing of Flower is outside it then, and where that place
-    is not found nothing is served. Flower's hook for middleware is left alone, because a version that no longer asks it
-    would serve all the same.
+    The module's ``uvicorn``, which is given the finished application, is replaced: then nothing of Flower is outside
+    the protection, and without that name nothing is served. Flower's hook for middleware is not used, because a version
+    that no longer calls it would serve without protection.
 
     Args:
         command: the module of ``flower-superlink``.
 
     Raises:
-        FedwcaError: this version of Flower is not known, or has no such place.
+        FedwcaError: this version of Flower is not the checked one, or its command does not use ``uvicorn.run``.
     """
-    found = getattr(command, "uvicorn", None)
-    if not version("flwr").startswith(READ) or not callable(getattr(found, "run", None)):
+    uvicorn = getattr(command, "uvicorn", None)
+    if not version("flwr").startswith(READ) or not callable(getattr(uvicorn, "run", None)):
         raise FedwcaError(refusal_of_version())
-    command.uvicorn = GuardedUvicorn(found)
-    # Each would open Flower's former interface on a port of its own, the first without any keys.
+    command.uvicorn = GuardedUvicorn(uvicorn)
+    # Each of these would open Flower's former interface on another port, the first without any authentication.
     for name in ("FLWR_INTERNAL_GRPC_CONTROL_API", "FLWR_INTERNAL_GRPC_FLEET_API"):
         os.environ.pop(name, None)
 
 
 def find_command() -> Any:
-    """The module of ``flower-superlink``.
+    """Import the module of ``flower-superlink``.
 
     Raises:
-        FedwcaError: this version of Flower has none.
+        FedwcaError: this version of Flower has no such module.
     """
     try:
         return import_module("flwr.superlink.cli.flower_superlink")
@@ -148,7 +149,7 @@ def find_command() -> Any:
 
 
 def run_superlink() -> None:
-    """Run until stopped."""
+    """Run Flower's SuperLink until it is stopped."""
     try:
         command = find_command()
         guard(command)

@@ -1,7 +1,7 @@
-"""Flower's SuperNode, with an app process that lives on and a loop that asks sooner: ``flower-supernode``'s arguments.
+"""Flower's SuperNode with a persistent app process and a faster polling loop; takes ``flower-supernode``'s arguments.
 
-Nothing here imports torch. Where processes cannot be forked safely, which is everywhere but on Linux, Flower starts a
-program for each message as it does itself.
+Nothing here imports torch. On systems other than Linux, where processes cannot be forked safely, Flower starts a new
+program for each message, as it does by default.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ AGAIN = 1.0
 
 
 class AppProcess:
-    """A process that is started when there is a task for it and none runs; it hears of tasks, and of this process' end,
-    through its standard input.
+    """The process that carries out tasks, started when there is a task and it is not running.
+
+    It is notified of tasks, and of the end of this process, through its standard input.
 
     Args:
-        command: what to run.
+        command: the program and its arguments.
     """
 
     def __init__(self, command: list[str]) -> None:
@@ -38,7 +39,7 @@ class AppProcess:
         self._started = -AGAIN
 
     def tell(self) -> None:
-        """There may be a task; said again and again while one waits."""
+        """Notify the process that there may be a task; called repeatedly while one waits."""
         if self._process is None or self._process.poll() is not None:
             if time.monotonic() - self._started < AGAIN:
                 return
@@ -47,13 +48,13 @@ class AppProcess:
             assert self._process.stdin is not None
             os.set_blocking(self._process.stdin.fileno(), False)
         assert self._process.stdin is not None
-        # It may just have ended, or not have read in hours.
+        # The process may just have ended, or its pipe may be full because it has not read for hours.
         with suppress(BrokenPipeError, BlockingIOError):
             self._process.stdin.write(b".")
 
 
 def run_supernode() -> None:
-    """Run until stopped."""
+    """Run Flower's SuperNode until it is stopped."""
     from flwr.supernode import start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
@@ -62,7 +63,7 @@ def run_supernode() -> None:
         parser.add_argument("--port", required=True)
         address = f"127.0.0.1:{parser.parse_known_args()[0].port}"
         secret = Path(os.environ["FLWR_HOME"]) / "app.secret"
-        # Without it the SuperNode gives a task to nobody else on this machine.
+        # The SuperNode gives tasks only to processes that know the secret, not to others on this machine.
         write_secret(secret, secrets.token_bytes(32))
         sys.argv += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
         app = AppProcess([sys.executable, "-m", "fedwca.deploy.flower.app_process", address, str(secret)])
@@ -73,16 +74,16 @@ def run_supernode() -> None:
 
 
 def run_supernode_and_exit() -> NoReturn:
-    """Run until stopped, and end then.
+    """Run Flower's SuperNode until it is stopped, then exit at once.
 
-    Flower leaves a thread behind that never ends when the server was away for long; whoever waits for this process to
-    start it anew would wait for ever.
+    When the server was unreachable for long, Flower leaves a thread running that never ends, and the parent that waits
+    for this process in order to restart it would wait for ever.
     """
     code = 1
     try:
-        run_supernode()  # comes back where the server is lost; who is stopped by a signal leaves by SystemExit
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        run_supernode()  # returns if the server is lost; a signal raises SystemExit
+    except SystemExit as exit_error:
+        code = exit_error.code if isinstance(exit_error.code, int) else int(exit_error.code is not None)
     except KeyboardInterrupt:
         code = 130
     except BaseException:
