@@ -31,8 +31,8 @@ def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> floa
 def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0) -> dict[int, float]:
     """Return the clients whose model moved more than ``factor`` times the round's median, and their move / bound.
 
-    The median is over moves above 0: clients that do not train, such as untrusted ones, do not tell how far training
-    moves a model. With fewer than 3 clients there are no outliers.
+    The median is over moves above 0, of an even number the lower one: clients that do not train, such as untrusted
+    ones, do not tell how far training moves a model. With fewer than 3 clients there are no outliers.
 
     Args:
         moves: by client, how far its model moved.

@@ -158,7 +158,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     rules, settings = [("alone", "warn"), ("least", "1")], {"join": 120.0, "deadline": SIMULATED_DEADLINE}
     make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=settings, insecure=True))
     deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
-    ready = time.perf_counter()
+    setup_done = time.perf_counter()
     session = simulate(deployment, folder / "server", folder / "data")
     config = validate(deployment.config)
     dataset, source = load(config)
@@ -171,11 +171,15 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(accuracies).items()}
     row = Row(session.method.name, session.method.label, {TrialKey(): mean(accuracies)}, by_domain)
     ended = time.perf_counter()
-    timing = {"total_seconds": ended - started, "setup_seconds": ready - started, "run_seconds": ended - ready}
+    timing = {
+        "total_seconds": ended - started,
+        "setup_seconds": setup_done - started,
+        "run_seconds": ended - setup_done,
+    }
     summary = {
         "methods": summarise([row]),
         "config": config.model_dump(mode="json"),
-        "timing": {**timing, "methods": {row.name: ended - ready}},
+        "timing": {**timing, "methods": {row.name: ended - setup_done}},
         "complete": True,
     }
     return SimulatedDeployment(row, config.rounds, folder, to_plain(summary))

@@ -30,7 +30,7 @@ class Privacy:
 def draw_secret_normal(like: Tensor) -> Tensor:
     """Return standard normal numbers of a tensor's shape and type, each from 52 bits of the system's randomness.
 
-    There is no seed: anyone who knows the seed, or can try all seeds, could subtract the noise.
+    There is no seed: anyone who knew it, or could try all seeds, could subtract the noise.
     """
     bits = torch.frombuffer(bytearray(secrets.token_bytes(8 * like.numel())), dtype=torch.int64)
     uniform = (bits & (1 << 52) - 1).double().add_(0.5).mul_(2.0**-52)  # never 0 or 1, where the quantile is infinite

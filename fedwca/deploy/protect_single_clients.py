@@ -72,10 +72,10 @@ def drop_single_means(
             rule ``alone`` is ``warn``.
     """
     server_rows = len(state.server.rows)
-    alone = is_single(weights[:, server_rows:])
-    if context.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
+    single = is_single(weights[:, server_rows:])
+    if context.method.aggregator.grouping.keeps_models_apart or not bool(single.any()):
         return weights
-    clusters = alone[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # rows after the clusters' may be other models
+    clusters = single[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # rows after the clusters' may be other models
     sentence = f"round {state.round}: of clusters {clusters} a single client was heard"
     if context.rules.alone == "warn":
         log.warning("%s; its model is handed on", sentence)
@@ -86,5 +86,5 @@ def drop_single_means(
     weights = weights.clone()
     # In round 0 the server has one row, the source model, for all clusters; later a row for each, then perhaps others.
     keep = torch.eye(server_rows, weights.shape[1], dtype=weights.dtype)[torch.arange(len(weights)) % server_rows]
-    weights[alone] = keep[alone]
+    weights[single] = keep[single]
     return weights

@@ -12,7 +12,7 @@ from fedwca.user_values import UserValues
 
 
 class Rules(UserValues):
-    """How a federation treats its clients; independent of the method."""
+    """How a federation treats its clients; no rule changes the method."""
 
     clients: PositiveInt
     """K, number of places; a client that joins late takes a free one."""

@@ -129,8 +129,8 @@ class Session:
     @property
     def asks_enough(self) -> bool:
         """Whether the round can be closed if all clients answer; late clients, who are not averaged, do not count."""
-        asked = [client for client in self.expected if not needs_cluster(self.context, self.state, client)]
-        return len(asked) >= self.rules.least
+        members = [client for client in self.expected if not needs_cluster(self.context, self.state, client)]
+        return len(members) >= self.rules.least
 
     def receive(self, client: int, parcel: Parcel) -> str:
         """Take one answer; return why it is refused, or an empty string if it is accepted."""

@@ -59,7 +59,7 @@ def tensors_to_row(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
 
 
 def tensors_problem(tensors: Mapping[str, Tensor], slots: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:
-    """Return why named tensors do not have the names, shapes and types of a model's slots; empty if they do.
+    """Return why named tensors are not a model's: names, shapes, types, values that are not finite; empty if they are.
 
     Args:
         tensors: by name.

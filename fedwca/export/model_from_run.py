@@ -139,10 +139,10 @@ def recorded_accuracy(opened: OpenedRun, members: Sequence[int]) -> MeasuredAccu
         return None
     sizes, record = records[-1]["test_images"], records[opened.round]
     delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
-    own, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(records[-1])))
+    accuracy, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(records[-1])))
     if opened.network.whole:  # the clients' start is then no trained source model
         source = None
-    return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
+    return MeasuredAccuracy(accuracy, source, sum(sizes[k] for k in members))
 
 
 def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:

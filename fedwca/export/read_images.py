@@ -31,7 +31,7 @@ class LoadedImage:
 
 
 def find_images(paths: Sequence[Path]) -> list[Path]:
-    """Return image files and archives: the given files, and all in given folders and their subfolders but hidden ones.
+    """Return image files and archives: the given files, and those below given folders, sorted, without hidden ones.
 
     Raises:
         UsageError: a path does not exist, or a folder holds no images.

@@ -38,18 +38,18 @@ def client_app(settings: Settings = lambda node_config: node_config) -> ClientAp
     """
     app = ClientApp()
 
-    def answer(handle: Handler) -> Callable[[Message, Context], Message]:
-        def answered(message: Message, context: Context) -> Message:
+    def report_errors(handle: Handler) -> Callable[[Message, Context], Message]:
+        def handler(message: Message, context: Context) -> Message:
             node_config = settings(dict(context.node_config))
             try:
                 return handle(message, node_config)
             except Exception as error:
                 return Message(Error(UNKNOWN, tell_failure(error, node_config)), reply_to=message)
 
-        return answered
+        return handler
 
-    app.query()(answer(_introduce))
-    app.train()(answer(_answer))
+    app.query()(report_errors(_introduce))
+    app.train()(report_errors(_answer))
     return app
 
 

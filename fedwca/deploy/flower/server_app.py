@@ -45,8 +45,8 @@ def server_app() -> ServerApp:
 
 def _main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
-    with hold_alone(folder / RUNNING) as alone:
-        if not alone:
+    with hold_alone(folder / RUNNING) as locked:
+        if not locked:
             raise UsageError(f"another run of {folder} goes on")  # before the log is opened, which that run writes
         _play(grid, folder)
 
@@ -87,7 +87,7 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterato
     `Grid.send_and_receive` polls every 3 s and returns all replies at the end. If a node or its answer is lost, Flower
     replies with an error itself. A reply that cannot be read is logged and skipped.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     # In the order of the messages; an id is empty if its node is gone, and the list is empty if messages are too large.
     message_ids = grid.push_messages(messages)
     pending = {
@@ -95,7 +95,7 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterato
         for message_id, message in zip(message_ids, messages, strict=False)
         if message_id
     }
-    while pending and (waited := time.monotonic() - began) < seconds:
+    while pending and (waited := time.monotonic() - started) < seconds:
         for message_id, node in list(pending.items()):
             # One by one: reading a malformed reply fails, and replies pulled with it would be lost. The node is taken
             # from Flower's message id, not from the reply, whose metadata the node writes.
