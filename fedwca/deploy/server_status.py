@@ -99,7 +99,8 @@ class LogTail:
                 data = file.read(self.MOST)
         except OSError:
             return []
-        complete = data[: data.rfind(b"\n") + 1]
+        # A line that is longer than what is read at once comes in several parts.
+        complete = data if len(data) == self.MOST and b"\n" not in data else data[: data.rfind(b"\n") + 1]
         self._read += len(complete)
         return [_parse_line(line) for line in complete.decode(errors="replace").splitlines()]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -103,7 +103,7 @@ class Session:
             self.state = replace(self.state, names=set_name(names, number, ""))
             self._informed.discard(number)
 
-    def open(self, available: Iterable[int]) -> dict[int, Parcel]:
+    def open(self, available: Collection[int]) -> dict[int, Parcel]:
         """Begin a round, or repeat it, and return the parcel to send to each sampled client.
 
         Args:
@@ -190,7 +190,7 @@ class Session:
         # Assume that no client has the source model: clients that do only download it once more.
         self.state, self._informed, self._round = state, set(), None
 
-    def _sample(self, available: Iterable[int]) -> list[int]:
+    def _sample(self, available: Collection[int]) -> list[int]:
         """Return the clients that take part in the next round.
 
         These are all late clients, which must be assigned to a cluster, and a random share of the other clients that

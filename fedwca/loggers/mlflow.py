@@ -86,7 +86,7 @@ class MLflow(Logger):
 
         try:
             yield LogSession(log, end)
-        except BaseException:
-            client.set_terminated(run_id, "KILLED")
+        except BaseException as error:
+            client.set_terminated(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         client.set_terminated(run_id, "FINISHED")

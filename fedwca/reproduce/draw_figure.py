@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fedwca.reproduce.plan_jobs import Job
-from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import NotDrawn, clusters, draw_bars, draw_weights
 from fedwca.results.pictures.accuracy import draw_curves
 from fedwca.results.table_rows import summarise
@@ -24,7 +23,7 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
     methods, small = job.methods, " (--quick)" if job.quick else ""
     title = f"{job.dataset}, {job.named or 'partition'} {domain}{small}"
     if job.found.shows == "curves":
-        curves = {row: counted_rounds(found.lines(name)) for row, name in methods.items()}
+        curves = {row: found.lines(name) for row, name in methods.items()}
         return draw_curves(curves, f"{job.table}: {title}")
     if job.found.shows == "domains":
         entries = summarise(found.table)

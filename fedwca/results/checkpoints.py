@@ -225,11 +225,13 @@ class Checkpoints:
             # Opening compares the file's size with its header; the checksum covers the values.
             file = open_tensors(path)
             metadata, actual_checksum = json.loads(file.metadata["fedwca"]), file.checksum()
-            Facts.model_validate(metadata)
+            other_schema = isinstance(metadata, dict) and metadata.get("schema", SCHEMA) != SCHEMA
+            if not other_schema:  # another version may hold other facts
+                Facts.model_validate(metadata)
         except (CheckpointError, ValueError, KeyError) as error:
             reason = first_line(error.__cause__ or error)
             raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({reason})") from error
-        if metadata["schema"] != SCHEMA:
+        if other_schema:
             raise CheckpointError(f"{path}: has schema {metadata['schema']}; this fedwca reads schema {SCHEMA}")
         if metadata["identity"] != self.identity or metadata["unit"] != [*unit]:
             raise CheckpointError(f"{path}: belongs to another run, whose configuration differs from this one's")

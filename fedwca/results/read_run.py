@@ -14,7 +14,7 @@ from fedwca.core.plain_values import digest_plain_values, to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
 from fedwca.results.describe_run import count_of, data_name, first_model, run_title
-from fedwca.results.diverged_runs import Divergence, counted_rounds, ended_rounds, find_divergences
+from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
 from fedwca.results.trial_key import TrialKey
@@ -183,9 +183,9 @@ class Run:
         """A method's records in order, the source model's (round -1) first; of one trial, or of all if it is None."""
         return [r for r in self.records if r["method"] == method and trial in (None, TrialKey.of(r))]
 
-    def counted_rounds(self, method: str) -> list[Record]:
-        """A method's records in order, of the runs that means are taken over; see `counted_rounds`."""
-        return counted_rounds([record for record in self.lines if record["method"] == method])
+    def lines_of(self, method: str) -> list[Record]:
+        """A method's records in order, including those in which a run diverged."""
+        return [record for record in self.lines if record["method"] == method]
 
     def done(self, method: str) -> list[int]:
         """Number of rounds on record for each started run of a method; a diverged run counts as having all rounds."""

@@ -135,7 +135,11 @@ def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
     """
     if not entries:
         return ""
-    nested = {key: list(value) for entry in entries for key, value in entry.items() if isinstance(value, Mapping)}
+    nested: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        for key, value in entry.items():
+            if isinstance(value, Mapping):
+                nested.setdefault(key, {}).update(dict.fromkeys(value))
     header = [
         name for key in entries[0] for name in ([f"{key}_{inner}" for inner in nested[key]] if key in nested else [key])
     ]

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
-from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import overview
 from fedwca.results.read_run import read_run
 from fedwca.results.table_rows import Row, summarise, table_rows
@@ -59,6 +58,6 @@ def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results
     """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
     file = run.folder.path / "overview.png"
     try:
-        overview(counted_rounds(records), results, file, read_run(run.folder.path).title)
+        overview(records, results, file, read_run(run.folder.path).title)
     except Exception as error:  # whatever a plotting library makes of this machine's settings
         warnings.warn(f"{file}: the picture could not be drawn ({error}); the results are whole", stacklevel=2)

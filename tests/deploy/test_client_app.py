@@ -152,6 +152,12 @@ def test_the_server_is_not_told_names_of_files(
     assert f"{folder}" in caplog.text
 
 
+def test_a_node_that_was_not_started_by_fedwca_says_so_at_once() -> None:
+    hello = Message(RecordDict(), dst_node_id=2, message_type="query")
+    reply = client_app()(hello, Context(1, 2, {}, RecordDict(), {}))
+    assert reply.error.reason == "this node's configuration names no 'state'; start it by fedwca client"
+
+
 def test_noise_on_moments_that_are_not_asked_for_is_said_to_do_nothing(
     folder: Path, federation: Build, caplog: pytest.LogCaptureFixture
 ) -> None:

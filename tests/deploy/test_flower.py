@@ -273,6 +273,13 @@ def test_what_flower_says_of_a_lost_node_is_that_nodes_answer(monkeypatch: pytes
     assert list(taken(Answering({"a": 0, "b": 1, "": 0}, clock, lost="b"), clock, monkeypatch)) == [10, 11]
 
 
+def test_messages_that_flower_does_not_take_end_the_run_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = Answering({"a": 0, "b": 1}, [])
+    monkeypatch.setattr(grid, "push_messages", lambda messages: [])
+    with pytest.raises(FedwcaError, match="Flower took none of 2 messages: they are too large for it"):
+        taken(grid, [], monkeypatch)
+
+
 def test_a_reply_is_whose_message_it_answers_and_not_whose_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: list[float] = []
     grid = Answering({"a": 0, "b": 1}, clock)

@@ -54,6 +54,15 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path, log: logging.Logger) -> None:
     assert LogTail(tmp_path / "gone").lines() == []
 
 
+def test_a_line_longer_than_what_is_read_at_once_comes_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogTail, "MOST", 4)
+    tail = LogTail(tmp_path)
+    (tmp_path / LOG).write_text("long line\nnext\n")
+    assert [line.text for _ in range(6) for line in tail.lines()] == ["long", " lin", "e", "next", ""]
+
+
 def test_a_status_is_read_whole_or_not(tmp_path: Path) -> None:
     assert read_status(tmp_path) is None
     write_status(tmp_path, ServerStatus(3, 4, done=1, connected=2))

@@ -179,6 +179,19 @@ def test_what_mlflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [value for kind, value in fake.told if kind == "param"][-1] == ("249", "249")
 
 
+@pytest.mark.parametrize(("error", "state"), [(ValueError(), "FAILED"), (KeyboardInterrupt(), "KILLED")])
+def test_mlflow_is_told_how_a_run_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, state: str
+) -> None:
+    fake = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=fake))
+    entities = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    with pytest.raises(type(error)), loggers.build("mlflow:uri=x").open(tmp_path / "run", {}):
+        raise error
+    assert fake.told[-1] == ("state", state)
+
+
 class FakeWandb:
     """A session of W&B that keeps what it is given."""
 

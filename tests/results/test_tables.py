@@ -92,6 +92,11 @@ def test_numbers_of_a_comparison_are_over_all_runs() -> None:
     assert "worst_mean" in comma_separated(found.flat()).splitlines()[0]
 
 
+def test_tables_in_entries_may_have_different_keys() -> None:
+    text = comma_separated([{"mean": 1, "of": {"a": 2}}, {"mean": 3, "of": {"b": 4}}, {"mean": 5, "of": None}])
+    assert text.splitlines() == ["mean,of_a,of_b", "1,2,", "3,,4", "5,,"]
+
+
 def test_a_missing_spread_is_not_shown() -> None:
     assert sample_cell(Sample(1.25, None, 1)) == "1.2"
     assert sample_cell(Sample(float("nan"), None, 0)) == "–"

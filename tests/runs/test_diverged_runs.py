@@ -20,8 +20,9 @@ from fedwca.reproduce.side_by_side import accuracies_beside
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
 from fedwca.results.comparison import Comparison
 from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence, counted_rounds
-from fedwca.results.pictures.accuracy import mean_by_round
+from fedwca.results.pictures.accuracy import draw_curve, mean_by_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
+from fedwca.results.pictures.style import figure, line_style, looks
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
 from fedwca.results.table_rows import Row
@@ -224,8 +225,17 @@ def test_means_over_rounds_are_of_runs_that_did_not_diverge() -> None:
     alone = [line("b", 0, 0, 50.0), line("b", 0, 1, math.nan)]
     assert counted_rounds([*one, *lost, *alone]) == [*one, alone[0]]
     assert counted_rounds(one) == one
-    curve = mean_by_round(counted_rounds([*one, *lost]), "accuracy")  # type: ignore[arg-type]
-    assert curve == {1: [0.0], 2: [10.0], 3: [20.0]}
+    assert mean_by_round([*one, *lost], "accuracy") == {1: [0.0], 2: [10.0], 3: [20.0]}
+
+
+def test_a_method_that_diverged_at_once_is_not_drawn_as_one_that_never_trains() -> None:
+    start = {"method": "a", "source_model": 0, "trial": 0, "round": -1, "accuracy": [50.0]}
+    lost = {**start, "round": 0, "accuracy": [math.nan], DIVERGED: WHY}
+    for records, level in (([start], True), ([start, lost], False)):
+        axis = figure(3, 2, "").subplots()
+        draw_curve(axis, records, line_style(looks(["a"])["a"], False), "A")
+        (line,) = axis.get_lines()
+        assert (line.get_linestyle() == "--" and len(line.get_xdata()) == 2) is level
 
 
 def test_what_is_sent_beside_a_model_may_have_diverged_too() -> None:

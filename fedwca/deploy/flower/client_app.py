@@ -54,6 +54,7 @@ def client_app(settings: Settings = lambda node_config: node_config) -> ClientAp
 
 
 def _introduce(message: Message, node_config: dict[str, Any]) -> Message:
+    _check_node_config(node_config, "state")
     hello = {
         "seat": int(node_config.get("seat", -1)),
         "identity": identity(Path(str(node_config["state"]))),
@@ -62,10 +63,14 @@ def _introduce(message: Message, node_config: dict[str, Any]) -> Message:
     return Message(RecordDict({"hello": ConfigRecord(hello)}), reply_to=message)
 
 
-def _answer(message: Message, node_config: dict[str, Any]) -> Message:
-    for key in ("data", "state"):
+def _check_node_config(node_config: dict[str, Any], *keys: str) -> None:
+    for key in keys:
         if key not in node_config:
             raise UsageError(f"this node's configuration names no {key!r}; start it by fedwca client")
+
+
+def _answer(message: Message, node_config: dict[str, Any]) -> Message:
+    _check_node_config(node_config, "data", "state")
     data, state = Path(str(node_config["data"])), Path(str(node_config["state"]))
     device = str(node_config.get("device", "cpu"))
     client = Client(

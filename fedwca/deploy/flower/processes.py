@@ -66,12 +66,13 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
     It accepts runs from this machine only; ``flower-superlink`` would accept them from any machine.
 
     Raises:
-        UsageError: there are no certificates, or the server's is not valid.
+        UsageError: certificates are missing, or the server's is not valid.
     """
     certs = server / "certs"
-    if not insecure and not (certs / "server.pem").exists():
-        raise UsageError(f"{certs} holds no certificates; make them by fedwca deploy init, or say --insecure")
     if not insecure:
+        for name in ("server.pem", "server.key", "ca.crt"):
+            if not (certs / name).exists():
+                raise UsageError(f"{certs} holds no {name}; make it by fedwca deploy init, or say --insecure")
         check_certificate(certs / "server.pem")
     secure = [
         *("--ssl-ca-certfile", str(certs / "ca.crt"), "--ssl-certfile", str(certs / "server.pem")),

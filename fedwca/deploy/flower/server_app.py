@@ -27,6 +27,7 @@ from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.describe_run import count_of
 
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
@@ -86,10 +87,18 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterato
 
     `Grid.send_and_receive` polls every 3 s and returns all replies at the end. If a node or its answer is lost, Flower
     replies with an error itself. A reply that cannot be read is logged and skipped.
+
+    Raises:
+        FedwcaError: Flower takes no message at all, since together they are too large.
     """
     started = time.monotonic()
     # In the order of the messages; an id is empty if its node is gone, and the list is empty if messages are too large.
-    message_ids = grid.push_messages(messages)
+    message_ids = list(grid.push_messages(messages))
+    if messages and not message_ids:
+        raise FedwcaError(
+            f"Flower took none of {count_of(len(messages), 'message')}: they are too large for it, or for a proxy; "
+            "a lower participation or a smaller model makes them smaller"
+        )
     pending = {
         message_id: message.metadata.dst_node_id
         for message_id, message in zip(message_ids, messages, strict=False)

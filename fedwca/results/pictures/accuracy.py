@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
+from fedwca.results.diverged_runs import DIVERGED, counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
 from fedwca.results.statistics import deviation
@@ -27,7 +28,7 @@ def accuracy(run: Run) -> Any:
     axis = fig.subplots()
     looks = style.looks(names)
     for name, label in run.labels.items():
-        draw_curve(axis, run.counted_rounds(name), style.line_style(looks[name], name == names[-1]), label)
+        draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == names[-1]), label)
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
     axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
@@ -41,7 +42,7 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
     """Mean accuracy over the counted clients by round, one curve per label; a band of one standard deviation over runs.
 
     Args:
-        records: records of the rounds, by label in the legend.
+        records: records of the rounds, by label in the legend, including those in which a run diverged.
         title: title of the picture.
     """
     fig = style.figure(9, 5, title)
@@ -72,21 +73,29 @@ def check_has_rounds(run: Run) -> None:
 
 
 def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:
-    """Mean of a field over clients: for each number of rounds done, one value per run, without NaN."""
+    """Mean of a field over clients: for each number of rounds done, one value per run that means count, without NaN."""
     values: dict[int, list[float]] = defaultdict(list)
-    for record in records:
+    for record in counted_rounds(records):
         if field in record and not math.isnan(value := mean(record[field])):
             values[record["round"] + 1].append(value)
     return dict(sorted(values.items()))
 
 
 def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> None:
-    """Draw the mean and band over runs; a horizontal line for a method that never trains."""
+    """Draw the mean and band over runs; a horizontal line for a method that never trains.
+
+    Args:
+        axis: to draw on.
+        records: a method's, including those in which a run diverged.
+        look: style of the line.
+        label: text in the legend.
+        field: what is averaged over clients.
+    """
     values = mean_by_round(records, field)
     if not values:
         return
     means = [statistics.fmean(value) for value in values.values()]
-    if list(values) == [0] and not any("diverged" in record for record in records):
+    if list(values) == [0] and not any(DIVERGED in record for record in records):
         axis.axhline(means[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
         return
     axis.plot(list(values), means, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})

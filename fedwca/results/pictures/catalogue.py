@@ -11,7 +11,6 @@ from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 from fedwca.results import pictures
-from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.style import NotDrawn
 from fedwca.results.read_run import Run
@@ -48,7 +47,7 @@ def _overview(request: PictureRequest) -> Any:
 
     run = request.run
     check_has_rounds(run)
-    return draw_overview(counted_rounds(run.lines), run.results, run.title)
+    return draw_overview(run.lines, run.results, run.title)
 
 
 def _neighbours(request: PictureRequest) -> Any:

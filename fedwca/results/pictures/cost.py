@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from fedwca.core.mean import mean
+from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import check_has_rounds
 from fedwca.results.read_run import Run
@@ -55,13 +56,13 @@ def cost(run: Run) -> Any:
 def cumulative_cost(run: Run, method: str, quantity: str) -> list[tuple[float, float]]:
     """Points (cost so far, accuracy in percent) by round, means over runs; the source model costs nothing."""
     points: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    records = run.counted_rounds(method)
+    records = counted_rounds(run.lines_of(method))
     for trial in run.runs:
         total = 0.0
         for record in (record for record in records if TrialKey.of(record) == trial):
             if record["round"] >= 0:
-                sent = (record["bytes_down"] + record["bytes_up"]) / 1e6
-                total += sent if quantity == "bytes" else record["seconds"]["round"]
+                sent = (record.get("bytes_down", 0) + record.get("bytes_up", 0)) / 1e6
+                total += sent if quantity == "bytes" else record.get("seconds", {}).get("round", 0.0)
             points[record["round"]].append((total, mean(record["accuracy"])))
     means = [[statistics.fmean(values) for values in zip(*points[r], strict=True)] for r in sorted(points)]
     return [(x, y) for x, y in means]

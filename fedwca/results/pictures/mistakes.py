@@ -46,7 +46,9 @@ def mistakes(
             "no test image is classified wrongly" if any(map(len, truth)) else "there are no test images"
         )
     shown = dict(list(rows.items())[:MOST])
-    fig = style.figure(11.5, 0.9 + 1.5 * len(shown), f"Most confident mistakes: true → predicted, confidence\n{title}")
+    note = f"; the first {MOST} of {len(rows)} domains" if len(rows) > MOST else ""
+    heading = f"Most confident mistakes: true → predicted, confidence{note}\n{title}"
+    fig = style.figure(11.5, 0.9 + 1.5 * len(shown), heading)
     axes = fig.subplots(len(shown), COLUMNS, squeeze=False)
     for row_axes, (domain, (pairs, total)) in zip(axes, shown.items(), strict=True):
         for axis in row_axes:

@@ -28,7 +28,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     """Accuracy over rounds, and accuracy by target domain, or by group of new clients, side by side.
 
     Args:
-        records: lines of ``rounds.jsonl``.
+        records: lines of ``rounds.jsonl``, including those in which a run diverged.
         results: results of each method, see `fedwca.results.table_rows.summarise`; the last one, the composed method,
             gets the strong line.
         title: title of the run.

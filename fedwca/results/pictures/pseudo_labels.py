@@ -28,9 +28,7 @@ def pseudo_labels(run: Run) -> Any:
     for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
         panel_methods = methods if field != "agreement" else [n for n in methods if asks_several(run, n)] or methods
         for name in panel_methods:
-            draw_curve(
-                axis, run.counted_rounds(name), style.line_style(looks[name], name == last), run.labels[name], field
-            )
+            draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == last), run.labels[name], field)
         axis.set(xlabel="round", ylabel=unit, title=title)
         axis.xaxis.get_major_locator().set_params(integer=True)
         style.remove_frame(axis)

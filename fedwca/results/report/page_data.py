@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedwca.core.printable import printable
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
@@ -34,7 +35,7 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
             "label": printable(label),
             "colour": styles[method]["color"],
             "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[styles[method]["linestyle"]],
-            "curve": _curve(run.counted_rounds(method)),
+            "curve": _curve(run.lines_of(method)),
         }
         for method, label in run.labels.items()
     ]
@@ -63,7 +64,7 @@ def _curve(records: list[Record]) -> list[list[float | None]]:
         [r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in mean_by_round(records, "accuracy").items()
     ]
     # A single point is drawn as a method that never trains, so a diverged first round adds an empty second point.
-    return [*curve, [1, None, None]] if len(curve) == 1 and any("diverged" in record for record in records) else curve
+    return [*curve, [1, None, None]] if len(curve) == 1 and any(DIVERGED in record for record in records) else curve
 
 
 def _clients(records: list[Record]) -> dict[str, Any]:
