@@ -1,1 +1,1 @@
-"""The life of a run: what is asked for, prepared, carried out round by round, resumed, reused and opened again."""
+"""The life of a run: request, preparation, rounds, resuming, reuse of finished runs, and opening its models again."""

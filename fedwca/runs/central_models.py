@@ -1,4 +1,4 @@
-"""Models of methods that have all domains at one place, trained on the clients' images of a trial."""
+"""Start models that a method trains centrally, on the pooled images of a trial's clients."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def central_model(
     seed: int,
     progress: Callable[[int, int], None] = lambda epoch, epochs: None,
 ) -> StartModel:
-    """The model that a central method makes of a trial's training images, from the cache where it is there.
+    """The model that a central method trains on a trial's training images, read from the cache if it is there.
 
     Args:
         central: the method.
-        config: how it trains, and where.
-        engine: has the clients' images and labels.
-        metrics: know domains, and the labels that an oracle is shown.
-        start: the model to begin with.
-        seed: of the trial.
-        progress: told (epochs done, epochs).
+        config: training settings and device.
+        engine: holds the clients' images and labels.
+        metrics: hold the true domains, and the labels that only an oracle method may read.
+        start: the model that training starts from.
+        seed: random seed of the trial.
+        progress: called with (epochs done, epochs).
     """
-    members: dict[str, list[int]] = {}
-    for client, name in enumerate(metrics.domains):
-        members.setdefault(name, []).append(client)
-    sources = [clients for clients in members.values() if engine.labels[clients[0]] is not None]
-    targets = [k for clients in members.values() for k in clients if engine.labels[k] is None]
+    clients_by_domain: dict[str, list[int]] = {}
+    for client, domain in enumerate(metrics.domains):
+        clients_by_domain.setdefault(domain, []).append(client)
+    sources = [clients for clients in clients_by_domain.values() if engine.labels[clients[0]] is not None]
+    targets = [k for clients in clients_by_domain.values() for k in clients if engine.labels[k] is None]
 
     def images(clients: list[int]) -> Tensor:
         return torch.cat([engine.images[k] for k in clients]).cpu()
@@ -57,9 +57,10 @@ def central_model(
         images(targets),
         torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
     )
-    if config.checkpoint is not None:  # whose digest is the file's, which says nothing of fields without weights
+    # A checkpoint's digest is that of its file, which does not cover architecture fields that hold no weights.
+    if config.checkpoint is not None:
         start = replace(start, digest=f"{start.digest} {architecture(config).identity()}")
     training = config.central_training.as_long_as(config.training, config.rounds)
     device = resolve_device(config.device)
-    with matmul_precision("fp32", device):  # it is kept for runs of any precision, as source models are
+    with matmul_precision("fp32", device):  # as for source models: runs of any precision share the cached model
         return train_central(central, data, start, training, seed, device, progress)

@@ -1,4 +1,4 @@
-"""A try of a run's components before anything is trained: what would fail after it fails now."""
+"""A dry run of a run's components before training, so that what would fail after it fails now."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from fedwca.runs.load_data import architecture, build_network
 
 
 def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
-    """Find out before any training what would fail after it: a checkpoint or a signature that does not fit.
+    """Build the model and call every clusterer on dummy data, so that a misfit is found before training.
 
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
-        InvalidConfig: a clusterer asks for a layer that the model does not have.
-        UsageError: the device cannot compute in the precision that is asked for.
+        InvalidConfig: a clusterer needs a layer that the model does not have.
+        UsageError: the device does not support the requested precision.
         FedwcaError: see `check_model`.
 
     Warns:
-        UserWarning: a clusterer asks for a layer of a frozen backbone.
+        UserWarning: the backbone is frozen and a clusterer selects a layer by number, which then counts from the
+            bottleneck.
     """
     model = architecture(config)
     network = build_network(config, len(dataset.classes), pretrained=config.checkpoint is None)
@@ -39,14 +40,16 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
     if config.checkpoint is not None:
         load_source(config.checkpoint, dataset.classes, model)
     check_model(network, model.name)
-    # Probes are clusterers like any other; what they are put into does not matter here.
+    # Probes are ordinary clusterers; which method they are put into does not matter here.
     probes = map(registry_of("clusterer").build, config.probes)
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     layout = Layout.of(network)
-    source, few = layout.read(network), 4
-    bank = source + 1e-3 * draw_changes(few, layout.width, source.dtype)
-    truth = torch.zeros(few, dtype=torch.int64)
-    images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
+    source, clients = layout.read(network), 4
+    bank = source + 1e-3 * draw_changes(clients, layout.width, source.dtype)
+    truth = torch.zeros(clients, dtype=torch.int64)
+    images = (
+        torch.arange(clients).view(-1, 1, 1, 1, 1).expand(clients, 2, 3, model.stored, model.stored).to(torch.uint8)
+    )
     clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]
     if network.backbone.frozen and any(clusterer.layer_number is not None for clusterer in clusterers):
         warnings.warn(
@@ -55,6 +58,6 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
         )
     for method, rounds in methods:
         if method.clusterer is not None and rounds:
-            shown = truth if method.clusterer.oracle else None
+            visible_truth = truth if method.clusterer.oracle else None
             with warnings.catch_warnings(action="ignore"):
-                method.clusterer(BankSignatures(bank, layout, source, shown, list(images), network=network))
+                method.clusterer(BankSignatures(bank, layout, source, visible_truth, list(images), network=network))

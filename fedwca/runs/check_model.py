@@ -1,4 +1,4 @@
-"""A try of a model before anything is trained: what a backbone of one's own must be like."""
+"""Checks of a model before training: what a user-defined backbone must satisfy."""
 
 from __future__ import annotations
 
@@ -14,73 +14,76 @@ from fedwca.errors import FedwcaError
 
 
 def check_model(network: Network, name: str) -> None:
-    """See that a backbone gives features as it says, and draws nothing by itself.
+    """Check that a backbone returns finite features of the shape and dtype it declares, and draws no random numbers.
 
     Args:
-        network: freshly built.
-        name: of its architecture.
+        network: a newly built network.
+        name: name of its architecture.
 
     Raises:
-        FedwcaError: it does not; says what, and what would be right.
+        FedwcaError: it does not; the message says what is wrong and what is expected.
     """
     backbone, side = network.backbone, network.side
     pattern = torch.arange(2 * 3 * side * side).remainder(251).to(torch.uint8)
     images, dtype = pattern.view(2, 3, side, side), network.class_vectors.dtype
     with torch.no_grad():
-        was, found = network.training, None
+        was_training, features = network.training, None
         try:
-            found = backbone.eval()(network.prepare(images), [])
+            features = backbone.eval()(network.prepare(images), [])
         except Exception as error:
-            what = f"{type(error).__name__}: {error}".partition("\n")[0]
+            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise FedwcaError(
-                f"model {name!r}: a pass over two images of {side}×{side} pixels raises {what}"
+                f"model {name!r}: a pass over two images of {side}×{side} pixels raises {cause}"
             ) from error
         finally:
-            network.train(was)
-    right = f"right is {dtype} of shape (2, {backbone.width}), its `width`"
-    if not isinstance(found, Tensor) or found.shape != (2, backbone.width) or found.dtype != dtype:
-        raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(found)} for two images; {right}")
+            network.train(was_training)
+    expected = f"right is {dtype} of shape (2, {backbone.width}), its `width`"
+    if not isinstance(features, Tensor) or features.shape != (2, backbone.width) or features.dtype != dtype:
+        raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(features)} for two images; {expected}")
     check_norms(network, name)
     if _draws(network, images):
         raise FedwcaError(
             f"model {name!r}: its backbone draws random numbers while it is trained, as nn.Dropout does, which no seed "
             "decides; name the place in `drops` and multiply by the mask that forward is given (docs/interfaces.md)"
         )
-    if not bool(torch.isfinite(found).all()):
+    if not bool(torch.isfinite(features).all()):
         raise FedwcaError(f"model {name!r}: its backbone gives values that are not finite for two images")
 
 
 def check_norms(network: Network, name: str) -> None:
-    """See that layers keep of a batch only what is mixed and sent with a model: BatchNorm's running statistics.
+    """Check that only BatchNorm layers keep running statistics, since no others are sent and averaged with a model.
+
+    Modules of a frozen backbone are not checked.
 
     Args:
-        network: freshly built.
-        name: of its architecture.
+        network: a newly built network.
+        name: name of its architecture.
 
     Raises:
-        FedwcaError: a layer has none, or others; names it.
+        FedwcaError: a BatchNorm layer lacks momentum, weights or running statistics, or an InstanceNorm layer has
+            running statistics; the message names the layer.
     """
-    left_alone = set(network.backbone.modules()) if network.backbone.frozen else set()
-    for place, norm in network.named_modules():
-        if norm in left_alone:
+    frozen_modules = set(network.backbone.modules()) if network.backbone.frozen else set()
+    for path, module in network.named_modules():
+        if module in frozen_modules:
             continue
-        kind = f"model {name!r}: {place} is {type(norm).__name__}"
-        if isinstance(norm, nn.modules.batchnorm._BatchNorm) and (
-            norm.momentum is None or not norm.affine or not norm.track_running_stats
+        prefix = f"model {name!r}: {path} is {type(module).__name__}"
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (
+            module.momentum is None or not module.affine or not module.track_running_stats
         ):
             raise FedwcaError(
-                f"{kind} without momentum, weights or running statistics; right is one with all three, as by default"
+                f"{prefix} without momentum, weights or running statistics; right is one with all three, as by default"
             )
-        if isinstance(norm, nn.modules.instancenorm._InstanceNorm) and norm.track_running_stats:
-            raise FedwcaError(f"{kind} with running statistics, which only BatchNorm may have; right is one without")
+        if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+            raise FedwcaError(f"{prefix} with running statistics, which only BatchNorm may have; right is one without")
 
 
 def _draws(network: Network, images: Tensor) -> bool:
-    """Whether a pass of the backbone in training, of which a copy is taken, moves torch's own random numbers."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), suppress(Exception):  # what fails here fails in training
+    """Whether a forward pass of a copy of the backbone in training mode advances torch's global random generator."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), suppress(Exception):  # an error here shows up in training
         backbone = copy.deepcopy(network.backbone).train()
         masks = [torch.ones(len(images), *drop.shape, dtype=network.class_vectors.dtype) for drop in backbone.drops]
-        before = torch.get_rng_state()
+        rng_state = torch.get_rng_state()
         backbone(network.prepare(images), masks)
-        return not torch.equal(torch.get_rng_state(), before)
+        return not torch.equal(torch.get_rng_state(), rng_state)
     return False

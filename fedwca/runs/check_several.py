@@ -1,4 +1,4 @@
-"""Lists that callers from Python give: a single text would be read letter by letter."""
+"""Checks of list arguments from Python callers: a single string would be iterated letter by letter."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from fedwca.errors import UsageError
 T = TypeVar("T")
 
 
-def check_list(name: str, given: Iterable[T]) -> list[T]:
-    """What is given, as a list, which may be empty.
+def check_list(name: str, value: Iterable[T]) -> list[T]:
+    """An argument as a list, which may be empty.
 
     Args:
-        name: of the argument.
-        given: its value.
+        name: the argument's name, for the error message.
+        value: its value.
 
     Raises:
-        UsageError: it is a single text or path.
+        UsageError: it is a single string or path.
 
     >>> check_list("sources", ())
     []
     """
-    if isinstance(given, str | Path):
-        raise UsageError(f"{name} {describe_missing_list(str(given))}, not {str(given)!r}")
-    return list(given)
+    if isinstance(value, str | Path):
+        raise UsageError(f"{name} {describe_missing_list(str(value))}, not {str(value)!r}")
+    return list(value)
 
 
-def check_several(name: str, given: Iterable[T]) -> list[T]:
-    """What is given, as a list that holds something.
+def check_several(name: str, value: Iterable[T]) -> list[T]:
+    """An argument as a list of at least one item.
 
     Args:
-        name: of the argument.
-        given: its value.
+        name: the argument's name, for the error message.
+        value: its value.
 
     Raises:
-        UsageError: it is a single text or path, or empty.
+        UsageError: it is a single string or path, or empty.
 
     >>> check_several("methods", ("fedavg", "local"))
     ['fedavg', 'local']
     """
-    if not (found := check_list(name, given)):
+    if not (values := check_list(name, value)):
         raise UsageError(f"{name} is empty; name at least one")
-    return found
+    return values

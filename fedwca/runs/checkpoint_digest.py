@@ -1,4 +1,4 @@
-"""What the file of `--checkpoint` holds, so that runs that began from another one are told apart."""
+"""Hash of the file given by `--checkpoint`, which tells runs apart that started from different files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedwca.core.tensor_files import file_digest
 
 
 def digest_checkpoint(config: RunConfig) -> str | None:
-    """Hash of the checkpoint's file; None where none is given, or it is not there, which is said when it is read."""
+    """Hash of the checkpoint's file; None if no checkpoint is given or the file is missing (reading it then fails)."""
     if config.checkpoint is None or not expand_home(config.checkpoint).is_file():
         return None
     return file_digest(expand_home(config.checkpoint))

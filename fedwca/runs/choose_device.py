@@ -1,4 +1,4 @@
-"""The device that a run computes on: a CPU, a GPU, or a GPU of each rank's own."""
+"""The device that a run computes on: the CPU, a GPU, or one GPU for each rank."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fedwca.errors import UsageError
 
 
 def resolve_device(name: str) -> str:
-    """``auto`` as a GPU where there is one; under ``torchrun`` a GPU of each rank's own.
+    """Resolve ``auto`` to a GPU if there is one, else the CPU; under ``torchrun``, pick the GPU of this rank.
 
     Raises:
-        UsageError: a device is asked for that is not there, or by several ranks.
+        UsageError: the device does not exist, or several ranks would share one GPU.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,7 +32,7 @@ def resolve_device(name: str) -> str:
 
 
 def has_device(name: str) -> bool:
-    """Whether a device is there: a run that was made on a GPU may be opened without one."""
+    """Whether a device is available; a run made on a GPU may be opened on a machine without one."""
     try:
         resolve_device(name)
     except UsageError:
@@ -42,13 +42,13 @@ def has_device(name: str) -> bool:
 
 def _own_device(device: torch.device) -> str:
     """The GPU of this rank."""
-    beside, there = number_in_environment("LOCAL_WORLD_SIZE", count_ranks()), torch.cuda.device_count()
-    if device.index is not None and beside > 1:
-        raise UsageError(f"--device {device}: {beside} ranks cannot share it; take --device cuda, one device a rank")
-    if beside > there:
+    ranks, devices = number_in_environment("LOCAL_WORLD_SIZE", count_ranks()), torch.cuda.device_count()
+    if device.index is not None and ranks > 1:
+        raise UsageError(f"--device {device}: {ranks} ranks cannot share it; take --device cuda, one device a rank")
+    if ranks > devices:
         raise UsageError(
-            f"{beside} ranks need {beside} CUDA devices, and this machine has {there}; take --nproc-per-node {there} "
-            "or --device cpu"
+            f"{ranks} ranks need {ranks} CUDA devices, and this machine has {devices}; take --nproc-per-node "
+            f"{devices} or --device cpu"
         )
-    own = number_in_environment("LOCAL_RANK", number_in_environment("RANK", 0))
-    return str(device) if device.index is not None else f"cuda:{own}"
+    local_rank = number_in_environment("LOCAL_RANK", number_in_environment("RANK", 0))
+    return str(device) if device.index is not None else f"cuda:{local_rank}"

@@ -1,4 +1,4 @@
-"""How many clients are at work at a time, as asked or as many as fit into memory, and how many trials together."""
+"""How many clients are processed at the same time, as configured or as memory allows, and how many trials together."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from fedwca.runs.load_data import build_network
 
 
 def clients_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
-    """Clients at the same time: one a core or device for the loop; for the stacked engine the slice that fits.
+    """Clients processed at the same time: ``workers`` if set, else as many as the engine can.
 
-    The slice takes four fifths of what is free beside the bank and the images, at least one client.
+    The loop takes one per CPU core, or one on a GPU. The stacked engine takes as many as fit into four fifths of the
+    free memory beside the bank and the images, at least one.
     """
     device = torch.device(resolve_device(config.device))
     if config.workers is not None or engine_name(config) == "loop":
         return min(config.workers or (count_cores() if device.type == "cpu" else 1), len(clients))
-    there = _usable_bytes(config)
-    if there is None:
+    available = _usable_bytes(config)
+    if available is None:
         return len(clients)
-    fixed, each = _bytes(config, network, clients)
-    return max(1, slice_size(there, fixed, each, len(clients)))
+    fixed, per_client = _bytes(config, network, clients)
+    return max(1, slice_size(available, fixed, per_client, len(clients)))
 
 
 def trials_at_once(config: RunConfig, clients: Sequence[ClientImages]) -> int:
-    """Federations that go through each round together, of as many as the configuration has: those it asks for, or one.
+    """Trials that go through each round together: as many as configured, at most all of the run's; by default one.
 
     Fifteen on a GPU were 0.9 to 1.3 times as fast as one after the other (benchmarks/results/gpu/trials.json).
 
@@ -43,66 +44,72 @@ def trials_at_once(config: RunConfig, clients: Sequence[ClientImages]) -> int:
         clients: unlabeled images of one federation.
 
     Raises:
-        UsageError: several are asked for, and the engine takes one after the other, or ``workers`` has no room.
+        UsageError: several are configured, but the engine runs one after the other, or ``workers`` is too small.
     """
-    asked = min(config.trials_at_once or 1, config.source_models * config.trials)
+    requested = min(config.trials_at_once or 1, config.source_models * config.trials)
     if engine_name(config) != "stacked":
         if (config.trials_at_once or 1) > 1:
             raise UsageError(
                 f"--trials-at-once {config.trials_at_once} needs --engine stacked; the loop takes trials one by one"
             )
         return 1
-    if config.workers is not None and asked > 1 and config.workers < asked * len(clients):
+    if config.workers is not None and requested > 1 and config.workers < requested * len(clients):
         raise UsageError(
-            f"--trials-at-once {asked} has {asked * len(clients)} clients at work at a time, more than --workers "
-            f"{config.workers}; give one of the two"
+            f"--trials-at-once {requested} has {requested * len(clients)} clients at work at a time, more than "
+            f"--workers {config.workers}; give one of the two"
         )
-    return asked
+    return requested
 
 
-def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[ClientImages], before: int) -> RunConfig:
-    """The configuration of a run that goes on, with the number of trials that went together before, if it still can be.
+def restore_trials_at_once(
+    config: RunConfig, classes: int, clients: Sequence[ClientImages], original: int
+) -> RunConfig:
+    """A resumed run's configuration with its original number of trials at once, or one if that is no longer possible.
 
     Args:
-        config: as it was asked for.
+        config: the run's configuration.
         classes: M.
         clients: unlabeled images of one federation.
-        before: trials that went together.
+        original: trials that went through each round together when the run began.
     """
-    network, number = build_network(config, classes, pretrained=False), before
+    network, restored = build_network(config, classes, pretrained=False), original
     if engine_name(config) != "stacked" or (
-        before > 1 and config.trials_at_once is None and not fits_memory(config, network, clients, len(clients), before)
+        original > 1
+        and config.trials_at_once is None
+        and not fits_memory(config, network, clients, len(clients), original)
     ):
-        number = 1
-    return config.model_copy(update={"trials_at_once": number})
+        restored = 1
+    return config.model_copy(update={"trials_at_once": restored})
 
 
-def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientImages], number: int, trials: int) -> bool:
-    """Whether ``number`` clients of each of some trials can be at work at a time, in four fifths of what is free."""
-    there = _usable_bytes(config)
-    fixed, each = _bytes(config, network, clients)
-    return there is None or trials * (fixed + number * each) <= there
+def fits_memory(
+    config: RunConfig, network: Network, clients: Sequence[ClientImages], clients_per_trial: int, trials: int
+) -> bool:
+    """Whether that many clients of each trial, processed at the same time, fit into four fifths of the free memory."""
+    available = _usable_bytes(config)
+    fixed, per_client = _bytes(config, network, clients)
+    return available is None or trials * (fixed + clients_per_trial * per_client) <= available
 
 
 def footprint(config: RunConfig, network: Network) -> Footprint:
-    """What one model and one image cost with a configuration's kernels."""
+    """Memory of one model and of one image with the configured kernels."""
     recorded = engine_name(config) == "stacked" and named_kernels(config) == "graphs"
     return Footprint.of(network, recorded)
 
 
 def _usable_bytes(config: RunConfig) -> int | None:
-    """Four fifths of what is free on the device; None where the system does not say."""
-    there = free_bytes(resolve_device(config.device))
-    return None if there is None else there * 4 // 5
+    """Four fifths of the bytes free on the device; None if the system does not report them."""
+    free = free_bytes(resolve_device(config.device))
+    return None if free is None else free * 4 // 5
 
 
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
-    """What a federation takes in any case, and each of its clients at work."""
-    one = footprint(config, network)
-    stored = sum(client.train.numel() + client.test.numel() for client in clients)
-    kept, _ = place_embeddings(network, sum(len(client.train) + len(client.test) for client in clients))
-    # By what the run says: a finished one is read where a plugin of its methods is not installed.
-    own = [values.training.get("batch_size", 0) for values in config.methods.values()]
-    batch = max([config.training.batch_size, *own])
-    each = max(one.training(2 * batch), one.evaluation(network.chunk))
-    return one.model * 2 * len(clients) + stored + kept, each
+    """Bytes that a federation takes in any case, and bytes of each client being processed."""
+    cost = footprint(config, network)
+    image_bytes = sum(client.train.numel() + client.test.numel() for client in clients)
+    embedding_bytes, _ = place_embeddings(network, sum(len(client.train) + len(client.test) for client in clients))
+    # Read from the configuration: a plugin that the run's methods need may not be installed when a run is opened.
+    method_batch_sizes = [values.training.get("batch_size", 0) for values in config.methods.values()]
+    batch = max([config.training.batch_size, *method_batch_sizes])
+    per_client = max(cost.training(2 * batch), cost.evaluation(network.chunk))
+    return cost.model * 2 * len(clients) + image_bytes + embedding_bytes, per_client

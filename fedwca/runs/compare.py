@@ -1,4 +1,4 @@
-"""Methods beside each other over sources or targets: missing runs are made, and all go into one comparison."""
+"""Comparison of methods over source or target domains; missing runs are run, existing ones are reused."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from fedwca.runs.start_run import check_recording
 
 @dataclass(frozen=True)
 class PlannedComparison:
-    """What `run_comparison` will run, checked."""
+    """The checked plan of `run_comparison`."""
 
     requests: list[RunRequest]
-    """One a source or target."""
+    """One per source or target domain."""
     reference: str | None
-    """Name of the method that differences are taken to; None: to none."""
+    """Name of the method that differences are relative to; None: no differences."""
 
     @property
     def plans(self) -> dict[str, RunPlan]:
-        """By source or target, or by partition where no domain is unlike the others."""
+        """Plans by source or target domain; by partition if it has neither."""
         plans = [request.plan() for request in self.requests]
         return {domain_of(plan.config) or plan.config.partition: plan for plan in plans}
 
@@ -49,77 +49,81 @@ def run_comparison(
     out: Path,
     reporter: RunReporter = SILENT,
 ) -> Comparison:
-    """Compare methods; runs that are in the folder already are reused.
+    """Compare methods; finished runs in the folder are reused.
 
     Args:
-        request: what all methods have in common.
+        request: settings that all methods share.
         methods: baselines, or compositions such as ``fedwca:ta=0.05``.
-        domains: source domains, or targets; ``all``: each in turn; none: the data set's own default.
-        reference: method that differences are taken to; None: fedavg if it is run.
-        out: folder of run folders, one a source or target.
-        reporter: told how it goes.
+        domains: source or target domains; ``all``: every domain; empty: the data set's default.
+        reference: method that differences are relative to; None: fedavg, if it is among the methods.
+        out: folder of run folders, one per source or target.
+        reporter: receives progress and warnings.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence.
+        FedwcaError: the request is wrong or a run fails; the message is one sentence.
     """
     planned = plan_comparison(request, methods, domains, reference)
-    gathered = [collect_runs(one, out, reporter) for one in planned.requests]
-    tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
-    config = gathered[-1].config
-    found = Comparison.of(dataset_name(config), tables, planned.reference, partition_of(config).named or "partition")
-    trained = frozenset[str]().union(*(one.trained for one in gathered))
-    return replace(found, trained=trained, first=first_model(config.model_dump()))
+    collected = [collect_runs(domain_request, out, reporter) for domain_request in planned.requests]
+    tables = {domain_of(runs.config) or runs.config.partition: runs.table for runs in collected}
+    config = collected[-1].config
+    comparison = Comparison.of(
+        dataset_name(config), tables, planned.reference, partition_of(config).named or "partition"
+    )
+    trained = frozenset[str]().union(*(runs.trained for runs in collected))
+    return replace(comparison, trained=trained, first=first_model(config.model_dump()))
 
 
 def plan_comparison(
     request: RunRequest, methods: Sequence[str], domains: Sequence[str], reference: str | None
 ) -> PlannedComparison:
-    """See that everything fits, before anything is trained; for arguments and errors see `run_comparison`."""
+    """Check the whole comparison before any training; arguments and errors as for `run_comparison`."""
     methods = check_several("methods", methods)
     names = [parse_method(method).name for method in methods]
-    base = parse_method(reference).name if reference else reference_among(names)
-    if reference and base not in names:
+    reference_name = parse_method(reference).name if reference else reference_among(names)
+    if reference and reference_name not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
-    if domains and (named := [key for key in ("source", "target") if request.layer.get(key)]):
-        raise UsageError(f"{named[0]} and sources both say which domains; leave one of them out")
-    if given := [part for part in PARTS if request.layer.get(part)]:
-        raise UsageError(f"{given[0]}: methods say their parts themselves, such as 'fedwca/clusterer=ada-bn'")
+    if domains and (domain_keys := [key for key in ("source", "target") if request.layer.get(key)]):
+        raise UsageError(f"{domain_keys[0]} and sources both say which domains; leave one of them out")
+    if part_keys := [part for part in PARTS if request.layer.get(part)]:
+        raise UsageError(f"{part_keys[0]}: methods say their parts themselves, such as 'fedwca/clusterer=ada-bn'")
     layer = {**request.layer, "baselines": list(methods), "composed": False}
-    own = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")
-    return PlannedComparison(chosen_domains(replace(request, layer=layer, said=own), domains), base)
+    origins = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")
+    return PlannedComparison(chosen_domains(replace(request, layer=layer, said=origins), domains), reference_name)
 
 
 def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
-    """The request once for each source, or target, every one of them checked before anything is trained.
+    """One request for each source or target domain, all checked before any training.
 
     Args:
-        request: with its partition, and without a source or target.
-        names: as given; ``all``: every domain in turn; none: the data set's own default.
-        catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
+        request: names its partition, but no source or target.
+        names: domains as the user wrote them; ``all``: every domain; empty: the data set's default.
+        catalogue: for a data set in the catalogue, take the domain names from there and do not read its files.
 
     Raises:
-        UsageError: a name is not a domain of the data set, or the parts do not fit each other.
+        UsageError: a name is not a domain of the data set, or components do not fit each other.
         DatasetMissing: see `fedwca.data`.
     """
-    first = request.plan()
-    named = first.named
-    if named is None:
+    plan = request.plan()
+    domain_key = plan.named
+    if domain_key is None:
         if names:
-            raise UsageError(f"partition {first.config.partition} has no source and no target; leave {names[0]} out")
-        check_recording(request, first)
+            raise UsageError(f"partition {plan.config.partition} has no source and no target; leave {names[0]} out")
+        check_recording(request, plan)
         return [request]
-    listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
+    listed = datasets.get(plan.config.dataset).domains if plan.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]
-        wanted = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
-        if strange := [name for name in wanted if name not in listed]:
-            raise UsageError(f"--{named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
+        selected = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
+        if unknown_names := [name for name in selected if name not in listed]:
+            raise UsageError(
+                f"--{domain_key} {unknown_names[0]}: {describe_unknown('domain', unknown_names[0], listed)}"
+            )
     else:
-        dataset, found = load(first.config)
-        default = str(found)
-        wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
-    chosen = dict.fromkeys(wanted or [default])
-    requests = [replace(request, layer={**request.layer, named: name}) for name in chosen]
-    for one in requests:
-        check_recording(one, one.plan())
+        dataset, default_domain = load(plan.config)
+        default = str(default_domain)
+        selected = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
+    chosen = dict.fromkeys(selected or [default])
+    requests = [replace(request, layer={**request.layer, domain_key: name}) for name in chosen]
+    for domain_request in requests:
+        check_recording(domain_request, domain_request.plan())
     return requests

@@ -1,4 +1,4 @@
-"""Before round 1: what a run's checkpoints will take of the disk."""
+"""Estimate of the disk space that a run's checkpoints need, made before round 1."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedwca.runs.memory_estimate import VALUE, count_predictions, count_server_r
 
 
 def check_disk_space(run: Path, plan: RunPlan, keep: str, federation: Federation, classes: int) -> None:
-    """See that the checkpoints that a run keeps fit on its disk.
+    """Check that the checkpoints that a run keeps fit on its disk.
 
     Args:
         run: the run folder.
         plan: methods, rounds and trials.
-        keep: which checkpoints stay.
-        federation: of the first trial; all have as many clients.
+        keep: retention policy, as of ``--keep``.
+        federation: the first trial's; all trials have as many clients.
         classes: M.
 
     Raises:
@@ -38,39 +38,45 @@ def check_disk_space(run: Path, plan: RunPlan, keep: str, federation: Federation
 
 
 def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, classes: int) -> int:
-    """Bytes of all checkpoints that stay, or of those of one method while its trials run if these are more.
+    """Bytes of all checkpoints that are kept, or of one method's checkpoints while its trials run if that is more.
 
     Args:
         plan: methods, rounds and trials.
-        keep: which checkpoints stay.
-        federation: of the first trial.
+        keep: retention policy, as of ``--keep``.
+        federation: the first trial's.
         classes: M.
     """
     policy = RetentionPolicy.parse(keep)
     network = build_network(plan.config, classes, pretrained=False)
-    sizes, federations = len(architecture(plan.config).variants), plan.config.source_models * plan.config.trials
+    model_sizes, federations = len(architecture(plan.config).variants), plan.config.source_models * plan.config.trials
 
-    def count(most: int | None, rounds: int) -> int:
+    def count_kept(most: int | None, rounds: int) -> int:
         return rounds + 1 if most is None else min(most + policy.selected, rounds + 1)
 
-    each = [(checkpoint_size(network, method, federation, classes, sizes), rounds) for method, rounds in plan.methods]
-    stay = sum(size * count(policy.ended, rounds) for size, rounds in each)
-    together = min(plan.config.trials_at_once or 1, federations)
-    at_work = together * max(size * count(policy.running, rounds) for size, rounds in each)
-    return max(stay * federations, at_work)
+    sizes_and_rounds = [
+        (checkpoint_size(network, method, federation, classes, model_sizes), rounds) for method, rounds in plan.methods
+    ]
+    final = sum(size * count_kept(policy.ended, rounds) for size, rounds in sizes_and_rounds)
+    trials_together = min(plan.config.trials_at_once or 1, federations)
+    while_running = trials_together * max(
+        size * count_kept(policy.running, rounds) for size, rounds in sizes_and_rounds
+    )
+    return max(final * federations, while_running)
 
 
 def checkpoint_size(network: Network, method: Method, federation: Federation, classes: int, sizes: int = 1) -> int:
-    """Bytes of a method's checkpoint: the clients' models, the server's rows, the source model, and where the server
-    keeps them predictions of public images.
+    """Bytes of one checkpoint of a method.
+
+    It holds the clients' models, the server's rows, the source model, and the predictions of public images if the
+    method has a public objective.
 
     Args:
-        network: the source model's, in shape.
-        method: whose.
-        federation: of a trial.
+        network: a network of the source model's shape.
+        method: the method.
+        federation: of one trial.
         classes: M.
-        sizes: of models.
+        sizes: number of model sizes of the architecture.
     """
     rows = len(federation) + count_server_rows(method, federation) + 1
-    told = count_predictions(federation, classes) if method.public_objective is not None else 0
-    return VALUE * (Layout.of(shape_network(network, method, sizes)).width * rows + told)
+    predictions = count_predictions(federation, classes) if method.public_objective is not None else 0
+    return VALUE * (Layout.of(shape_network(network, method, sizes)).width * rows + predictions)

@@ -1,4 +1,4 @@
-"""The rounds of a run, begun or resumed: written down and kept as they come, then the summary."""
+"""Runs the rounds of a new or resumed run, writes each record as it comes, then writes the summary."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from fedwca.runs.write_summary import write_summary
 
 
 def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
-    """Do the rounds that are left.
+    """Run the remaining rounds and write the summary.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence; what was done until then is kept, and the run can be continued.
-        KeyboardInterrupt: the user stopped it; likewise.
+        FedwcaError: a round or writing failed; finished rounds are kept, and the run can be continued.
+        KeyboardInterrupt: the user stopped the run; likewise.
     """
     folder, config, splits = run.folder, run.plan.config, run.splits
-    prepared, measured = run.started, MeasuredMemory(run.device)
+    first_record_at, memory = run.started, MeasuredMemory(run.device)
     folder.write("memory.json", memory_record(run.memory, run.device, None))
-    traced = run.plan.methods[-1][0].label if run.profile else None
+    traced_label = run.plan.methods[-1][0].label if run.profile else None
     try:
         values = config.model_dump(mode="json")
-        with log_records(run.loggers, folder.path, values, reporter.warn) as logged:
+        with log_records(run.loggers, folder.path, values, reporter.warn) as log_session:
             with (
-                reporter.watch(run.plan) as watched,
-                profiling(traced, watched, folder) as progress,
+                reporter.watch(run.plan) as plain_progress,
+                profiling(traced_label, plain_progress, folder) as progress,
                 matmul_precision(config.precision, run.device),
             ):
-                given = (config, run.plan.methods, splits.dataset, splits.domain)
-                records = run_bench(*given, progress, run.checkpointer, run.schedule, splits)
+                bench_args = (config, run.plan.methods, splits.dataset, splits.domain)
+                records = run_bench(*bench_args, progress, run.checkpointer, run.schedule, splits)
                 for record in run.schedule.merged(records, folder.append, progress):
-                    if prepared == run.started:  # the first record comes when the source models are there
-                        prepared = time.perf_counter()
-                    logged.record(to_plain(record))
+                    if first_record_at == run.started:  # the first record comes once the source models exist
+                        first_record_at = time.perf_counter()
+                    log_session.record(to_plain(record))
             order = [method.name for method, _ in run.plan.methods]
             folder.rewrite(
                 lambda _: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"])
             )
-            folder.write("memory.json", memory_record(run.memory, run.device, measured.growth()))
-            table, summary = write_summary(run, prepared, complete=True)
+            folder.write("memory.json", memory_record(run.memory, run.device, memory.growth()))
+            table, summary = write_summary(run, first_record_at, complete=True)
             if run.loggers:
-                logged.end(end_of_run(folder.path, summary, reporter.warn))
+                log_session.end(end_of_run(folder.path, summary, reporter.warn))
     except OSError as error:
         with suppress(OSError):
-            write_summary(run, prepared, complete=False)
+            write_summary(run, first_record_at, complete=False)
         raise FedwcaError(
             f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, "
             f"{say_how_to_continue(folder.path)}"
         ) from error
     except (FedwcaError, KeyboardInterrupt):
-        write_summary(run, prepared, complete=False)
+        write_summary(run, first_record_at, complete=False)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)

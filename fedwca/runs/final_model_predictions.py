@@ -1,4 +1,4 @@
-"""The final models of a run looked at from outside: what pictures of them are drawn from."""
+"""Predictions of a run's final models, from which its pictures are drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedwca.runs.select_engine import choose_engine, config_of_method
 
 
 def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:
-    """Test images of every client with what the source model and the client's own make of them.
+    """Test images of every client, with the outputs of the source model and of the client's final model.
 
     Args:
         run: run folder, or its name in ``runs/``.
@@ -39,7 +39,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     metrics, clients = opened.federation.metrics, opened.federation.clients
     replica = Replica(opened.network.to(opened.bank.device), opened.layout)
 
-    def ask(row: Tensor, images: Tensor) -> Predictions:
+    def predict(row: Tensor, images: Tensor) -> Predictions:
         if not len(images):
             empty = torch.zeros(0, len(opened.classes))
             return Predictions(empty, torch.zeros(0, 1))
@@ -47,9 +47,11 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         return replica.predict(images.to(row.device))
 
     with limit_to_one_thread(), matmul_precision("fp32", opened.bank.device):
-        before = [ask(opened.server.source, client.test) for client in clients]
-        after = [ask(row, client.test) for row, client in zip(measured_models(opened), clients, strict=True)]
-    config, said = opened.config, [classify_logits(outputs.logits) for outputs in after]
+        source_predictions = [predict(opened.server.source, client.test) for client in clients]
+        final_predictions = [
+            predict(row, client.test) for row, client in zip(measured_models(opened), clients, strict=True)
+        ]
+    config, classified = opened.config, [classify_logits(outputs.logits) for outputs in final_predictions]
     title = (
         f"{opened.label} after {opened.round + 1} rounds: {opened.dataset_name}, "
         f"{special_domain(config.model_dump())}, seed {config.seed}; source model {source_model}, trial {trial}"
@@ -61,19 +63,18 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         labels=opened.labels.tolist(),
         images=[client.test.permute(0, 2, 3, 1).numpy() for client in clients],
         truth=[metrics.truth(k).numpy() for k in range(len(clients))],
-        predicted=[predictions.classes.numpy() for predictions in said],
-        confidences=[predictions.confidences.numpy() for predictions in said],
-        before=[p.features.cpu().numpy() for p in before],
-        after=[p.features.cpu().numpy() for p in after],
+        predicted=[predictions.classes.numpy() for predictions in classified],
+        confidences=[predictions.confidences.numpy() for predictions in classified],
+        before=[p.features.cpu().numpy() for p in source_predictions],
+        after=[p.features.cpu().numpy() for p in final_predictions],
     )
 
 
 def measured_models(opened: OpenedRun) -> Iterator[Tensor]:
-    """The model ``[P]`` that tables measure of each client: as it is delivered, or after the steps of the method's
-    adaptation on the client's test images.
+    """The model ``[P]`` of each client that tables evaluate: as delivered, or after the method's test-time adaptation.
 
     Raises:
-        FedwcaError: images or components of the method that are needed for the steps are not there.
+        FedwcaError: images or components that the adaptation needs are missing.
     """
     parts = opened.about["methods"][opened.unit.method]["components"]
     if opened.round < 0 or all(part["kind"] != "adaptation" for part in parts):
@@ -91,19 +92,22 @@ def measured_models(opened: OpenedRun) -> Iterator[Tensor]:
 
 
 def predictions_when_asked(run: Path, method: str | None, trial: TrialKey) -> Callable[[], Models]:
-    """What gives the models of a run's pictures; opened when first asked for, and once, refused or not."""
+    """A function that returns the models of a run's pictures; the run is opened once, at the first call.
+
+    An error at that call is raised again at every later one.
+    """
 
     @cache
-    def opened() -> Models | FedwcaError:
+    def load() -> Models | FedwcaError:
         try:
             return predict_for_pictures(run, method, *trial)
         except FedwcaError as error:
             return error
 
-    def models() -> Models:
-        found = opened()
-        if isinstance(found, FedwcaError):
-            raise found
-        return found
+    def load_or_raise() -> Models:
+        result = load()
+        if isinstance(result, FedwcaError):
+            raise result
+        return result
 
-    return models
+    return load_or_raise

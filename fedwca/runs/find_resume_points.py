@@ -1,4 +1,4 @@
-"""Where each method of a stopped run goes on."""
+"""The checkpoint from which each method of a stopped run is resumed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def find_resume_points(
     records: Iterable[Mapping[str, Any]],
     together: Sequence[Sequence[TrialKey]] = (),
 ) -> tuple[dict[Unit, SavedCheckpoint | None], list[str]]:
-    """Where each unit of a stopped run goes on, and sentences on what is damaged.
+    """The checkpoint each unit of a stopped run is resumed from, and a sentence for each problem found.
 
     Args:
-        checkpoints: of the run.
-        units: all units with their rounds.
-        records: the run's rounds so far; a unit that diverged in one has ended.
-        together: trials that go through rounds together; where some are ahead, they go back to where all of them stood.
+        checkpoints: the run's checkpoints.
+        units: all units, with their number of rounds.
+        records: the run's records so far; a unit with a divergence record has ended.
+        together: groups of trials that go through each round together; trials ahead of their group are set back to the
+            last round that all of them finished.
 
     Returns:
-        The newest usable checkpoint of each unit that was begun; None for a unit that needs none: it diverged, or is
-        finished and none was to be kept.
+        The newest usable checkpoint of each unit that was begun, and the sentences. The checkpoint is None for a unit
+        that needs none: it diverged, or it is finished and its checkpoints were not kept or are all damaged.
 
     Raises:
         CheckpointError: see `Checkpoints.latest`.
@@ -51,19 +52,19 @@ def find_resume_points(
             begun[unit] = None
             continue
         damaged += [f"{sentence}; going on from round {saved.round + 1 if saved else 0}" for sentence in sentences]
-        ended = last[unit] == rounds - 1 and not checkpoints.files(unit)
+        finished = last[unit] == rounds - 1 and not checkpoints.files(unit)
         if saved is not None:
             begun[unit] = saved
-        elif ended and (rounds or checkpoints.keep.ended == 0):
+        elif finished and (rounds or checkpoints.keep.ended == 0):
             begun[unit] = None
-        elif last[unit] > 0 and not sentences:  # more rounds than can be lost by a kill
+        elif last[unit] > 0 and not sentences:  # a killed process cannot lose that many rounds
             damaged.append(
                 f"{unit.method} has records up to round {last[unit]} and no checkpoint that old, so it begins anew"
             )
     for group in together:
         for method in dict.fromkeys(unit.method for unit in units):
-            own = {unit: units[unit] for trial in group if (unit := Unit(*trial, method)) in units}
-            if not _level(checkpoints, begun, own, diverged):
+            group_units = {unit: units[unit] for trial in group if (unit := Unit(*trial, method)) in units}
+            if not _level(checkpoints, begun, group_units, diverged):
                 damaged.append(
                     f"trials of {method} that went through rounds together stand at different ones; they go on apart, "
                     "so last digits may differ"
@@ -78,7 +79,7 @@ def _describe_loss(error: NoWholeCheckpoint, finished: bool) -> str:
 
 
 def _last_rounds(records: Iterable[Mapping[str, Any]]) -> tuple[dict[Unit, int], dict[Unit, int]]:
-    """The last round that each unit ended, none before it missing; and the one in which it diverged."""
+    """By unit, the last round that is recorded without a gap before it; and by unit, the round in which it diverged."""
     last: dict[Unit, int] = {}
     diverged: dict[Unit, int] = {}
     for record in records:
@@ -96,25 +97,28 @@ def _level(
     units: Mapping[Unit, int],
     diverged: Mapping[Unit, int],
 ) -> bool:
-    """Put units that went together back to the last round that all of them have; whether they stand at one now.
+    """Set units that run together back to the last round that all of them finished; returns whether that worked.
 
-    Whoever goes together is at most one round apart. Who is further is not so because of that, and loses nothing.
-    One that diverged in a round that another has not done diverges in it again, beside it.
+    Units that run together are at most one round apart. A larger gap has another cause, so those units stay as they
+    are. A unit that diverged in a round that others have not finished is set back too, and diverges again with them.
     """
-    stand = {unit: diverged.get(unit, _round(begun, unit, rounds)) for unit, rounds in units.items()}
-    to = min((round for unit, round in stand.items() if unit not in diverged), default=max(stand.values(), default=-1))
-    stand = {unit: round for unit, round in stand.items() if unit not in diverged or round > to}
-    if max(stand.values(), default=-1) - to > 1:
+    last_rounds = {unit: diverged.get(unit, _round(begun, unit, rounds)) for unit, rounds in units.items()}
+    target = min(
+        (round for unit, round in last_rounds.items() if unit not in diverged),
+        default=max(last_rounds.values(), default=-1),
+    )
+    last_rounds = {unit: round for unit, round in last_rounds.items() if unit not in diverged or round > target}
+    if max(last_rounds.values(), default=-1) - target > 1:
         return False
-    back = {unit: checkpoints.at(unit, to) for unit, round in stand.items() if round > to}
-    if any(saved is None for saved in back.values()):
+    rewound = {unit: checkpoints.at(unit, target) for unit, round in last_rounds.items() if round > target}
+    if any(saved is None for saved in rewound.values()):
         return False
-    begun |= back
+    begun |= rewound
     return True
 
 
 def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int) -> int:
-    """Where a unit stands; -1 before round 0."""
+    """The last finished round of a unit; -1 before round 0."""
     if unit not in begun:
         return -1
     saved = begun[unit]
@@ -122,7 +126,7 @@ def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int
 
 
 def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
-    """All that a bench does, with rounds, in the order in which it does them."""
+    """All units of a bench with their number of rounds, ordered by trial and then by method."""
     trials = TrialKey.all_of(config.source_models, config.trials)
     return {Unit(*trial, method.name): rounds for trial in trials for method, rounds in methods}
 
@@ -130,7 +134,7 @@ def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[U
 def rewind_run(
     folder: RunFolder, plan: RunPlan, checkpoints: Checkpoints, reporter: RunReporter
 ) -> dict[Unit, SavedCheckpoint | None]:
-    """Go back to the last whole checkpoint of every method; what was written after it goes.
+    """Set a run back to the last undamaged checkpoint of every method; later records and checkpoints are removed.
 
     Returns:
         See `find_resume_points`.
@@ -144,13 +148,13 @@ def rewind_run(
     for sentence in damaged:
         reporter.warn(sentence)
 
-    def stays(record: Mapping[str, Any]) -> bool:
+    def keeps(record: Mapping[str, Any]) -> bool:
         unit = Unit.of(record)
         saved = begun.get(unit)
         return unit in begun and (saved is None or record["round"] <= saved.round)
 
     order = list(units)
-    folder.rewrite(stays, lambda record: (order.index(Unit.of(record)), record["round"]))
+    folder.rewrite(keeps, lambda record: (order.index(Unit.of(record)), record["round"]))
     for unit in units:
         if unit in begun and begun[unit] is None:
             checkpoints.end(unit)

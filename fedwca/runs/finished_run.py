@@ -1,4 +1,4 @@
-"""A run that has ended, as Python and notebooks see it."""
+"""The result of a finished run, for Python code and notebooks."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ from fedwca.runs.write_report import write_report
 
 @dataclass(frozen=True, repr=False)
 class FinishedRun:
-    """A run that has ended; ``print`` shows its table, and so does a notebook."""
+    """A finished run; ``print`` and notebooks show its table."""
 
     config: RunConfig
     dataset: str
     """Name of the data set."""
     table: list[Row]
-    """A row per method, the composed one last."""
+    """One row per method, the composed method last."""
     summary: dict[str, Any]
-    """What ``summary.json`` holds."""
+    """The contents of ``summary.json``."""
     path: Path
     """The run folder."""
 
     def records(self) -> list[dict[str, Any]]:
-        """What was written down of each round: the lines of ``rounds.jsonl``."""
+        """The records of all rounds: the lines of ``rounds.jsonl``."""
         return read_records(self.path)
 
     def results_table(self, narrow: bool = False, columns: Sequence[str] = ()) -> Table:
-        """The table that ``fedwca bench`` prints: mean ± std over runs, by target domain, and to FedAvg.
+        """The table that ``fedwca bench`` prints: mean ± std over runs, by target domain, and difference to FedAvg.
 
         Args:
-            narrow: without the columns that a terminal leaves out.
-            columns: names of more, as of ``fedwca bench --column``.
+            narrow: leave out the columns that a terminal leaves out.
+            columns: names of additional columns, as of ``fedwca bench --column``.
 
         Raises:
             UsageError: there is no such column.
         """
         entries = [((entry["label"],), entry) for entry in self.summary["methods"].values()]
         spread = describe_spread([entry["n"] for _, entry in entries])
-        where = f"{self.dataset}, {special_domain(self.config.model_dump())}"
-        shown = shown_round(any("round" in entry for _, entry in entries))
-        title = f"{where}: accuracy in percent {shown}, {spread}"
-        shown_columns = [*(narrow_columns() if narrow else COLUMNS)]
+        data_and_domain = f"{self.dataset}, {special_domain(self.config.model_dump())}"
+        round_text = shown_round(any("round" in entry for _, entry in entries))
+        title = f"{data_and_domain}: accuracy in percent {round_text}, {spread}"
+        table_columns = [*(narrow_columns() if narrow else COLUMNS)]
         if columns:
-            shown_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
-        return results_table(title, entries, columns=shown_columns)
+            table_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
+        return results_table(title, entries, columns=table_columns)
 
     def to_frame(self, of: Literal["methods", "rounds"] = "methods") -> Any:
-        """Numbers as a ``pandas.DataFrame``.
+        """Results as a ``pandas.DataFrame``.
 
         Args:
-            of: methods: a row a method with its mean and spread, and each domain's; rounds: a row a method, source
-                model, trial, round and client, as of ``fedwca runs export``.
+            of: ``methods``: one row per method, with its mean, its spread and each domain's mean; ``rounds``: one row
+                per method, source model, trial, round and client, as of ``fedwca runs export``.
 
         Raises:
-            UsageError: pandas is not installed, or ``of`` is something else.
+            UsageError: pandas is not installed, or ``of`` has another value.
         """
         if of not in ("methods", "rounds"):
             raise UsageError(f"to_frame takes 'methods' or 'rounds', not {of!r}")
@@ -98,37 +98,37 @@ class FinishedRun:
 
         Args:
             name: of the picture.
-            method: for pictures of one method: which; None: the composed one.
+            method: the method, for pictures that show a single one; None: the composed method.
 
         Returns:
-            A matplotlib ``Figure``, which notebooks show; of ``weights_animation`` an animation.
+            A matplotlib ``Figure``, which notebooks show; for ``weights_animation``, an animation.
 
         Raises:
             UsageError: no such picture or method.
-            FedwcaError: the run does not have what the picture shows.
+            FedwcaError: the run lacks the data that the picture shows.
         """
-        (found,), run, trial = find_pictures([name]), read_run(self.path), TrialKey()
+        (picture,), run, trial = find_pictures([name]), read_run(self.path), TrialKey()
         method = find_method(run, method, trial)
-        return PICTURES[found].draw(
+        return PICTURES[picture].draw(
             PictureRequest(run, predictions_when_asked(self.path, method, trial), method, trial)
         )
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the page of the run, or Markdown or LaTeX as the file's suffix says; returns the file."""
+        """Write the run's report as HTML, Markdown or LaTeX, by the file's suffix; returns the file's path."""
         return write_report([self.path], out)
 
     def tag(self, *tags: str, note: str | None = None) -> None:
-        """Add tags to the run, by which ``fedwca runs --tag`` finds it, and a note in place of the one there is.
+        """Add tags to the run, by which ``fedwca runs --tag`` finds it, and replace its note if one is given.
 
         Raises:
-            UsageError: a tag is more than a word.
+            UsageError: a tag is not a single word.
         """
         change_notes(self.path, note, tags)
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)
-        special = special_domain(self.config.model_dump())
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, {special}: {found}>"
+        accuracies = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)
+        domain = special_domain(self.config.model_dump())
+        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, {domain}: {accuracies}>"
 
     def __str__(self) -> str:
         return self.results_table(narrow=True).text()

@@ -1,4 +1,4 @@
-"""What a run that was stopped or failed tells the user: how many rounds are kept, and how to continue it."""
+"""Messages for a run that was stopped or failed: how many rounds are kept, and how to continue it."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ def say_how_to_continue(folder: Path) -> str:
 
 @contextmanager
 def telling_what_is_kept(folder: RunFolder, reporter: RunReporter) -> Iterator[None]:
-    """Let a KeyboardInterrupt from inside say what stays of the run; whoever catches it shows that.
+    """Add to a KeyboardInterrupt from the body a message that says what is kept of the run, and raise it again.
 
     Args:
-        folder: the run's.
-        reporter: told where the run can be continued.
+        folder: the run's folder.
+        reporter: notified of the interruption if the run can be continued.
     """
     try:
         yield
-    except KeyboardInterrupt as stopped:
+    except KeyboardInterrupt as interrupt:
         path = folder.path
         if (path / "config.json").is_file():
-            done = sum(record["round"] >= 0 for record in ended_rounds(folder.records()))
-            reporter.interrupted(done, path)
-            why = say_what_is_kept(done, path)
+            finished_rounds = sum(record["round"] >= 0 for record in ended_rounds(folder.records()))
+            reporter.interrupted(finished_rounds, path)
+            message = say_what_is_kept(finished_rounds, path)
         else:
-            why = f"Stopped before the first round; nothing is kept in {path}, and the same command begins anew"
-        stopped.args = (why,)  # the same exception, which whoever stopped the run may know by its type
+            message = f"Stopped before the first round; nothing is kept in {path}, and the same command begins anew"
+        interrupt.args = (message,)  # the same exception object, since callers may check its type
         raise
 
 
-def say_what_is_kept(done: int, folder: Path) -> str:
+def say_what_is_kept(finished_rounds: int, folder: Path) -> str:
     """The sentence for a run that was stopped and can be continued.
 
     Args:
-        done: rounds that ended.
-        folder: the run's.
+        finished_rounds: number of finished rounds.
+        folder: the run's folder.
 
     >>> say_what_is_kept(1, Path("runs/mine"))
     'Stopped; 1 round is kept in runs/mine; continue with: fedwca resume runs/mine'
     """
-    rounds = "1 round is" if done == 1 else f"{done} rounds are"
+    rounds_text = "1 round is" if finished_rounds == 1 else f"{finished_rounds} rounds are"
     summary = ", with a summary" if (folder / "summary.json").is_file() else ""
-    return f"Stopped; {rounds} kept in {folder}{summary}; {say_how_to_continue(folder)}"
+    return f"Stopped; {rounds_text} kept in {folder}{summary}; {say_how_to_continue(folder)}"

@@ -1,4 +1,4 @@
-"""The images of a run, at the size that its architecture takes, and networks for them."""
+"""Loads a run's images at the size that its architecture takes, and builds its networks."""
 
 from __future__ import annotations
 
@@ -20,98 +20,99 @@ from fedwca.partitions import Partition
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
-    """The data set at the model's image size, and the name of the one domain that is unlike the others, if one is.
+    """The data set at the model's image size, and the name of the source or target domain, if the partition has one.
 
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
-        CheckpointError: the model's pre-trained weights are not there or do not fit.
-        UsageError: the source, or the target, is not a domain of it, or its images do not fit into memory.
+        CheckpointError: the model's pre-trained weights are missing or do not fit.
+        UsageError: the source or target is not a domain of the data set, or the images do not fit into memory.
 
     Warns:
-        DatasetWarning: the source has no image of a class, and a source model is to be trained.
+        DatasetWarning: the data set has a single class, or a source model is to be trained and the source has no image
+            of a class.
     """
     files = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     model = architecture(config)
-    # Weights that are not there or do not fit are better known before minutes of decoding.
+    # Fail on missing or unfitting weights before minutes of decoding images.
     model.build(1, pretrained=config.checkpoint is None)
     if (counts := files.count_images()) is not None:
         check_images_fit(config, counts, model.stored)
-    named = partition_of(config).named
-    published = config.split == "published" and named is not None  # who pools all parts refuses to be told of them
+    domain_key = partition_of(config).named
+    published = config.split == "published" and domain_key is not None  # pooling partitions reject it later
     try:
         dataset = (files.load_published if published else files.load)(model.stored).resized(model.stored)
     except OSError as error:
         if error.filename:
             raise
         raise DataError(f"data set {config.dataset!r} cannot be read ({error.strerror or error})") from error
-    chosen: Partition = component("partition", config.partition, config.components)
-    if named is None:
-        return chosen.choose_images(dataset, None), None
-    name = dataset.domain(domain_of(config) or files.default_source or next(iter(dataset.domains))).name
+    partition: Partition = component("partition", config.partition, config.components)
+    if domain_key is None:
+        return partition.choose_images(dataset, None), None
+    domain = dataset.domain(domain_of(config) or files.default_source or next(iter(dataset.domains))).name
     if len(dataset.classes) < 2:
         warnings.warn(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning, stacklevel=2)
-    if named == "source" and config.checkpoint is None:
-        warn_of_absent_classes(dataset, name)
-    return chosen.choose_images(dataset, name), name
+    if domain_key == "source" and config.checkpoint is None:
+        warn_of_absent_classes(dataset, domain)
+    return partition.choose_images(dataset, domain), domain
 
 
 def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
-    """Say which classes a source model cannot learn.
+    """Warn of classes that a source model cannot learn.
 
     Args:
         dataset: all domains.
-        source: name of the one with labels.
+        source: name of the labelled source domain.
 
     Warns:
         DatasetWarning: the source has no image of a class.
     """
-    has = np.bincount(dataset.domain(source).labels, minlength=len(dataset.classes)) > 0
-    absent = [name for name, known in zip(dataset.classes, has, strict=True) if not known]
+    present = np.bincount(dataset.domain(source).labels, minlength=len(dataset.classes)) > 0
+    absent = [name for name, is_present in zip(dataset.classes, present, strict=True) if not is_present]
     if absent:
-        shown = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
+        listed = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         warnings.warn(
-            f"source {source!r} has no image of {len(absent)} of {len(has)} classes ({shown}): a model that is trained "
-            "on it never predicts them",
+            f"source {source!r} has no image of {len(absent)} of {len(present)} classes ({listed}): a model that is "
+            "trained on it never predicts them",
             DatasetWarning,
             stacklevel=2,
         )
 
 
 def architecture(config: RunConfig) -> Architecture:
-    """The architecture with the fields given for it."""
+    """The configured architecture with its configured fields."""
     fields = config.components.get("model", {}).get(config.model, {})
-    built: Architecture = registry_of("model").build({"name": config.model, **fields})
-    return built
+    model: Architecture = registry_of("model").build({"name": config.model, **fields})
+    return model
 
 
 def build_network(config: RunConfig, classes: int, *, pretrained: bool = True) -> Network:
-    """A fresh network of a run, whole where its partition lets clients train all of it.
+    """A new network for a run; ``whole`` if its partition lets clients train the classifier too.
 
     Args:
         config: names the architecture.
         classes: M.
-        pretrained: as of `Architecture.build`.
+        pretrained: as for `Architecture.build`.
     """
     return architecture(config).build(classes, 0, pretrained, whole=partition_of(config).whole)
 
 
 def check_images_fit(config: RunConfig, counts: Mapping[str, int], side: int) -> None:
-    """Nothing where the images that clients take fit into memory: better known before they are decoded.
+    """Check, before decoding, that the images that clients use fit into memory.
 
     Args:
-        config: says how many images clients take.
-        counts: images of each domain.
-        side: their height and width in pixels.
+        config: says how many images clients use.
+        counts: number of images of each domain.
+        side: height and width of an image in pixels.
 
     Raises:
-        UsageError: they do not; says what they need, what there is, and how to need less.
+        UsageError: they do not fit; the message says how much they need, how much is free, and how to need less.
     """
-    most = config.samples and config.samples * (config.clients + (config.new_clients or 0))
-    taken = sum(count if most is None else min(count, most) for count in counts.values())
-    needed, there = taken * 3 * side**2, free_bytes("cpu")
-    if there is not None and needed > there:
+    domain_limit = config.samples and config.samples * (config.clients + (config.new_clients or 0))
+    images = sum(count if domain_limit is None else min(count, domain_limit) for count in counts.values())
+    needed, available = images * 3 * side**2, free_bytes("cpu")
+    if available is not None and needed > available:
         raise UsageError(
-            f"{taken:,} images of {config.dataset} at {side}×{side} pixels take {human_size(needed)} of memory, and "
-            f"{human_size(there)} are free: take fewer (--set dataset.images=N a domain, or --samples) or smaller ones "
-            "(--set model.side=112)"
+            f"{images:,} images of {config.dataset} at {side}×{side} pixels take {human_size(needed)} of memory, and "
+            f"{human_size(available)} are free: take fewer (--set dataset.images=N a domain, or --samples) or smaller "
+            "ones (--set model.side=112)"
         )

@@ -1,4 +1,4 @@
-"""Loggers beside a run: checked before any work, and never the reason that it stops."""
+"""Loggers of a run: checked before any training; a failing logger never stops the run."""
 
 from __future__ import annotations
 
@@ -19,40 +19,44 @@ from fedwca.results.trial_key import TrialKey
 from fedwca.runs.final_model_predictions import predictions_when_asked
 
 FIRST = TrialKey()
-"""Source model and trial that a picture of one trial is of."""
+"""The source model and trial that pictures of a single trial show."""
 
 
 def build_loggers(specs: Sequence[Any]) -> list[Logger]:
-    """Loggers from ``name:field=value`` or tables, each with its library there.
+    """Build loggers from ``name:field=value`` or tables, and check that their libraries are installed.
 
     Raises:
         UsageError: no logger of that name, a wrong field, or a library that is not installed.
     """
-    found = [loggers.build(spec) for spec in specs]
-    for logger in found:
+    built_loggers = [loggers.build(spec) for spec in specs]
+    for logger in built_loggers:
         logger.ready()
-    return found
+    return built_loggers
 
 
 def end_of_run(run: Path, summary: Mapping[str, Any], warn: Callable[[str], None]) -> RunEnd:
-    """What loggers are told at the end of a run; draws the pictures for them that are not there yet.
+    """Results and pictures passed to loggers at the end of a run; draws the confusion matrix.
 
     Args:
-        run: the run folder, which has its overview.
-        summary: what ``summary.json`` says.
-        warn: told of a picture that cannot be drawn.
+        run: the run folder; its overview is already drawn.
+        summary: contents of ``summary.json``.
+        warn: called with a message if the confusion matrix cannot be drawn.
     """
     accuracies = {
-        name: {title({"method": name, **one}): one["mean"] for one in entry["runs"] if one["mean"] is not None}
+        name: {
+            title({"method": name, **run_result}): run_result["mean"]
+            for run_result in entry["runs"]
+            if run_result["mean"] is not None
+        }
         for name, entry in summary["methods"].items()
     }
     files = {"overview": run / "overview.png", "confusion": run / "pictures" / "confusion.png"}
     try:
-        asked = PictureRequest(read_run(run), predictions_when_asked(run, None, FIRST), None, FIRST)
-        save(PICTURES["confusion"].draw(asked), files["confusion"])
+        request = PictureRequest(read_run(run), predictions_when_asked(run, None, FIRST), None, FIRST)
+        save(PICTURES["confusion"].draw(request), files["confusion"])
     except CheckpointError:
-        pass  # its models are not kept
-    except Exception as error:  # whatever a plotting library makes of this machine's settings
+        pass  # the run's models were not kept
+    except Exception as error:  # a plotting library may fail in any way
         warn(f"the confusion could not be drawn for the loggers ({error}); the results are whole")
     return RunEnd(accuracies, {name: _read_picture(file) for name, file in files.items() if file.is_file()})
 
@@ -66,13 +70,13 @@ def _read_picture(file: Path) -> Any:
 def log_records(
     chosen: Sequence[Logger], run: Path, config: Mapping[str, Any], warn: Callable[[str], None]
 ) -> Iterator[LogSession]:
-    """A session that hands on to all loggers; one that fails is left out from then on, with a warning.
+    """A session that forwards to all loggers; one that fails is dropped with a warning.
 
     Args:
         chosen: the loggers.
         run: the run folder.
         config: the resolved configuration as plain values.
-        warn: told of a logger that fails, or cannot even begin.
+        warn: called with a message for each logger that cannot be started, fails, or cannot be closed.
     """
     sessions = _Sessions(warn)
     caught: BaseException | None = None
@@ -89,14 +93,14 @@ def log_records(
 
 
 class _Sessions:
-    """Loggers that are open; ``warn`` is told of those that fail."""
+    """The open logger sessions; ``warn`` is called with a message when one fails."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
         self._open: list[tuple[str, Any, LogSession]] = []
 
     def open(self, logger: Logger, run: Path, config: Mapping[str, Any]) -> None:
-        """Begin with one; if it cannot, the run goes on without it."""
+        """Start a logger; if that fails, the run goes on without it."""
         try:
             session = logger.open(run, config)
             entered = session.__enter__()
@@ -107,25 +111,25 @@ class _Sessions:
             self.warn(f"logger {logger.name} could not be started, the run goes on without it ({problem})")
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Hand a record to all."""
+        """Send a record to all loggers."""
         self._tell(lambda session: session.record(record))
 
-    def end(self, found: RunEnd) -> None:
-        """Tell all what the run came to."""
-        self._tell(lambda session: session.end(found))
+    def end(self, run_end: RunEnd) -> None:
+        """Send the run's results to all loggers."""
+        self._tell(lambda session: session.end(run_end))
 
-    def _tell(self, tell: Callable[[LogSession], None]) -> None:
+    def _tell(self, call: Callable[[LogSession], None]) -> None:
         for entry in list(self._open):
             name, manager, session = entry
             try:
-                tell(session)
+                call(session)
             except Exception as problem:
                 self.warn(f"logger {name} failed, the run goes on without it ({problem})")
                 self._open.remove(entry)
                 self._close(manager, name, problem)
 
     def close_all(self, error: BaseException | None) -> None:
-        """End all; ``error`` is what ended the run, if it did not end well."""
+        """Close all sessions; ``error`` is the exception that ended the run, if one did."""
         for name, session, _ in self._open:
             self._close(session, name, error)
 

@@ -1,4 +1,4 @@
-"""How good delivered models are, as they are or after an adaptation's steps on the images that they predict."""
+"""Test accuracy of delivered models, as they are or after test-time adaptation."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.federated.method import Method
 
 AT_ONCE = {False: 32, True: 4}
-"""Clients whose adapted models are there at a time, by whether networks a hundred times as large generate them."""
+"""Clients adapted at a time, by `Adaptation.by_client`; if True, generating networks are about 100 times as large."""
 
 
 @dataclass(frozen=True)
 class DeliveredModels:
-    """How good they are at some clients, each by the model that it is delivered."""
+    """Test predictions of the models delivered to some clients, and what adaptation did; each list has K entries."""
 
     said: list[ClassPredictions]
-    """What it says of the client's test images."""
+    """Class predictions of the client's test images."""
     before: list[float] = field(default_factory=list)
-    """Percent of its test images before an adaptation's steps, NaN without any; empty where none were made."""
+    """Accuracy in percent before adaptation, NaN without test images; empty if the models were not adapted."""
     steps: list[int] = field(default_factory=list)
-    """That were made."""
+    """Adaptation steps that were made."""
     taken: list[int] = field(default_factory=list)
-    """Steps behind the model that was taken."""
+    """Number of steps after which the model was taken."""
     entropy: list[list[float]] = field(default_factory=list)
-    """Mean entropy of the outputs in nats, before and by the model that was taken; NaN without test images."""
+    """Mean entropy of the outputs in nats, before adaptation and of the model taken; NaN without test images."""
 
 
 def step_size(method: Method, training: Training, round: int) -> float | None:
-    """Size of the steps of a method's adaptation after a round; None: it has none.
+    """Learning rate of a method's adaptation steps after a round; None if it has no adaptation.
 
     Args:
-        method: what was played.
-        training: how clients train, unless the method says it.
-        round: in whose learning rates.
+        method: the method.
+        training: the run's training settings, unless the method has its own.
+        round: the round whose learning rates are used.
     """
     if method.adaptation is None:
         return None
@@ -54,20 +54,20 @@ def step_size(method: Method, training: Training, round: int) -> float | None:
 def measure_delivered(
     method: Method, engine: Engine, metrics: Metrics, weights: Tensor, rows: Tensor, lr: float | None
 ) -> DeliveredModels:
-    """How good each client's delivered model is on its test images; these are met by no other code.
+    """Predict each client's test images with its delivered model, adapted to them if the method has an adaptation.
 
     Args:
-        method: what was played.
-        engine: has the images; an adaptation's steps are made on them without their labels.
-        metrics: have their labels.
+        method: the method.
+        engine: holds the test images; adaptation uses them without their labels.
+        metrics: holds the test labels.
         weights: each client's model as a mixture of rows ``[K, R]``.
-        rows: the server's ``[R, P]``.
-        lr: size of an adaptation's steps; None: none are made.
+        rows: the server's rows ``[R, P]``.
+        lr: learning rate of adaptation steps; None: no adaptation.
     """
-    plain = engine.predict_tests(weights, rows)
+    unadapted = engine.predict_tests(weights, rows)
     if method.adaptation is None or lr is None:
-        return DeliveredModels(plain)
-    delivered = DeliveredModels([], list_accuracies(metrics, plain))
+        return DeliveredModels(unadapted)
+    delivered = DeliveredModels([], list_accuracies(metrics, unadapted))
     at_once = AT_ONCE[method.adaptation.by_client]
     for first in range(0, len(metrics), at_once):
         clients = range(first, min(first + at_once, len(metrics)))
@@ -79,18 +79,20 @@ def measure_delivered(
     return delivered
 
 
-def list_accuracies(metrics: Metrics, said: Sequence[ClassPredictions]) -> list[float]:
-    """Percent of each client's test images that are predicted right; NaN without any."""
-    return [metrics.accuracy(client, own.classes) for client, own in enumerate(said)]
+def list_accuracies(metrics: Metrics, predictions: Sequence[ClassPredictions]) -> list[float]:
+    """Test accuracy of each client in percent; NaN without test images."""
+    return [metrics.accuracy(client, predicted.classes) for client, predicted in enumerate(predictions)]
 
 
-def _ends(found: AdaptedModel) -> list[float]:
-    return [found.entropies[0], found.entropies[found.taken]] if found.entropies else [math.nan, math.nan]
+def _ends(adapted: AdaptedModel) -> list[float]:
+    return [adapted.entropies[0], adapted.entropies[adapted.taken]] if adapted.entropies else [math.nan, math.nan]
 
 
-def describe_steps_made(*found: DeliveredModels) -> dict[str, Any]:
-    """What steps did at some clients and those behind them, as a record has it; nothing where none were made."""
-    if not all(own.before for own in found):
+def describe_steps_made(*groups: DeliveredModels) -> dict[str, Any]:
+    """The ``adaptation`` entry of a record, for groups of clients in order; empty if a group was not adapted."""
+    if not all(models.before for models in groups):
         return {}
     columns = {"accuracy_before": "before", "steps": "steps", "taken": "taken", "entropy": "entropy"}
-    return {"adaptation": {key: [x for own in found for x in getattr(own, name)] for key, name in columns.items()}}
+    return {
+        "adaptation": {key: [x for models in groups for x in getattr(models, name)] for key, name in columns.items()}
+    }

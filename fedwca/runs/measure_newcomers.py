@@ -1,4 +1,4 @@
-"""How good delivered models are at newcomers, which training never meets."""
+"""Test accuracy of delivered models at newcomers: clients that take no part in training."""
 
 from __future__ import annotations
 
@@ -28,61 +28,61 @@ from fedwca.runs.select_engine import choose_engine
 
 @dataclass(frozen=True, eq=False)
 class Newcomers:
-    """The newcomers of a trial: their images, on an engine of their own that trains nobody, and their labels."""
+    """The newcomers of a trial: their images, in a separate engine that never trains, and their labels."""
 
     engine: Engine
     metrics: Metrics
-    """Of all groups, one behind the other."""
+    """Metrics of all groups, concatenated."""
     numbers: Sequence[int]
-    """Of each, from 0; who is in two groups has one."""
+    """Number of each newcomer, from 0; the same client in two groups has the same number."""
     fresh: FreshModels | None = None
-    """What they begin with where models stay with the clients that train; None: the server's first model."""
+    """Untrained models that newcomers start from if trained ones stay with their clients; None: the server's model."""
 
     @staticmethod
     def of(
         config: RunConfig, network: Network, groups: Sequence[Federation], fresh: FreshModels | None = None
     ) -> Newcomers | None:
-        """The newcomers in some groups; None where there is no group.
+        """Build the newcomers of some groups; None if there are none.
 
         Args:
             config: names the engine.
-            network: the model everybody starts from.
-            groups: of newcomers.
-            fresh: what they begin with; None: the server's model.
+            network: the model that all clients start from.
+            groups: groups of newcomers.
+            fresh: untrained models that newcomers start from; None: the server's model.
         """
         clients = [client for group in groups for client in group.clients]
         if not clients:
             return None
         engine = choose_engine(config, network, clients)
-        # They never train: one row stands for the models that they have not.
+        # Newcomers never train, so they need no rows of their own: all share one row of the bank.
         engine.bank = engine.bank[:1].clone().expand(len(clients), -1)
         return Newcomers(engine, Metrics.joined([group.metrics for group in groups]), number_newcomers(groups), fresh)
 
     def measure(
         self, method: Method, server: Server, lr: float | None, training: Training, round: int, keys: Keys
     ) -> DeliveredModels:
-        """How good the model is that the server has for each of them, or that each learns from public images.
+        """Predictions of the model the server has for each newcomer, or that each learns from public images.
 
         Args:
-            method: what was played; its aggregator says which model that is.
-            server: after a round, or before the first.
-            lr: size of an adaptation's steps on their images; None: none are made.
-            training: how clients train, unless the method says it.
-            round: in whose learning rates.
-            keys: where random numbers come from.
+            method: the method; its aggregator chooses the model for each newcomer.
+            server: the server's state after a round, or before the first.
+            lr: learning rate of adaptation steps on the newcomers' images; None: no adaptation.
+            training: the run's training settings, unless the method has its own.
+            round: the round whose learning rates are used.
+            keys: source of random numbers.
         """
         if self.fresh is not None:
-            own = method.training_in(training)
-            models = self.fresh.learn(method, server.state, own, round)
+            method_training = method.training_in(training)
+            models = self.fresh.learn(method, server.state, method_training, round)
             return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)
         draws = uniform(keys(0, -1, "welcome"), torch.tensor(self.numbers))
-        sent = newcomer_mixtures(method.aggregator, len(server.rows), draws)
-        return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)
+        mixtures = newcomer_mixtures(method.aggregator, len(server.rows), draws)
+        return measure_delivered(method, self.engine, self.metrics, mixtures, server.rows, lr)
 
 
 def number_newcomers(groups: Sequence[Federation]) -> list[int]:
-    """The number of each newcomer, group after group; what is drawn for one is the same in every group it is in."""
-    return [group.first + place for group in groups for place in range(len(group))]
+    """The number of each newcomer, group after group; random draws depend on it, so they agree between groups."""
+    return [group.first + index for group in groups for index in range(len(group))]
 
 
 def prepare_fresh_models(
@@ -95,17 +95,17 @@ def prepare_fresh_models(
     clients: int,
     new: Sequence[int],
 ) -> FreshModels:
-    """Models that nobody trained, for newcomers to learn from public images.
+    """Untrained models that newcomers train on public images.
 
     Args:
         config: names architecture and engine.
-        method: learns from public images.
-        network: the model everybody starts from, with the method's extra ones.
-        public: images ``[N, 3, H, W]`` uint8.
-        seed: of initial weights.
-        keys: of the trial.
-        clients: that train, whose numbers come first.
-        new: numbers of newcomers, whose sizes are drawn; see `number_newcomers`.
+        method: a method that learns from public images.
+        network: the model that all clients start from, with the method's extra networks.
+        public: public images ``[N, 3, H, W]`` uint8.
+        seed: seed of the initial weights.
+        keys: the trial's source of random numbers.
+        clients: number of clients that train; newcomers are numbered after them.
+        new: numbers of the newcomers, by which their model sizes are drawn; see `number_newcomers`.
     """
     rows = begin_rows(architecture(config), method.trained, network, seed)
     engine = choose_engine(config, network, holders_of(public, len(rows)))
@@ -113,14 +113,14 @@ def prepare_fresh_models(
     return FreshModels(rows.to(engine.bank), sizes, engine, keys, clients)
 
 
-def describe_accuracies(own: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:
-    """Accuracies as a record has them, of clients that train, measured on validation images, and behind them newcomers.
+def describe_accuracies(trained: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:
+    """Accuracies of a record with newcomers: lists over the clients that train and then the newcomers, padded with NaN.
 
     Args:
-        own: of those that train.
-        new: of newcomers, which tables count.
+        trained: accuracies of the clients that train, on validation images.
+        new: accuracies of the newcomers, which tables report.
     """
     return {
-        "accuracy": [*[math.nan] * len(own), *new],
-        "accuracy_validation": [*own, *[math.nan] * len(new)],
+        "accuracy": [*[math.nan] * len(trained), *new],
+        "accuracy_validation": [*trained, *[math.nan] * len(new)],
     }

@@ -1,4 +1,4 @@
-"""Before round 1: what a run will need of memory, what is there, which option makes it less; then what it took."""
+"""Memory of a run: the estimate and the check made before round 1, and the record of what it took."""
 
 from __future__ import annotations
 
@@ -25,51 +25,53 @@ from fedwca.runs.load_data import architecture, build_network
 def estimate_run(
     config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation
 ) -> MemoryEstimate:
-    """What the plain engine will hold on the run's device at its peak.
+    """Peak memory of a run on its device.
 
-    The server keeps a row a client where a method keeps every client alone, else one a target domain, or what its
-    aggregator says.
+    The server keeps one row per client if a method keeps clients separate, else one per target domain, or as many as
+    its aggregator says.
     """
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
     shapes = [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)]
-    network = max(shapes, key=lambda one: Layout.of(one).width)
+    network = max(shapes, key=lambda shape: Layout.of(shape).width)
     rows = max(count_server_rows(method, federation) if rounds else 1 for method, rounds in methods)
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.everybody]
-    # A step holds its images, and up to as many that are mixed with others.
+    # A step holds its images and at most as many mixed ones.
     batch = max(method.largest_batch(config.training) for method, _ in methods)
     step = 2 * min(batch, max(len(client.train) for client in federation.clients))
-    learns = [method.public_objective for method, rounds in methods if rounds and method.public_objective is not None]
-    public = 0 if federation.public is None or not learns else len(federation.public)
-    step = max([step, *(min(objective.batch_size, public) for objective in learns)])
-    chunk = min(network.chunk, max([*sizes, public]))
+    public_objectives = [
+        method.public_objective for method, rounds in methods if rounds and method.public_objective is not None
+    ]
+    public_images = 0 if federation.public is None or not public_objectives else len(federation.public)
+    step = max([step, *(min(objective.batch_size, public_images) for objective in public_objectives)])
+    chunk = min(network.chunk, max([*sizes, public_images]))
     trials = trials_at_once(config, federation.clients)
     if trials > 1:
         workers = len(federation)
-    one = footprint(config, network)
-    kept, _ = place_embeddings(network, sum(sizes))
-    alone = estimate_memory(one, sizes, model.stored, rows, step, chunk, workers, kept)
-    if public:
-        alone = alone.plus(estimate_public(one, federation, len(model.variants), model.stored, classes))
-    return alone.times(trials)
+    cost = footprint(config, network)
+    embedding_bytes, _ = place_embeddings(network, sum(sizes))
+    per_trial = estimate_memory(cost, sizes, model.stored, rows, step, chunk, workers, embedding_bytes)
+    if public_images:
+        per_trial = per_trial.plus(estimate_public(cost, federation, len(model.variants), model.stored, classes))
+    return per_trial.times(trials)
 
 
-def estimate_public(one: Footprint, federation: Federation, sizes: int, side: int, classes: int) -> MemoryEstimate:
-    """What learning from public images holds beside the rest.
+def estimate_public(cost: Footprint, federation: Federation, sizes: int, side: int, classes: int) -> MemoryEstimate:
+    """Additional memory for learning from public images.
 
-    Two engines have these images, once each: one for the clients that train, one for new ones, with a model of each
-    size and the rows that they began as. The server has everybody's predictions, and those of the round before.
+    Two engines hold these images once each: one for the clients that train, and one for newcomers, which also holds a
+    trained and an initial model of each size. The server holds all clients' predictions of this and the previous round.
 
     Args:
-        one: of the network.
+        cost: memory cost of the network.
         federation: has public images.
-        sizes: of models.
-        side: height and width of an image as it is kept.
+        sizes: number of model sizes.
+        side: height and width of a stored image in pixels.
         classes: M.
     """
     return MemoryEstimate(
-        bank=one.model * (len(federation) + 2 * sizes),
+        bank=cost.model * (len(federation) + 2 * sizes),
         rows=2 * VALUE * count_predictions(federation, classes),
         images=2 * len(federation.public if federation.public is not None else ()) * 3 * side**2,
         work=0,
@@ -77,21 +79,21 @@ def estimate_public(one: Footprint, federation: Federation, sizes: int, side: in
 
 
 VALUE = 4
-"""Bytes of a number."""
+"""Bytes of one value, a float32."""
 
 
 def count_predictions(federation: Federation, classes: int) -> int:
-    """Numbers that all clients upload of public images: logits of both kinds, before and after a step."""
+    """Values that all clients upload about public images: logits before and after an adaptation step."""
     return 0 if federation.public is None else 2 * len(federation) * len(federation.public) * classes
 
 
 def count_server_rows(method: Method, federation: Federation) -> int:
-    """Rows that a method's server keeps."""
+    """Number of rows that the server keeps with a method."""
     return method.aggregator.count_rows(len(federation), len(set(federation.metrics.domains)))
 
 
 def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
-    """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
+    """A network with a method's extra networks, on the meta device: networks that generate models are very large."""
     if not any(map(changes_network, method.trained)):
         return network
     with torch.device("meta"):
@@ -99,15 +101,15 @@ def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
 
 
 def describe_embeddings(config: RunConfig, classes: int, federation: Federation) -> str:
-    """Where the frozen backbone's features are kept, and which steps are spared its work; empty where it is trained."""
+    """A sentence on where a frozen backbone's features are kept and which passes that saves; empty if none are kept."""
     network = build_network(config, classes, pretrained=False)
     images = sum(len(client.train) + len(client.test) for client in federation.everybody)
-    memory, disk = place_embeddings(network, images)
-    if not memory + disk:
+    memory_bytes, disk_bytes = place_embeddings(network, images)
+    if not memory_bytes + disk_bytes:
         return ""
-    where = f"in memory ({human_size(memory)})" if memory else f"on the disk ({human_size(disk)})"
-    spared = "evidence and evaluation" if network.augments else "all passes over plain images"
-    return f"features of {images:,} images are computed once and kept {where}, for {spared}"
+    location = f"in memory ({human_size(memory_bytes)})" if memory_bytes else f"on the disk ({human_size(disk_bytes)})"
+    saved_passes = "evidence and evaluation" if network.augments else "all passes over plain images"
+    return f"features of {images:,} images are computed once and kept {location}, for {saved_passes}"
 
 
 SMALLER = {
@@ -119,19 +121,19 @@ SMALLER = {
 }
 
 
-def check_run_fits(needed: MemoryEstimate, there: int | None, device: str, trials: int = 1) -> None:
-    """Nothing where a run fits.
+def check_run_fits(needed: MemoryEstimate, available: int | None, device: str, trials: int = 1) -> None:
+    """Check that a run fits into the available memory; nothing is checked if that is unknown.
 
     Raises:
-        UsageError: it does not; says what it needs, what there is, and what makes it smaller.
+        UsageError: it does not fit; the message says how much it needs, how much is free, and which option reduces it.
     """
-    if there is None or needed.total <= there:
+    if available is None or needed.total <= available:
         return
     parts = asdict(needed)
-    most = max(parts, key=lambda name: parts[name])
+    largest = max(parts, key=lambda name: parts[name])
     raise UsageError(
-        f"this run needs about {human_size(needed.total)} of memory on {device}, and {human_size(there)} are free; "
-        f"most of it, {human_size(parts[most])}, is {WHAT[most]}: take {SMALLER[most]}"
+        f"this run needs about {human_size(needed.total)} of memory on {device}, and {human_size(available)} are free; "
+        f"most of it, {human_size(parts[largest])}, is {WHAT[largest]}: take {SMALLER[largest]}"
         + (f", or fewer --trials-at-once than {trials}" if trials > 1 else "")
     )
 
@@ -146,13 +148,13 @@ WHAT = {
 
 
 def describe_memory(needed: MemoryEstimate) -> str:
-    """The estimate, part by part."""
-    there = {name: count for name, count in asdict(needed).items() if count or name != "embeddings"}
-    parts = ", ".join(f"{WHAT[name]} {human_size(count)}" for name, count in there.items())
+    """The estimate as text, in total and by part."""
+    bytes_by_part = {name: count for name, count in asdict(needed).items() if count or name != "embeddings"}
+    parts = ", ".join(f"{WHAT[name]} {human_size(count)}" for name, count in bytes_by_part.items())
     return f"about {human_size(needed.total)} ({parts})"
 
 
 def memory_record(needed: MemoryEstimate, device: str, measured: int | None) -> dict[str, Any]:
-    """The estimate by part beside what was measured, None before the end; in bytes."""
+    """The contents of ``memory.json``: the estimate by part and the measured growth, None before the end; in bytes."""
     estimated = {**asdict(needed), "total": needed.total}
     return {"estimated": estimated, "measured": measured, "device": torch.device(device).type}

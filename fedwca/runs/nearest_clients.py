@@ -1,4 +1,4 @@
-"""First neighbours of clients after round 0, and how near to a tie they are."""
+"""First neighbours of clients after round 0, and how close to a tie they are."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from fedwca.functional import first_neighbours
 
 
 def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str, Any]:
-    """How clear the clients' first neighbours are after round 0, where the clusterer reads models' parameters.
+    """Each client's first neighbour after round 0 and its margin; empty if the clusterer compares no model parameters.
 
     Args:
-        method: what was played.
-        engine: its bank holds the models that were grouped.
-        source: ``[P]``, the model everybody started from.
+        method: the method.
+        engine: its bank holds the clustered models.
+        source: the model that all clients started from ``[P]``.
     """
     clusterer = method.clusterer
-    # All pairs are compared; a picture of more clients would show nothing.
+    # All pairs are compared, and a picture of more clients would be unreadable.
     if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
         return {}
-    with warnings.catch_warnings(action="ignore"):  # the clusterer has said it
-        compared = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
-    if compared is None:
+    with warnings.catch_warnings(action="ignore"):  # the clusterer has already warned
+        vectors = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
+    if vectors is None:
         return {}
-    nearest, clear = neighbour_margins(compared[0], clusterer.neighbour_metric)
-    return {"nearest": nearest, "margins": clear}
+    nearest, margins = neighbour_margins(vectors[0], clusterer.neighbour_metric)
+    return {"nearest": nearest, "margins": margins}
 
 
 def neighbour_margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
-    """First neighbour of each row ``[K]``, and how many times as far the second one is ``[K]``, at least 1.
+    """First neighbour of each row ``[K]``, and the second one's distance divided by the first one's ``[K]``, at least 1.
 
     Args:
         x: ``[K, P]``, K at least 3.
-        metric: as in `fedwca.functional.first_neighbours`; the distance of cosine is that of the unit vectors.
+        metric: as in `fedwca.functional.first_neighbours`; for cosine, distances are between unit vectors.
 
     >>> neighbour_margins(torch.tensor([[0.0], [1.0], [3.0]]), "euclidean")
     (tensor([1, 0, 1]), tensor([3.0000, 2.0000, 1.5000], dtype=torch.float64))
     """
     nearest = first_neighbours(x, metric=metric)
     rows = x.double() if metric == "euclidean" else torch.nn.functional.normalize(x.double())
-    # Differences first, squares after: a matrix product would round away what nearly equal models differ by.
+    # Not via a matrix product, which would round away the differences of nearly equal models.
     distances = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
     first = distances.gather(1, nearest[:, None])[:, 0]
     second = distances.scatter(1, nearest[:, None], torch.inf).amin(1)

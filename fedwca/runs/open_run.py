@@ -1,4 +1,4 @@
-"""A finished run as live values: the models, the clients they belong to, and an engine to ask."""
+"""Opens a run's saved models, together with the clients they belong to and an engine to evaluate them."""
 
 from __future__ import annotations
 
@@ -49,36 +49,35 @@ from fedwca.runs.split_trials import split_trial
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OpenedRun:
-    """One method of a run on one federation, as it was after its last round.
+    """One method of a run on one federation, as it was after the opened round.
 
-    All of it comes from the run folder, but for what needs the images (`dataset`, `federation`, `engine`) or the
-    method's components (`method`): these are looked for when they are asked for.
+    Everything comes from the run folder, except what needs the images (`dataset`, `federation`, `engine`) or the
+    method's components (`method`): these are loaded at first access.
     """
 
     path: Path
     """The run folder."""
     about: Mapping[str, Any]
-    """What its ``config.json`` holds."""
+    """Contents of the run's ``config.json``."""
     config: RunConfig
-    """With its paths as they are found now."""
+    """The run's configuration, with its paths as they are found now."""
     unit: Unit
-    """Which source model, trial and method."""
+    """The source model, trial and method."""
     point: RoundState
-    """What was kept: the server's rows and state, clusters, and what each client is delivered."""
+    """The saved state: the server's rows and state, clusters, and the mixture delivered to each client."""
     bank: Tensor
     """Every client's own model ``[K, P]``."""
     architecture: Architecture
     network: Network
-    """The source model, with the classifier that all models share unless they have each their own in their rows; beside
-    it the extra networks of the method."""
+    """The source model with the method's extra networks; all models share its classifier unless their rows have one."""
     layout: Layout
-    """Where a network's tensors are in a row."""
+    """The position of each of the network's tensors in a row."""
     classes: Sequence[str]
     """Names of the M classes."""
     last: int
-    """The last round that is kept; an earlier one may be opened."""
+    """The last round with a saved checkpoint; an earlier one may be opened."""
     selected: SelectedRound | None = None
-    """The round that the table shows, where one is selected and no round was asked for."""
+    """The round that the table shows, if one was selected and no round was requested."""
 
     def __repr__(self) -> str:
         which = f"source model {self.unit.source_model}, trial {self.unit.trial}"
@@ -86,17 +85,17 @@ class OpenedRun:
 
     @property
     def label(self) -> str:
-        """What tables call the method."""
+        """The method's label in tables."""
         return str(self.about["methods"][self.unit.method]["label"])
 
     @property
     def rounds(self) -> int:
-        """Rounds the method has; 0 for the source model as it is."""
+        """Number of rounds of the method; 0 for one that has none, such as the source model as it is."""
         return int(self.about["methods"][self.unit.method]["rounds"])
 
     @property
     def round(self) -> int:
-        """The round everything is of; -1 before round 0."""
+        """The opened round; -1 before round 0."""
         return self.point.round
 
     @property
@@ -106,7 +105,7 @@ class OpenedRun:
 
     @property
     def choice(self) -> str:
-        """Which of several rounds was opened, and why, in a sentence; empty where there was nothing to choose."""
+        """A sentence on which of several rounds was opened and why; empty if there was no choice."""
         if self.selected is None or self.selected.round == self.last:
             return ""
         opened = f"{self.label}: the model after {self.round + 1} of {self.last + 1} rounds"
@@ -122,17 +121,17 @@ class OpenedRun:
     @property
     def labels(self) -> Tensor:
         """Cluster of each client ``[K]``; all 0 before round 0."""
-        found = self.point.labels
-        return torch.zeros(len(self.bank), dtype=torch.int64) if found is None else found
+        labels = self.point.labels
+        return torch.zeros(len(self.bank), dtype=torch.int64) if labels is None else labels
 
     @property
     def domains(self) -> Sequence[str]:
-        """True domain of each client, K names; newcomers have no model of their own in it."""
+        """True domain of each of the K clients that train; newcomers are not included."""
         return tuple(self.about["domains"])[: trained_clients(self.about)]
 
     @property
     def source(self) -> str | None:
-        """Name of the source domain; None where clients have labels."""
+        """Name of the source domain; None if clients have labels."""
         if self.network.whole:
             return None
         return self.config.source or self._images[1]
@@ -144,17 +143,17 @@ class OpenedRun:
 
     @cached_property
     def method(self) -> Method:
-        """The method, made of its components.
+        """The method, composed from its components.
 
         Raises:
-            FedwcaError: one of them is not installed, or the run's configuration gives no such method any more.
+            FedwcaError: a component is not installed, or the run's configuration no longer composes this method.
         """
-        composed = {made.name: made for made, _ in compose(self.config)}
-        if self.unit.method not in composed:
+        methods = {method.name: method for method, _ in compose(self.config)}
+        if self.unit.method not in methods:
             raise FedwcaError(
                 f"{self.path}: this fedwca composes no method {self.unit.method!r} from the run's configuration"
             )
-        return composed[self.unit.method]
+        return methods[self.unit.method]
 
     @cached_property
     def _images(self) -> tuple[FederatedDataset, str | None]:
@@ -162,32 +161,32 @@ class OpenedRun:
 
     @property
     def dataset(self) -> FederatedDataset:
-        """The images the run was made on.
+        """The data set the run was made on.
 
         Raises:
-            DataError: they are others now.
-            DatasetMissing: they are not there.
+            DataError: the images have changed since.
+            DatasetMissing: the images are missing.
         """
         return self._images[0]
 
     @cached_property
     def federation(self) -> Federation:
-        """The clients' images, and the metrics that hold their labels and domains; raises what `dataset` raises."""
+        """The clients' images, and metrics with their labels and domains; raises the errors of `dataset`."""
         return split_trial(self.config, *self._images, self.unit.source_model, self.unit.trial)
 
     @cached_property
     def engine(self) -> Engine:
-        """An engine with every client's own model in its bank; raises what `dataset` raises."""
+        """An engine with every client's own model in its bank; raises the errors of `dataset`."""
         engine = choose_engine(self.config, self.network, self.federation.clients)
         engine.bank.copy_(self.bank)
         return engine
 
     @cached_property
     def delivered(self) -> Tensor:
-        """The model each client ends with ``[K, P]``: what the table evaluates.
+        """The model each client ends with ``[K, P]``, which the table evaluates.
 
         Raises:
-            DatasetMissing, DataError: BatchNorm statistics are those of images that are not there or others.
+            DatasetMissing, DataError: BatchNorm statistics must be recalibrated on images that are missing or changed.
         """
         if self.round < 0:
             return self.bank
@@ -197,14 +196,16 @@ class OpenedRun:
         return models
 
     def _deliver(self) -> Tensor:
-        """What the server sends each client at the end ``[K, P]``."""
+        """The model the server sends each client after the opened round ``[K, P]``."""
         rows, delivery = self.server.rows, self.point.delivery
-        if delivery is None:  # kept by an earlier release
+        if delivery is None:  # saved by an earlier release
             delivery = deliver_mixtures(self.method.aggregator, self.server.state, len(rows))
         if BatchNormPolicy(self.config.batch_norm) is BatchNormPolicy.RECALIBRATED:
             return self.engine.deliver(delivery, rows)
-        none = torch.zeros(0, 3, self.architecture.stored, self.architecture.stored, dtype=torch.uint8)
-        engine = choose_engine(self.config, self.network, [ClientImages(none, none, none)] * len(self.bank))
+        no_images = torch.zeros(0, 3, self.architecture.stored, self.architecture.stored, dtype=torch.uint8)
+        engine = choose_engine(
+            self.config, self.network, [ClientImages(no_images, no_images, no_images)] * len(self.bank)
+        )
         engine.bank.copy_(self.bank)
         return engine.deliver(delivery, rows)
 
@@ -212,95 +213,114 @@ class OpenedRun:
 def open_run(
     run: str | Path, method: str | None = None, source_model: int = 0, trial: int = 0, round: int | None = None
 ) -> OpenedRun:
-    """Open a run's kept models; trains nothing, draws no source model anew and reads no image before one is needed.
+    """Open a run's saved models, without any training and without reading an image before one is needed.
 
     Args:
         run: run folder, or its name in ``runs/``.
         method: name of a method of the run; None: the composed one.
-        source_model: which source model, from 0.
-        trial: which trial, from 0.
-        round: after how many rounds; None: the round that the table shows where it is kept and was selected by
-            validation images, else the last that is kept.
+        source_model: index of the source model, from 0.
+        trial: index of the trial, from 0.
+        round: number of rounds after which the models are taken; None: the round that was selected on validation images
+            and is shown in the table, if it is saved, else the last saved one.
 
     Warns:
-        UserWarning: the method is unfinished or diverged, so its last kept round is opened.
+        UserWarning: the method is unfinished or diverged, so its last saved round is opened.
 
     Raises:
         UsageError: no such run, method, source model, trial or round.
-        CheckpointError: its checkpoints were not kept, or the one that is asked for is damaged.
+        CheckpointError: its checkpoints were not kept, or the requested one is damaged.
         FedwcaError: its files cannot be read.
     """
     path = find_run(run)
-    about = read_configuration(path)
-    config = locate_paths(restore_config(about["config"]), about, path)
+    metadata = read_configuration(path)
+    config = locate_paths(restore_config(metadata["config"]), metadata, path)
     if not has_device(config.device):
         config = config.model_copy(update={"device": "auto"})
     if config.precision == "tf32" and not resolve_device(config.device).startswith("cuda"):
-        config = config.model_copy(update={"precision": "fp32"})  # as models are kept
-    unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
-    store = Checkpoints(path, run_identity(about))
+        config = config.model_copy(update={"precision": "fp32"})  # models are saved in fp32
+    unit = _unit(path, list(metadata["methods"]), config, method, source_model, trial)
+    store = Checkpoints(path, run_identity(metadata))
     newest = _kept(store, path, unit, round)
     selected = newest.selected if round is None else None
-    found = (store.at(unit, selected.round) if selected else None) or newest
-    tensors = found.tensors()
-    # Runs of earlier releases name their classes nowhere but beside their images.
-    classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
-    built = architecture(config)
+    saved = (store.at(unit, selected.round) if selected else None) or newest
+    tensors = saved.tensors()
+    # Runs of earlier releases do not store their class names; only the data set has them.
+    classes = tuple(metadata.get("classes", ())) or load_same_images(config, metadata, path)[0].classes
+    model = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
-    parts = _trained_parts(about["methods"][unit.method])
-    network = grow_network(network, parts, config.seed, sizes=len(built.variants))
+    parts = _trained_parts(metadata["methods"][unit.method])
+    network = grow_network(network, parts, config.seed, sizes=len(model.variants))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
-    extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    network.load_state_dict(extra, strict=False)
+    extra_tensors = {
+        name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")
+    }
+    network.load_state_dict(extra_tensors, strict=False)
     network.eval()
-    point, bank = read_round_state(found, trained_clients(about), layout.width, resolve_device(config.device))
-    opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes, newest.round, selected)
+    point, bank = read_round_state(saved, trained_clients(metadata), layout.width, resolve_device(config.device))
+    opened = OpenedRun(
+        path, metadata, config, unit, point, bank, model, network, layout, classes, newest.round, selected
+    )
     if not opened.finished and round is None:
-        done, ended = newest.round + 1, read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial))
-        state = f"{done} of {opened.rounds} rounds are done" if done else "no round of it is done"
-        why = describe_divergence(ended) if ended else "is unfinished"
-        warnings.warn(f"{path}: {opened.label} {why}; {state}, and these are opened", UserWarning, stacklevel=2)
+        finished_rounds, divergence = (
+            newest.round + 1,
+            read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial)),
+        )
+        state = f"{finished_rounds} of {opened.rounds} rounds are done" if finished_rounds else "no round of it is done"
+        reason = describe_divergence(divergence) if divergence else "is unfinished"
+        warnings.warn(f"{path}: {opened.label} {reason}; {state}, and these are opened", UserWarning, stacklevel=2)
     return opened
 
 
-def _trained_parts(about: Mapping[str, Any]) -> list[Adaptation | Objective]:
-    """Adaptation and objectives among a method's components, as a run says them; `Method.trained` without composing."""
-    found: list[Adaptation | Objective] = []
-    for part in about["components"]:
-        if part["kind"] == "adaptation":
-            found.append(registry_of("adaptation").build({key: value for key, value in part.items() if key != "kind"}))
-        elif part["kind"] == "objective":
-            # One that is not installed any more trained nothing beside the model, or the model does not fit, which is
-            # said where it is read.
+def _trained_parts(method_entry: Mapping[str, Any]) -> list[Adaptation | Objective]:
+    """A method's adaptation and objectives, built from its entry in ``config.json``; see `Method.trained`."""
+    parts: list[Adaptation | Objective] = []
+    for component in method_entry["components"]:
+        if component["kind"] == "adaptation":
+            parts.append(
+                registry_of("adaptation").build({key: value for key, value in component.items() if key != "kind"})
+            )
+        elif component["kind"] == "objective":
+            # An objective that is no longer installed is left out. If it had trained an extra network, reading the
+            # checkpoint fails because the model does not fit.
             with suppress(UnknownComponent, InvalidConfig):
-                found.append(registry_of("objective").build({k: value for k, value in part.items() if k != "kind"}))
-    return found
+                parts.append(
+                    registry_of("objective").build({k: value for k, value in component.items() if k != "kind"})
+                )
+    return parts
 
 
 def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, source_model: int, trial: int) -> Unit:
-    """The unit that is asked for, if the run has it."""
+    """The requested unit.
+
+    Raises:
+        UsageError: the run has no such method, source model or trial.
+    """
     name = (
-        names[-1] if method is None else next((n for n in names if canonical_name(n) == canonical_name(method)), None)
+        names[-1]
+        if method is None
+        else next((candidate for candidate in names if canonical_name(candidate) == canonical_name(method)), None)
     )
     if name is None:
         raise UsageError(f"{path}: {describe_unknown('method', str(method), names)}")
-    for what, number, count in (
+    for kind, number, count in (
         ("source model", source_model, config.source_models),
         ("trial", trial, config.trials),
     ):
         if not 0 <= number < count:
-            raise UsageError(f"{path}: no {what} {number}; the run has {count}, counted from 0")
+            raise UsageError(f"{path}: no {kind} {number}; the run has {count}, counted from 0")
     return Unit(source_model, trial, name)
 
 
 def _kept(store: Checkpoints, path: Path, unit: Unit, round: int | None) -> SavedCheckpoint:
-    """A unit's checkpoint after so many rounds, or its newest one."""
+    """A unit's checkpoint after a number of rounds; None: its newest one."""
     if round is not None:
         file = store.path_of(unit, round - 1)
         if not file.is_file():
-            kept = ", ".join(str(int(other.stem)) for other in reversed(store.files(unit))) or "none"
-            raise UsageError(f"{path}: no checkpoint of {unit.method} after round {round}; those that are kept: {kept}")
+            kept_rounds = ", ".join(str(int(kept_file.stem)) for kept_file in reversed(store.files(unit))) or "none"
+            raise UsageError(
+                f"{path}: no checkpoint of {unit.method} after round {round}; those that are kept: {kept_rounds}"
+            )
         return store.read(file, unit)
     try:
         saved, damaged = store.latest(unit)
@@ -313,9 +333,9 @@ def _kept(store: Checkpoints, path: Path, unit: Unit, round: int | None) -> Save
             f"--round {older}"
         )
     if saved is None:
-        more = "" if read_run(path).state == "done" else f", or continue it with: fedwca resume {quote(str(path))}"
+        hint = "" if read_run(path).state == "done" else f", or continue it with: fedwca resume {quote(str(path))}"
         raise CheckpointError(
             f"{path}: no checkpoint of {unit.method} (source model {unit.source_model}, trial {unit.trial}) is kept; "
-            f"run it again with --keep last{more}"
+            f"run it again with --keep last{hint}"
         )
     return saved

@@ -1,4 +1,4 @@
-"""torch's profiler on one round of a run, and the seconds of its phases: two files at its end."""
+"""Profiles one round of a run with torch's profiler, and writes the trace and the seconds of each phase."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TRACE = "trace.json.gz"
 
 @contextmanager
 def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Iterator[Progress]:
-    """Progress that also records one round of a method; at the end, two files.
+    """A progress object that also profiles one round of a method; on exit, ``profile.json`` and the trace are written.
 
     Args:
-        label: the method; None: the progress as it is, and no files.
-        progress: who is told besides.
-        folder: where ``profile.json`` and the trace go.
+        label: the method's label; None: the progress is returned unchanged, and nothing is written.
+        progress: also receives every call.
+        folder: where ``profile.json`` and the trace are written.
     """
     if label is None:
         yield progress
@@ -35,9 +35,9 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
         progress.begin(label, rounds, clients)
         tracer.begin(label, rounds)
 
-    def round(done: int, accuracy: float) -> None:
-        tracer.round(done)
-        progress.round(done, accuracy)
+    def round(finished_rounds: int, accuracy: float) -> None:
+        tracer.round(finished_rounds)
+        progress.round(finished_rounds, accuracy)
 
     try:
         yield replace(progress, begin=begin, round=round)
@@ -48,9 +48,9 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
 
 
 class Tracer:
-    """Records one round of one method with torch's profiler: the second that this process does, or its only one.
+    """Records one round of one method with torch's profiler: the second round of this process, or its only one.
 
-    Nothing else is recorded, because recording is expensive; a recorded round is slower than it would be without.
+    Recording is expensive, so no more is recorded; a recorded round takes longer than others.
     """
 
     def __init__(self, label: str) -> None:
@@ -59,21 +59,21 @@ class Tracer:
         self._recorded: Any = None
 
     def begin(self, label: str, rounds: int) -> None:
-        """A method starts that has so many rounds; its label ends with which run of several it is."""
-        own = label == self.of or label.startswith((f"{self.of}, run ", f"{self.of}, runs "))
-        self._rounds = rounds if own else 0
+        """A method with ``rounds`` rounds starts; its label may end with the run's number, as in ``, run 1 of 3``."""
+        is_traced = label == self.of or label.startswith((f"{self.of}, run ", f"{self.of}, runs "))
+        self._rounds = rounds if is_traced else 0
         if self._rounds == 1:
             self._start()
 
-    def round(self, done: int) -> None:
-        """A round has ended; so many are done."""
+    def round(self, finished_rounds: int) -> None:
+        """A round has ended, after which ``finished_rounds`` are done."""
         if self._running is not None:
             self._stop()
-        elif done < self._rounds:
+        elif finished_rounds < self._rounds:
             self._start()
 
     def write(self, folder: Path) -> Path | None:
-        """The trace as ``trace.json.gz``, for chrome://tracing or Perfetto; None where no round was recorded."""
+        """Write ``trace.json.gz``, for chrome://tracing or Perfetto; returns its path, or None if nothing was recorded."""
         self._stop()
         if self._recorded is None:
             return None
@@ -86,8 +86,8 @@ class Tracer:
             from torch.profiler import ProfilerActivity, profile
             from torch.profiler import supported_activities as supported
 
-            kinds = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & supported()
-            self._running = profile(activities=kinds, experimental_config=_all_threads())
+            activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & supported()
+            self._running = profile(activities=activities, experimental_config=_all_threads())
             self._running.__enter__()
 
     def _stop(self) -> None:
@@ -97,7 +97,7 @@ class Tracer:
 
 
 def _all_threads() -> Any:
-    """Clients run in threads of their own, which the profiler leaves out unless it is told."""
+    """Profiler options that include all threads: clients run in their own threads, which are left out by default."""
     from torch._C._profiler import _ExperimentalConfig
 
     return _ExperimentalConfig(profile_all_threads=True)

@@ -1,4 +1,4 @@
-"""The Python interface of runs, to the folders, numbers and errors of the command line."""
+"""The Python interface of runs; folders, numbers and errors are those of the command line."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def bench(
     reporter: RunReporter = SILENT,
     **settings: Any,
 ) -> FinishedRun:
-    """Run a method beside its baselines, as ``fedwca bench`` does.
+    """Run a method and its baselines, as ``fedwca bench`` does.
 
     Args:
         out: the run folder; None: a new one in ``runs/``.
-        resume: go on with the run in ``out`` if one of this configuration is there; a finished one is read.
-        preset: values below everything else, see ``fedwca list presets``.
-        config: TOML or JSON file with values below ``settings``; a run's ``config.json`` is one.
+        resume: continue the run in ``out`` if it has this configuration; a finished one is read.
+        preset: default values, which everything else overrides; see ``fedwca list presets``.
+        config: TOML or JSON file, such as a run's ``config.json``; ``settings`` override its values.
         overrides: fields by dotted key, as ``--set``: ``{"aggregator.ta": 0.05, "training.momentum": 0.8}``.
-        keep: checkpoints that stay: ``last``, ``selected``, ``all``, ``none`` or a number.
-        loggers: where numbers go besides the folder, such as ``"tensorboard"``.
-        reporter: told how it goes; by default nobody is, and warnings are Python's.
+        keep: checkpoints to keep: ``last``, ``selected``, ``all``, ``none`` or a number.
+        loggers: additional destinations of the records, such as ``"tensorboard"``.
+        reporter: receives progress and warnings; the default shows no progress and issues Python warnings.
         settings: fields of `fedwca.config.run_config.RunConfig`, and ``epochs``, ``lr`` and ``batch_size`` of clients.
             Components are names (``"wca"``), specs (``"wca:ta=0.05"``) or instances (``WCA(ta=0.05)``).
 
     Raises:
-        FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
-        KeyboardInterrupt: the run was stopped; what was done is kept, and `resume` continues it.
+        FedwcaError: a setting is wrong or the run fails; wrong settings are found before training where possible.
+        KeyboardInterrupt: the run was stopped; finished rounds are kept, and `resume` continues it.
     """
     check_one_process("bench", ["fedwca bench"])
     if out is not None and not str(out):
@@ -60,11 +60,11 @@ def bench(
 
 
 def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
-    """Continue a run that was stopped, to the same numbers as if it had not been; a finished one is read.
+    """Continue a stopped run, with the same results as if it had not been stopped; a finished one is read.
 
     Args:
         run: run folder, or its name in ``runs/``.
-        reporter: told how it goes.
+        reporter: receives progress and warnings.
 
     Raises:
         FedwcaError: there is no such run, or it cannot be continued.
@@ -87,23 +87,23 @@ def compare(
     reporter: RunReporter = SILENT,
     **settings: Any,
 ) -> Comparison:
-    """Methods beside each other over sources, as ``fedwca compare`` does; runs that are in ``out`` are reused.
+    """Compare methods over source domains, as ``fedwca compare`` does; finished runs in ``out`` are reused.
 
     Args:
         methods: baselines, or compositions such as ``fedwca:ta=0.05`` and ``True=fedwca/clusterer=true``.
-        sources: source domains; ``["all"]``: each in turn; none: the data set's own default.
-        reference: method that differences are taken to; None: fedavg if it is run.
-        out: folder of run folders, one a source.
-        preset: as of `bench`.
-        config: as of `bench`.
-        overrides: as of `bench`.
-        keep: as of `bench`.
-        loggers: as of `bench`.
-        reporter: told how it goes.
-        settings: as of `bench`.
+        sources: source domains; ``["all"]``: every domain; empty: the data set's default.
+        reference: method that differences are relative to; None: fedavg, if it is among the methods.
+        out: folder of run folders, one per source.
+        preset: as for `bench`.
+        config: as for `bench`.
+        overrides: as for `bench`.
+        keep: as for `bench`.
+        loggers: as for `bench`.
+        reporter: receives progress and warnings.
+        settings: as for `bench`.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
+        FedwcaError: a setting is wrong or the run fails; wrong settings are found before training where possible.
     """
     check_one_process("compare", ["fedwca bench"])
     request = _request(settings, preset, config, overrides, keep, loggers)
@@ -119,7 +119,7 @@ def _request(
     keep: str,
     loggers: Sequence[Any],
 ) -> RunRequest:
-    """What `bench` and `compare` are asked for alike, as a request without a folder."""
+    """The arguments that `bench` and `compare` share, as a request without a run folder."""
     return RunRequest(
         layer_from_words(settings),
         list((overrides or {}).items()),
