@@ -35,7 +35,7 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
 
 
 def neighbour_margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
-    """First neighbour of each row ``[K]``, and the second one's distance divided by the first one's ``[K]``, at least 1.
+    """First neighbour of each row ``[K]``, and the second one's distance divided by the first's ``[K]``, at least 1.
 
     Args:
         x: ``[K, P]``, K at least 3.

@@ -1,6 +1,6 @@
-"""From a plan to a run that can set out: everything that is decided and checked between them, once for all runs.
+"""Prepares a planned run for its first round: decides kernels and sizes, checks memory and disk, finds resume points.
 
-A run that begins and one that is resumed differ in where values come from, not in what is done.
+New and resumed runs take the same steps; only the origin of some values differs.
 """
 
 from __future__ import annotations
@@ -48,79 +48,87 @@ from fedwca.runs.work_schedule import Schedule
 
 @dataclass(frozen=True)
 class ClaimedFolder:
-    """A folder that is ours to write, and what is to be run in it."""
+    """A run folder locked by this process, and what is to be run in it."""
 
     folder: RunFolder
     plan: RunPlan
     dataset: FederatedDataset
     domain: str | None
-    """Name of the one domain that is unlike the others: the source, or the target; None: there is none."""
+    """Name of the source or target domain; None: the partition has neither."""
     started: float
-    """``time.perf_counter()`` when the run was asked for."""
+    """``time.perf_counter()`` when the run was requested."""
     about: Mapping[str, Any]
-    """What ``config.json`` says so far."""
+    """Contents of ``config.json`` so far."""
     loggers: Sequence[Logger]
     profile: bool = False
 
     @property
     def earlier(self) -> Mapping[str, Any] | None:
-        """What ``config.json`` says of a run that goes on; None for one that begins."""
+        """Contents of ``config.json`` of a resumed run; None for a new one."""
         return self.about if is_set_up(self.about) else None
 
 
 def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) -> PreparedRun:
-    """Decide how many trials go together and by which kernels, check memory, and find where each method stands.
+    """Decide the number of trials at once and the kernels, check memory, and find each method's resume point.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence; nothing has been trained by then.
+        FedwcaError: the run cannot start; nothing has been trained by then.
     """
     folder, plan, dataset = claimed.folder, claimed.plan, claimed.dataset
     device = resolve_device(plan.config.device)
     splits = TrialSplits(plan.config, dataset, claimed.domain)
-    first = splits.first()
-    tests = [len(client.test) for client in first.everybody]
-    if unmeasured := describe_unmeasured(tests, first.least_measured, len(tests) - len(first)):
+    federation = splits.first()
+    test_counts = [len(client.test) for client in federation.everybody]
+    if unmeasured := describe_unmeasured(test_counts, federation.least_measured, len(test_counts) - len(federation)):
         reporter.warn(unmeasured)
     if claimed.earlier is None:
-        check_disk_space(folder.path, plan, claimed.about["keep"], first, len(dataset.classes))
+        check_disk_space(folder.path, plan, claimed.about["keep"], federation, len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
-    config, kernels, needed = size_run(claimed, first, device, reporter)
-    domains, digests = first.measured, describe_images(dataset)
+    config, kernels, needed = size_run(claimed, federation, device, reporter)
+    domains, digests = federation.measured, describe_images(dataset)
     if claimed.earlier is None:
-        decided: dict[str, Any] = {
+        decisions: dict[str, Any] = {
             "config": {**claimed.about["config"], **name_domain(plan.config, claimed.domain)},
             "dataset_name": dataset.name,
             "classes": dataset.classes,
             "domains": domains,
-            **({"newcomers": len(domains) - len(first)} if first.newcomers else {}),
+            **({"newcomers": len(domains) - len(federation)} if federation.newcomers else {}),
             **digests,
             "device": kind_of_device(device, ranks),
             "trials_at_once": config.trials_at_once,
             "kernels": kernels.chosen,
         }
-        folder.write("config.json", {**claimed.about, **decided})
+        folder.write("config.json", {**claimed.about, **decisions})
     plan = replace(plan, config=config)
     checkpoints = Checkpoints(
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(claimed.about["keep"])
     )
-    begun = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    records, own = folder.records(), {method.name for method, _ in plan.methods if method.start is None}
-    sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in own}
-    checkpointer, schedule = Checkpointer(checkpoints, begun, sources), Schedule()
+    resume_points = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
+    records, shared_start_methods = (
+        folder.records(),
+        {method.name for method, _ in plan.methods if method.start is None},
+    )
+    sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in shared_start_methods}
+    checkpointer, schedule = Checkpointer(checkpoints, resume_points, sources), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, checkpointer, digests, ranks.per_trial)
-    done = sum(record["round"] >= 0 for record in records)
-    here = {**describe_environment(device), **describe_start(), "ranks": schedule.ranks, "kernels": kernels.record}
-    if moved := note_environment(folder, here, done):
-        reporter.warn(moved)
-    told = kernels.sentence if engine_name(config) == "stacked" else ""
-    stays = estimate_checkpoints(plan, claimed.about["keep"], first, len(dataset.classes))
-    disk = f"checkpoints about {human_size(stays)} (--keep {claimed.about['keep']})"
-    features = memory.describe_embeddings(config, len(dataset.classes), first)
-    sizes = (memory.describe_memory(needed), disk, told, features)
-    reporter.planned(PlannedRun(plan, dataset, claimed.domain, device, folder.path, *sizes))
+    finished_rounds = sum(record["round"] >= 0 for record in records)
+    environment = {
+        **describe_environment(device),
+        **describe_start(),
+        "ranks": schedule.ranks,
+        "kernels": kernels.record,
+    }
+    if environment_change := note_environment(folder, environment, finished_rounds):
+        reporter.warn(environment_change)
+    kernels_text = kernels.sentence if engine_name(config) == "stacked" else ""
+    checkpoint_bytes = estimate_checkpoints(plan, claimed.about["keep"], federation, len(dataset.classes))
+    disk_text = f"checkpoints about {human_size(checkpoint_bytes)} (--keep {claimed.about['keep']})"
+    embeddings_text = memory.describe_embeddings(config, len(dataset.classes), federation)
+    descriptions = (memory.describe_memory(needed), disk_text, kernels_text, embeddings_text)
+    reporter.planned(PlannedRun(plan, dataset, claimed.domain, device, folder.path, *descriptions))
     if claimed.earlier is not None:
-        reporter.resumed(done, sum(units_of(plan.config, plan.methods).values()))
+        reporter.resumed(finished_rounds, sum(units_of(plan.config, plan.methods).values()))
     return PreparedRun(
         *(folder, plan, splits, domains, checkpointer, claimed.started, claimed.loggers, schedule, needed, device),
         profile=claimed.profile,
@@ -129,13 +137,13 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
 
 
 def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logger]) -> dict[str, Any]:
-    """What ``config.json`` says of a run before anything is looked at or decided.
+    """Contents of ``config.json`` before data are read and anything is decided.
 
     Args:
-        plan: what is asked for.
+        plan: the requested run.
         run: its folder.
-        keep: which checkpoints stay.
-        loggers: where numbers go, too.
+        keep: retention policy of checkpoints.
+        loggers: the run's loggers.
     """
     checkpoint = digest_checkpoint(plan.config)
     return {
@@ -149,74 +157,76 @@ def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logg
     }
 
 
-def note_environment(folder: RunFolder, here: Mapping[str, Any], done: int) -> str | None:
-    """Write down on what a run is made; for one that goes on, what is other than where it began.
+def note_environment(folder: RunFolder, environment: Mapping[str, Any], finished_rounds: int) -> str | None:
+    """Write ``environment.json``; for a resumed run, add what differs from the environment it began in.
 
     Args:
-        folder: the run's; an ``environment.json`` there that is damaged is made again.
-        here: the environment of this process.
-        done: rounds kept.
+        folder: the run's folder; a damaged ``environment.json`` is replaced.
+        environment: the environment of this process.
+        finished_rounds: number of finished rounds that are kept.
 
     Returns:
-        What to know of the difference, in a sentence; None where nothing that makes numbers is other.
+        A sentence on the differences; None if none of them can change results.
     """
     try:
-        began = read_environment(folder.path)
+        original = read_environment(folder.path)
     except FedwcaError:
-        began = {}
-    if not began:
-        folder.write("environment.json", here)
+        original = {}
+    if not original:
+        folder.write("environment.json", environment)
         return None
-    changed = changed_values(began, here)
-    folder.write("environment.json", {**began, "resumed": {**began.get("resumed", {}), str(done): changed}})
-    return describe_move(began, changed)
+    changed = changed_values(original, environment)
+    folder.write(
+        "environment.json", {**original, "resumed": {**original.get("resumed", {}), str(finished_rounds): changed}}
+    )
+    return describe_move(original, changed)
 
 
 def describe_unmeasured(tests: Sequence[int], least: int = 3, new: int = 0) -> str | None:
-    """What to know of clients without test images; None where all have some.
+    """A sentence on clients without test images; None if all have some.
 
     Args:
-        tests: test images of each client.
-        least: images that a client that trains needs for one of them to be for test.
-        new: how many of them, the last ones, are new clients, which are tested on all their images.
+        tests: number of test images of each client.
+        least: number of images that a training client needs to get a test image.
+        new: how many clients, the last ones, are newcomers, whose images are all test images.
 
     >>> describe_unmeasured([2, 0, 3])
     '1 of 3 clients without test images (client 1): no mean counts it; clients need 3 images for a test image'
     >>> describe_unmeasured([2, 3, 0], new=1)
     '1 of 3 clients without test images (client 2): no mean counts it; new clients need an image'
     """
-    without = [client for client, count in enumerate(tests) if count == 0]
-    if not without:
+    untested = [client for client, count in enumerate(tests) if count == 0]
+    if not untested:
         return None
-    said = {
-        f"clients need {least} images for a test image": without[0] < len(tests) - new,
-        "new clients need an image": without[-1] >= len(tests) - new,
+    requirements = {
+        f"clients need {least} images for a test image": untested[0] < len(tests) - new,
+        "new clients need an image": untested[-1] >= len(tests) - new,
     }
-    need = ", ".join(sentence for sentence, holds in said.items() if holds)
-    if len(without) == len(tests):
+    need = ", ".join(sentence for sentence, holds in requirements.items() if holds)
+    if len(untested) == len(tests):
         return f"no client has test images, so no accuracy can be measured; {need}"
-    who, whom = name_clients(without, most=5), "it" if len(without) == 1 else "them"
-    return f"{len(without)} of {len(tests)} clients without test images ({who}): no mean counts {whom}; {need}"
+    names, pronoun = name_clients(untested, most=5), "it" if len(untested) == 1 else "them"
+    return f"{len(untested)} of {len(tests)} clients without test images ({names}): no mean counts {pronoun}; {need}"
 
 
 def kind_of_device(device: str, ranks: RunRanks) -> str:
-    """A device as a run notes it: ranks have each their own, of one kind."""
+    """The device as a run records it; with several ranks its type alone, since each rank has its own device."""
     return device if ranks.world is None else device.partition(":")[0]
 
 
 def size_run(
     claimed: ClaimedFolder, first: Federation, device: str, reporter: RunReporter
 ) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
-    """The configuration with its number of trials at once and its kernels, why these, and the memory that it takes.
+    """The configuration with its trials at once and kernels filled in, the kernel choice, and the memory estimate.
 
     Args:
         claimed: what is to be run.
         first: clients of the first trial; all trials have as many.
-        device: where.
-        reporter: told where a run goes on otherwise than it began.
+        device: the run's device.
+        reporter: warned if a run is resumed with other settings than it began with.
 
     Raises:
-        UsageError: it does not fit into memory, or the engine or the device has not what is asked for.
+        UsageError: the run does not fit into memory, or the engine or device does not support the settings.
     """
     plan, classes, clients = claimed.plan, len(claimed.dataset.classes), first.clients
     if claimed.earlier is None:
@@ -230,7 +240,7 @@ def size_run(
     else:
         kernels = KernelChoice(restore_kernels(claimed.earlier.get("kernels", "eager"), device), "as before")
     config = config.model_copy(update={"kernels": kernels.chosen})
-    # Some kernels take more than the ones it was asked for with.
+    # Estimated again: the chosen kernels may need more memory than the requested setting.
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
 
 
@@ -242,39 +252,39 @@ def restore_sizes(
     device: str,
     reporter: RunReporter,
 ) -> RunConfig:
-    """The configuration with the kernels and the number of trials at once that the run began with, if it still can be.
+    """The configuration with the kernels and trials at once that the run began with, as far as that is still possible.
 
-    Others would give other last digits.
+    Other values would change the last digits of results.
     """
-    before = earlier.get("trials_at_once", 1)
+    original = earlier.get("trials_at_once", 1)
     kernels = restore_kernels(earlier.get("kernels", "eager"), device)
     config = config.model_copy(update={"kernels": kernels})
-    config = restore_trials_at_once(config, classes, clients, before)
-    if config.trials_at_once != before:
-        now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
-        reporter.warn(f"{now}: last digits may differ")
+    config = restore_trials_at_once(config, classes, clients, original)
+    if config.trials_at_once != original:
+        change = f"{original} trials went through rounds together, and now {config.trials_at_once}"
+        reporter.warn(f"{change}: last digits may differ")
     return config
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run that is decided, checked, and has its folder."""
+    """A checked run with all decisions made, ready for its first round."""
 
     folder: RunFolder
     plan: RunPlan
     splits: TrialSplits
-    """The data set, the domain that is unlike the others, and the clients of each trial."""
+    """The data set, its source or target domain, and the clients of each trial."""
     domains: Sequence[str]
-    """True domain of each client, K names, and behind them the groups of newcomers."""
+    """True domain of each of the K clients, followed by the group of each newcomer."""
     checkpointer: Checkpointer
     started: float
-    """``time.perf_counter()`` when the run was asked for."""
+    """``time.perf_counter()`` when the run was requested."""
     loggers: Sequence[Logger]
     schedule: Schedule
-    """What this process does; others' records come to it."""
+    """The work of this process, which also receives the records of other ranks."""
     memory: MemoryEstimate
-    """Bytes by the estimate."""
+    """The estimate, in bytes."""
     device: str
     profile: bool = False
     before: float = 0.0
-    """Seconds that earlier processes spent on the rounds there are."""
+    """Seconds that earlier processes spent on the rounds that are kept."""

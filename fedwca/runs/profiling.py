@@ -73,7 +73,7 @@ class Tracer:
             self._start()
 
     def write(self, folder: Path) -> Path | None:
-        """Write ``trace.json.gz``, for chrome://tracing or Perfetto; returns its path, or None if nothing was recorded."""
+        """Write ``trace.json.gz``, for chrome://tracing or Perfetto; returns its path, None if nothing was recorded."""
         self._stop()
         if self._recorded is None:
             return None

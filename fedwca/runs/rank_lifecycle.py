@@ -1,4 +1,4 @@
-"""How ranks set out together: rank 0 says what is to be done, and each sees that it would do the same."""
+"""Start of a run on several ranks: rank 0 broadcasts the run, and each other rank checks that it agrees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedwca.runs.run_trials_and_methods import run_bench
 
 @dataclass(frozen=True)
 class SentRun(SavedCheckpoint):
-    """A checkpoint whose tensors came with it."""
+    """A checkpoint sent by rank 0 together with its tensors."""
 
     values: Mapping[str, Tensor]
 
@@ -39,7 +39,7 @@ class SentRun(SavedCheckpoint):
 def remaining_rounds(
     config: RunConfig, methods: Sequence[tuple[Method, int]], begun: Mapping[Unit, SavedCheckpoint | None]
 ) -> dict[Unit, int]:
-    """Units that no earlier process finished, with their rounds, in the order in which a bench does them."""
+    """Units that no earlier process finished, with their number of rounds, in the order of `units_of`."""
     units = units_of(config, methods)
     return {unit: rounds for unit, rounds in units.items() if not is_finished(begun, unit, rounds)}
 
@@ -50,37 +50,37 @@ def lead_run(
     methods: Sequence[tuple[Method, int]],
     checkpointer: Checkpointer,
     digests: Mapping[str, str],
-    asked: int | None,
+    requested_per_trial: int | None,
 ) -> RankSchedule:
-    """Rank 0's share; tells the others what to do.
+    """On rank 0: broadcast the run to all ranks; returns rank 0's schedule.
 
     Args:
         world: all ranks.
         config: what is to be run.
-        methods: with their rounds.
-        checkpointer: knows what an earlier process did, and keeps what this one does.
-        digests: of the images, see `describe_images`.
-        asked: ranks that share a trial's clients.
+        methods: methods with their number of rounds.
+        checkpointer: knows what an earlier process did, and saves what this one does.
+        digests: digests of the images, see `describe_images`.
+        requested_per_trial: ranks that share a trial's clients; None: see `RankSchedule`.
     """
     units = remaining_rounds(config, methods, checkpointer.begun)
     begun = {
         unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in units else saved
         for unit, saved in checkpointer.begun.items()
     }
-    opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
+    opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": requested_per_trial}
     world.everyone.broadcast_object({**opening, "digests": digests, "versions": VERSIONS})
-    return RankSchedule(world, units, asked, checkpointer.store)
+    return RankSchedule(world, units, requested_per_trial, checkpointer.store)
 
 
 def follow_run(world: RankWorld) -> None:
-    """Any other rank's share, from beginning to end.
+    """On every rank but 0: receive the run, do this rank's share, and send its records to rank 0.
 
     Raises:
-        FedwcaError: it would not do the same as rank 0.
+        FedwcaError: this rank has other versions or images than rank 0.
         RankFailed: another rank cannot go on.
     """
     opening: dict[str, Any] = world.everyone.broadcast_object(None)
-    if not opening:  # the run is finished
+    if not opening:  # the run is already finished
         return
     check_versions(opening["versions"])
     config = validate(opening["config"])

@@ -1,4 +1,4 @@
-"""A bench on several ranks: what each does, and how records and points get to rank 0."""
+"""A bench on several ranks: the work of each rank, and how records and checkpoints get to rank 0."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from fedwca.runs.work_schedule import Record, Schedule
 
 
 class RankSchedule(Schedule):
-    """The share of one rank: its subgroup's units, and of their clients its own.
+    """The share of one rank: the units of its subgroup, and its part of their clients.
 
-    Subgroups are consecutive ranks; the first of each posts its records and points to rank 0, which alone writes. Every
-    rank makes one at the same time.
+    A subgroup is a range of consecutive ranks. Its first rank sends records and checkpoints to rank 0, the only rank
+    that writes files. All ranks must construct their schedule at the same time.
 
     Args:
         world: all ranks.
-        units: what is left to do, with rounds.
-        asked: ranks that share a trial's clients; None: see `per_trial`.
-        keep: where rank 0 keeps points that other subgroups send.
+        units: remaining units, with their number of rounds.
+        requested_per_trial: number of ranks that share a trial's clients; None: see `per_trial`.
+        keep: store where rank 0 saves checkpoints that other subgroups send.
     """
 
     def __init__(
         self,
         world: RankWorld,
         units: Mapping[Unit, int],
-        asked: int | None,
+        requested_per_trial: int | None,
         keep: CheckpointStore | None = None,
     ) -> None:
         self.world, self._keep = world, keep
-        self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), asked)
+        self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), requested_per_trial)
         self.ranks = {"world": world.size, "per_trial": self.size}
         starts = range(0, world.size, self.size)
         subgroups = [world.subgroup(range(start, start + self.size)) for start in starts]
@@ -61,36 +61,36 @@ class RankSchedule(Schedule):
         self._stop: Exception | None = None
 
     def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
-        """As for one process."""
+        """See `Schedule.mine`; the units of this rank's subgroup."""
         return set(assign_trials(bundles, self.world.size // self.size)[self.world.rank // self.size])
 
     def models(
         self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
     ) -> list[StartModel]:
-        """Each trained by one rank, in turn, and given to all."""
-        everyone = self.world.everyone
-        chosen = range(self.world.rank, config.source_models, self.world.size)
-        trained = dict(zip(chosen, source_models(config, dataset, domain, progress, chosen), strict=True))
-        found = []
+        """See `Schedule.models`; ranks train the models in turn, and each is broadcast to all ranks."""
+        all_ranks = self.world.everyone
+        indices = range(self.world.rank, config.source_models, self.world.size)
+        trained_models = dict(zip(indices, source_models(config, dataset, domain, progress, indices), strict=True))
+        models = []
         for index in range(config.source_models):
-            root, here = index % self.world.size, trained.get(index)
-            value = None if here is None else (here.network.state_dict(), here.accuracy, here.digest)
-            state, accuracy, digest = everyone.broadcast_object(value, root)
-            if here is None:
+            root, model = index % self.world.size, trained_models.get(index)
+            payload = None if model is None else (model.network.state_dict(), model.accuracy, model.digest)
+            state, accuracy, digest = all_ranks.broadcast_object(payload, root)
+            if model is None:
                 network = build_network(config, len(dataset.classes), pretrained=False)
                 network.load_state_dict(state)
-                here = StartModel(network.eval().to(resolve_device(config.device)), accuracy, digest)
-            found.append(here)
+                model = StartModel(network.eval().to(resolve_device(config.device)), accuracy, digest)
+            models.append(model)
         epochs = config.source_models * config.source_training.epochs
-        progress(epochs, epochs, found[-1].accuracy)
-        return found
+        progress(epochs, epochs, models[-1].accuracy)
+        return models
 
     def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
-        """As for one process; one where ranks share its clients."""
+        """See `Schedule.trials_at_once`; one if ranks share a trial's clients."""
         return super().trials_at_once(config, networks, clients) if self.size == 1 else 1
 
     def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
-        """As for one process, with this rank's part of the clients."""
+        """See `Schedule.engines`; each engine holds this rank's part of the clients."""
         if self.size == 1:
             return super().engines(config, given)
         return TrialsInTurn(
@@ -105,19 +105,19 @@ class RankSchedule(Schedule):
         )
 
     def end(self, unit: Unit) -> None:
-        """Send that a unit has ended, as `Checkpoints.end` would take it."""
+        """Tell rank 0 that a unit has ended, for `Checkpoints.end`."""
         if self.leads:
             self.channel.send(("settled", unit))
 
     # --- what other ranks send to rank 0
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
-        """Send a point, as `Checkpoints.save` would keep it."""
+        """Send a checkpoint to rank 0, for `Checkpoints.save`."""
         if self.leads:
             self.channel.send(("point", (unit, round, dict(tensors), dict(facts), last)))
 
     def send_records(self, records: Iterable[Record]) -> None:
-        """Do this rank's share of the records; the first rank of a subgroup sends them."""
+        """Iterate over this rank's records, which does the work; the first rank of a subgroup sends them to rank 0."""
         for record in records:
             if self.leads:
                 self.channel.send(("record", to_plain(record)))
@@ -125,7 +125,7 @@ class RankSchedule(Schedule):
             self.channel.send(("end", None))
 
     def sending_progress(self) -> Progress:
-        """Progress whose sentences are sent to rank 0."""
+        """A progress object that sends ends of methods and warnings to rank 0."""
         if not self.leads:
             return Progress()
         return Progress(
@@ -134,29 +134,31 @@ class RankSchedule(Schedule):
         )
 
     def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
-        """As for one process; records of other subgroups come in between, in the order in which they end."""
-        news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        one = threading.Lock()
+        """See `Schedule.merged`; records of other subgroups come in between, in the order in which they arrive."""
+        messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        lock = threading.Lock()
 
-        def guarded(record: Record) -> None:
-            with one:
+        def keep_locked(record: Record) -> None:
+            with lock:
                 keep(record)
 
-        threads = [threading.Thread(target=self._take, args=(r, guarded, news), daemon=True) for r in self.leaders]
+        threads = [
+            threading.Thread(target=self._take, args=(r, keep_locked, messages), daemon=True) for r in self.leaders
+        ]
         for thread in threads:
             thread.start()
         for record in records:
-            guarded(record)
+            keep_locked(record)
             yield record
-            yield from self._news(news, progress)
+            yield from self._news(messages, progress)
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(0.05)
-            yield from self._news(news, progress)
-        yield from self._news(news, progress)
+            yield from self._news(messages, progress)
+        yield from self._news(messages, progress)
 
-    def _take(self, rank: int, keep: Callable[[Record], None], news: queue.SimpleQueue[tuple[str, Any]]) -> None:
-        """In a thread: what one rank sends, until it ends."""
+    def _take(self, rank: int, keep: Callable[[Record], None], messages: queue.SimpleQueue[tuple[str, Any]]) -> None:
+        """Thread body: receive what one rank sends, until it ends."""
         kind = ""
         try:
             while kind != "end":
@@ -167,13 +169,13 @@ class RankSchedule(Schedule):
                     self._keep.end(value)
                 elif kind == "record":
                     keep(value)
-                news.put((kind, value if kind != "point" else None))
+                messages.put((kind, value if kind != "point" else None))
         except Exception as error:  # raised again by the main thread, see `_news`
             self._stop = error
 
-    def _news(self, news: queue.SimpleQueue[tuple[str, Any]], progress: Progress) -> Iterator[Record]:
-        while not news.empty():
-            match news.get():
+    def _news(self, messages: queue.SimpleQueue[tuple[str, Any]], progress: Progress) -> Iterator[Record]:
+        while not messages.empty():
+            match messages.get():
                 case "record", record:
                     progress.elsewhere(record["round"] >= 0)
                     yield record
@@ -187,16 +189,16 @@ class RankSchedule(Schedule):
 
 
 def assign_trials(bundles: Sequence[Mapping[Unit, int]], subgroups: int) -> list[list[Unit]]:
-    """Units of each subgroup: each bundle in turn to the subgroup with the fewest rounds so far.
+    """Units of each subgroup: each bundle in turn goes to the subgroup with the fewest rounds so far.
 
     >>> a, b, c, d = (Unit(0, 0, name) for name in "abcd")
     >>> [[unit.method for unit in some] for some in assign_trials([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
     [['a', 'c', 'd'], ['b']]
     """
-    found: list[list[Unit]] = [[] for _ in range(subgroups)]
+    assigned: list[list[Unit]] = [[] for _ in range(subgroups)]
     rounds = [0] * subgroups
     for bundle in bundles:
-        least = rounds.index(min(rounds))
-        found[least].extend(bundle)
-        rounds[least] += sum(bundle.values())
-    return found
+        subgroup = rounds.index(min(rounds))
+        assigned[subgroup].extend(bundle)
+        rounds[subgroup] += sum(bundle.values())
+    return assigned

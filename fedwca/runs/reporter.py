@@ -1,4 +1,4 @@
-"""Where a run tells how it goes. Nothing here prints: whoever starts a run says who listens."""
+"""Callbacks for a run's progress and warnings. Nothing here prints; the caller of a run passes a reporter that may."""
 
 from __future__ import annotations
 
@@ -14,84 +14,84 @@ from fedwca.data.dataset import FederatedDataset
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the rounds are; any of these may be replaced, none must be."""
+    """Callbacks for the progress of rounds; each does nothing by default."""
 
     source: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None
-    """(epochs done, epochs, held-out accuracy in percent) of the source model."""
+    """Called with (epochs done, epochs, held-out accuracy in percent) while source models are trained."""
     begin: Callable[[str, int, int], None] = lambda label, rounds, clients: None
-    """(method, rounds, clients) when a method starts."""
+    """Called with (method, rounds, clients) when a method starts."""
     earlier: Callable[[int, int], None] = lambda rounds, clients: None
-    """(rounds, clients) that an earlier process did: of finished methods (0 clients), or of the one that goes on."""
+    """Called with (rounds, clients) not to be done: of finished or diverged runs (0 clients), or of a resumed one."""
     elsewhere: Callable[[int], None] = lambda rounds: None
-    """Rounds that were done besides those `round` tells of: by another rank, or by trials that go together."""
+    """Called with a number of rounds that `round` does not report: of other ranks, or of trials that run together."""
     client: Callable[[int], None] = lambda client: None
-    """After each client's round."""
+    """Called with the client's number after each client's round."""
     round: Callable[[int, float], None] = lambda done, accuracy: None
-    """(rounds done, mean accuracy in percent), once for all trials that go together."""
+    """Called with (rounds done, mean accuracy in percent), once for all trials that run together."""
     end: Callable[[str, float], None] = lambda label, accuracy: None
-    """(method, mean accuracy in percent) when a method ends; NaN where nothing was left to do."""
+    """Called with (method, mean accuracy in percent) when a method ends; NaN if no round was left to do."""
     warn: Callable[[str], None] = lambda message: None
-    """A sentence for the user."""
+    """Called with a sentence for the user."""
     central: Callable[[str, int, int], None] = lambda label, epoch, epochs: None
-    """(method, epochs done, epochs) of a method that trains where all domains are at one place."""
+    """Called with (method, epochs done, epochs) while a method trains centrally."""
 
 
 NO_PROGRESS = Progress()
-"""Tells nobody."""
+"""Callbacks that do nothing."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run just before its first round, for a person."""
+    """Description of a run just before its first round, for the user."""
 
     plan: RunPlan
     dataset: FederatedDataset
     domain: str | None
-    """Name of the one domain that is unlike the others: the source, or the target; None: there is none."""
+    """Name of the source or target domain; None: the partition has neither."""
     device: str
     folder: Path
     memory: str
-    """What it will need of memory, in words."""
+    """The memory it will need, as text."""
     disk: str
-    """What its checkpoints will take of the disk, in words."""
+    """The disk space its checkpoints will take, as text."""
     kernels: str
-    """Which kernels the stacked engine takes and why; empty for the loop, which has one kind."""
+    """The stacked engine's kernels and why they were chosen; empty for the loop, which has one kind."""
     embeddings: str = ""
-    """What is kept of a frozen backbone's work, in words; empty where the backbone is trained."""
+    """Where a frozen backbone's features are kept, as text; empty if the backbone is trained."""
 
 
 class RunReporter:
-    """Listens to runs. This one is silent but for warnings, which are Python's; a subclass says more."""
+    """Receives events of runs. This class only issues warnings, as Python warnings; subclasses report more."""
 
     def loading(self, dataset: str) -> None:
-        """A data set is about to be read, or drawn."""
+        """A data set is about to be read or generated."""
 
     def planned(self, run: PlannedRun) -> None:
-        """Everything is decided and checked; the first round comes next."""
+        """All decisions and checks are done; the first round comes next."""
 
     def resumed(self, done: int, rounds: int) -> None:
-        """A stopped run goes on after so many of its rounds."""
+        """A stopped run is resumed after ``done`` of its ``rounds`` rounds."""
 
     def nothing_left(self, folder: Path) -> None:
-        """The run that was to be continued is finished."""
+        """The run to be continued is already finished."""
 
     def interrupted(self, done: int, folder: Path) -> None:
-        """The user stopped a run by Ctrl-C; so many rounds of it are kept."""
+        """The user stopped a run with Ctrl-C; ``done`` of its rounds are kept."""
 
     def note(self, sentence: str) -> None:
-        """Something that is no warning, such as which finished runs are used again."""
+        """An informative message, such as which finished runs are reused."""
 
     def warn(self, sentence: str) -> None:
-        """Something to be wary of."""
+        """A warning."""
         warnings.warn(sentence, UserWarning, stacklevel=2)
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        """While inside: told how far the rounds of a plan are."""
+        """A context manager that yields the progress callbacks for the rounds of a plan."""
         return nullcontext(Progress(warn=self.warn))
 
 
 class OneOfMany(RunReporter):
-    """Of a run that is one of many: hands its warnings and its progress on to another, and keeps the rest to itself."""
+    """Reporter for one of many runs: forwards warnings and progress to another reporter, and drops all other events."""
 
     def __init__(self, reporter: RunReporter) -> None:
         self.warn, self.watch = reporter.warn, reporter.watch  # type: ignore[method-assign]

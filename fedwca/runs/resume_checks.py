@@ -1,4 +1,4 @@
-"""What must be as it was when a stopped run began, for it to go on: request, components, images and source model."""
+"""Checks before a stopped run is resumed: request, components and source model must be those it began with."""
 
 from __future__ import annotations
 
@@ -17,69 +17,75 @@ from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 
 
-def check_same_source_model(what: object, facts: Mapping[str, Any], model: StartModel) -> None:
-    """Refuse to go on from another source model than the one the run began with.
+def check_same_source_model(subject: object, facts: Mapping[str, Any], model: StartModel) -> None:
+    """Check that the source model is the one the run began with.
 
     Args:
-        what: what began with it, for the sentence.
-        facts: its digests, of a checkpoint or of a record.
-        model: the source model there is now.
+        subject: what began with it, for the error message.
+        facts: a checkpoint's or record's digests of the original source model.
+        model: the current source model.
 
     Raises:
-        CheckpointError: it is another.
+        CheckpointError: the source model differs.
     """
     if facts.get("source_digest") not in (None, model.digest):
         raise CheckpointError(
-            f"{what}: began from another source model than the one there is now (other torch, other images, "
+            f"{subject}: began from another source model than the one there is now (other torch, other images, "
             "another kind of device or another checkpoint file); run it anew"
         )
-    # An earlier release did not keep them.
+    # Earlier releases did not save the weights' checksum.
     if facts.get("source_weights") not in (None, model.weights):
         raise CheckpointError(
-            f"{what}: began from a source model that another kind of CPU trained, and this one's differs by more "
+            f"{subject}: began from a source model that another kind of CPU trained, and this one's differs by more "
             "than last digits; go on there, bring the folder 'sources' of the cache from there, or run it anew"
         )
 
 
 def check_same_request(path: Path, plan: RunPlan) -> None:
-    """Refuse to continue a run of another configuration.
+    """Check that a folder's run has the requested configuration; arguments as for `differing_request`.
 
     Raises:
-        UsageError: they differ; says in what. For arguments see `differing_request`.
+        UsageError: it has another; the message names up to three differences.
     """
-    if different := differing_request(path, plan):
-        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
-        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+    if differences := differing_request(path, plan):
+        description = ", ".join(
+            f"{key} is {stored} there, {requested} here" for key, (stored, requested) in list(differences.items())[:3]
+        )
+        raise UsageError(f"{path}: holds a run of another configuration: {description}; name another folder")
 
 
 def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
-    """In what a run that was begun differs from what is asked for: dotted keys, with both values.
+    """Differences between an existing run and a requested one: dotted key to (stored value, requested value).
 
     Args:
-        path: folder of the run that is there.
-        plan: what is asked for now; where it names no source and no target, the data set's own is meant.
+        path: folder of the existing run.
+        plan: the requested run; if it names no source or target, the data set's default is meant.
     """
-    about = read_configuration(path)
+    metadata = read_configuration(path)
     plan = with_canonical_domain(plan)
-    if plan.domain is None and is_set_up(about):
+    if plan.domain is None and is_set_up(metadata):
         plan = plan.at(load(plan.config)[1])
-    stored = {**about, "config": without_idle_tables(restore_config(about["config"])).model_dump(mode="json")}
-    return differing_settings(stored, plan.described())
+    stored_request = {
+        **metadata,
+        "config": without_idle_tables(restore_config(metadata["config"])).model_dump(mode="json"),
+    }
+    return differing_settings(stored_request, plan.described())
 
 
 def with_canonical_domain(plan: RunPlan) -> RunPlan:
-    """A plan whose source, or target, if it is named, is written as in `canonical_domain`, however it was asked for."""
+    """The plan with the name of its source or target, if it has one, spelled as by `canonical_domain`."""
     return plan if plan.domain is None else plan.at(canonical_domain(plan.domain))
 
 
-def check_same_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
-    """Refuse to go on with methods that have become others.
+def check_same_components(path: Path, metadata: Mapping[str, Any], plan: RunPlan) -> None:
+    """Check that a run's methods are still made of the same components.
 
     Raises:
         UsageError: a component has other fields now than when the run began.
     """
-    if different := differing_settings(about, {**plan.described(), "config": about["config"]}):
-        key, (there, here) = next(iter(different.items()))
+    if differences := differing_settings(metadata, {**plan.described(), "config": metadata["config"]}):
+        key, (stored, installed) = next(iter(differences.items()))
         raise UsageError(
-            f"{path}: was begun with other components than are installed now: {key} was {there}, is {here}; run it anew"
+            f"{path}: was begun with other components than are installed now: {key} was {stored}, is {installed}; run "
+            "it anew"
         )

@@ -1,4 +1,4 @@
-"""A run that was stopped goes on where it stood, to the same numbers."""
+"""Resumes a stopped run from its last checkpoints, with the same results as without the stop."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ def resume_run(
     profile: bool = False,
     workers: int | None = None,
 ) -> FinishedRun:
-    """Continue the run in a folder; one that is finished is read.
+    """Continue the run in a folder; a finished one is read.
 
     Args:
         path: the run folder.
-        reporter: told how it goes.
-        ranks: the processes that share it; this is the first of them.
-        profile: see `fedwca.runs.run_request.RunRequest.profile`; of what is left.
-        workers: clients at the same time, of what is left, which changes no number; None: as the run began.
+        reporter: receives progress and warnings.
+        ranks: the processes that share the run; this is rank 0.
+        profile: profile the remaining rounds, see `fedwca.runs.run_request.RunRequest.profile`.
+        workers: clients processed at the same time from now on, which does not change results; None: as the run began.
 
     Raises:
-        UsageError: it cannot be continued, or another process is at work on it.
-        FedwcaError: its checkpoints, its data or what is installed do not fit it any more.
+        UsageError: it cannot be continued, or another process is working on it.
+        FedwcaError: its checkpoints, its data or the installed components no longer fit it.
     """
     started = time.perf_counter()
-    about = read_configuration(path)
-    config = restore_config(about["config"])
-    if about.get("schema", 1) < 2:
+    metadata = read_configuration(path)
+    config = restore_config(metadata["config"])
+    if metadata.get("schema", 1) < 2:
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
     if read_run(path).state == "done":
         if ranks.world is not None:
-            ranks.world.everyone.broadcast_object({})  # nothing for anybody
+            ranks.world.everyone.broadcast_object({})  # tells the other ranks that nothing is left to do
         reporter.nothing_left(path)
         return reopen_finished(read_run(path), config)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
-    plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
-    check_same_components(path, about, plan)
-    plan = replace(plan, config=locate_paths(config, about, path))
-    loggers = build_loggers(about["loggers"])
+    plan = RunPlan(config, compose(config), dict(metadata.get("origins", {})))
+    check_same_components(path, metadata, plan)
+    plan = replace(plan, config=locate_paths(config, metadata, path))
+    loggers = build_loggers(metadata["loggers"])
     with RunFolder(path, again=True) as folder, telling_what_is_kept(folder, reporter):
-        dataset, domain = load_same_images(plan.config, about, path)
-        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
+        dataset, domain = load_same_images(plan.config, metadata, path)
+        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)
 
 
 def reopen_finished(run: Run, config: RunConfig) -> FinishedRun:
-    """What a finished run came to, from its folder alone: neither its images nor its components need to be there."""
+    """The result of a finished run, read from its folder alone; needs neither its images nor its components."""
     name = run.about.get("dataset_name") or data_name(config.dataset, config.data)
     return FinishedRun(config, name, run.table, dict(run.summary), run.path)

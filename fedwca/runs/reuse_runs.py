@@ -1,4 +1,4 @@
-"""Runs that a table needs: finished ones are reused, unfinished ones go on, the rest is run."""
+"""Collects the runs that a table needs: finished ones are reused, unfinished ones resumed, missing ones run."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from fedwca.runs.start_run import start_run
 OWN_TO_METHODS = {
     *(*PARTS, "components", "methods", "baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
-"""Fields of a configuration that a method's parts, values and rounds say again, or that change no number."""
+"""Configuration fields that are compared per method instead, or that do not change results."""
 
 
 @dataclass(frozen=True)
 class CollectedRuns:
-    """Everything a table needs to know of one source, or of one target."""
+    """Everything a table needs for one source or target domain."""
 
     config: RunConfig
     table: list[Row]
-    """In the order that was asked for."""
+    """Rows in the requested order of methods."""
     runs: dict[str, Run]
     """The run that holds each method."""
 
@@ -53,85 +53,95 @@ class CollectedRuns:
         return trained_methods({name: run.methods[name] for name, run in self.runs.items()})
 
     def records(self, method: str) -> list[Record]:
-        """A method's rounds that came to their end."""
+        """A method's records, without those of rounds in which it diverged."""
         return ended_rounds(self.lines(method))
 
     def lines(self, method: str) -> list[Record]:
-        """A method's rounds, with those in which it diverged."""
+        """A method's records, including those of rounds in which it diverged."""
         return [record for record in self.runs[method].lines if record["method"] == method]
 
 
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:
-    """Runs of one source or target: what is in ``out`` already is reused, the rest is run into a folder below it.
+    """Runs for one source or target domain: finished ones in ``out`` are reused, missing methods are run below it.
 
     Args:
-        request: with that domain named and its methods as baselines, none composed.
+        request: names the domain, and lists its methods as baselines without a composed one.
         out: folder of run folders.
-        reporter: told what is reused and what goes on.
+        reporter: receives notes on reused and resumed runs, progress and warnings.
 
     Raises:
-        DataError: runs that are there were made on other images than each other, or than there are now.
-        FedwcaError: why what is missing cannot be run.
+        DataError: finished runs were made on images that differ from each other's or from the current ones.
+        FedwcaError: a missing method cannot be run.
     """
     plan = request.plan()
-    there, missing = sort_methods(plan, out)
-    check_same_data(there.values())
+    finished_runs, missing = sort_methods(plan, out)
+    check_same_data(finished_runs.values())
     name = dataset_name(plan.config)
-    where = f"{name}, {special_domain(plan.config.model_dump())}"
-    if there:  # other domains may be run now, on the images there are now, and stand beside these numbers
+    data_and_domain = f"{name}, {special_domain(plan.config.model_dump())}"
+    if finished_runs:  # their results may be shown beside new runs on the current images
         try:
-            check_same_images(plan.config, there.values())
+            check_same_images(plan.config, finished_runs.values())
         except DatasetMissing:
             if missing:
                 raise
-            reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
-    if there and (file := plan.config.checkpoint) is not None:
-        if (now := digest_checkpoint(plan.config)) is not None:
-            check_same_checkpoint(plan, now, there)
-        elif not missing:  # what is missing cannot be run, which it says itself
-            reporter.warn(f"{where}: {file} is not there, so it is not known whether it is still the same")
-    for path in dict.fromkeys(run.path for run in there.values()):
-        labels = [plan_label(plan, name) for name, run in there.items() if run.path == path]
-        reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
+            reporter.warn(
+                f"{data_and_domain}: the images are not there, so it is not known whether they are still the same"
+            )
+    if finished_runs and (checkpoint := plan.config.checkpoint) is not None:
+        if (digest := digest_checkpoint(plan.config)) is not None:
+            check_same_checkpoint(plan, digest, finished_runs)
+        elif not missing:  # otherwise running the missing methods raises an error
+            reporter.warn(
+                f"{data_and_domain}: {checkpoint} is not there, so it is not known whether it is still the same"
+            )
+    for path in dict.fromkeys(run.path for run in finished_runs.values()):
+        labels = [plan_label(plan, name) for name, run in finished_runs.items() if run.path == path]
+        reporter.note(
+            f"{data_and_domain}: {', '.join(labels)} from {path}, finished with the same configuration, not run again"
+        )
     if missing:
-        rest = place_run(request, missing, out, f"{name}-{plan.domain or plan.config.partition}")
-        there |= dict.fromkeys(missing, start_or_resume(rest, reporter))
-    warn_of_other_source_models(there.values(), reporter)
-    tables = {run.path: {row.name: row for row in run.table} for run in there.values()}
-    # A run that had other methods beside one may call it otherwise.
-    rows = [replace(tables[there[m.name].path][m.name], label=m.label) for m, _ in plan.methods]
-    return CollectedRuns(plan.config, rows, there)
+        missing_request = place_run(request, missing, out, f"{name}-{plan.domain or plan.config.partition}")
+        finished_runs |= dict.fromkeys(missing, start_or_resume(missing_request, reporter))
+    warn_of_other_source_models(finished_runs.values(), reporter)
+    tables = {run.path: {row.name: row for row in run.table} for run in finished_runs.values()}
+    # A method's label may differ in a run that had other methods.
+    rows = [
+        replace(tables[finished_runs[method.name].path][method.name], label=method.label) for method, _ in plan.methods
+    ]
+    return CollectedRuns(plan.config, rows, finished_runs)
 
 
 def check_same_images(config: RunConfig, runs: Iterable[Run]) -> None:
-    """See that finished runs were made on the images there are now.
+    """Check that finished runs were made on the current images.
 
     Raises:
-        DataError: one was made on others.
+        DataError: a run was made on other images.
     """
     dataset, _ = load(config)
     for run in runs:
         check_same_digest(dataset, run.about, run.path)
 
 
-def check_same_checkpoint(plan: RunPlan, now: str, runs: Mapping[str, Run]) -> None:
-    """See that finished runs began from the model that the checkpoint's file holds now.
+def check_same_checkpoint(plan: RunPlan, digest: str, runs: Mapping[str, Run]) -> None:
+    """Check that finished runs began from the model that the checkpoint file now holds.
+
+    Runs of earlier releases store the model's digest in each method's first record instead; there, methods that train
+    their own start model are not checked.
 
     Args:
-        plan: what is asked for.
-        now: hash of the checkpoint's file.
-        runs: by method. Those of earlier releases say of each method what it began with; one that trains its own start
-            is not looked at there.
+        plan: the requested run.
+        digest: hash of the checkpoint file.
+        runs: finished run by method.
 
     Raises:
-        CheckpointError: one began from another.
+        CheckpointError: a run began from another model.
     """
-    own = {method.name for method, _ in plan.methods if method.start is not None}
+    own_start_methods = {method.name for method, _ in plan.methods if method.start is not None}
     for name, run in runs.items():
-        began = {run.about.get("checkpoint_digest")} - {None}
-        if not began and name not in own:
-            began = {r.get("source_digest") for r in run.rounds(name) if r["round"] == -1} - {None}
-        if began - {now}:
+        digests = {run.about.get("checkpoint_digest")} - {None}
+        if not digests and name not in own_start_methods:
+            digests = {record.get("source_digest") for record in run.rounds(name) if record["round"] == -1} - {None}
+        if digests - {digest}:
             raise CheckpointError(
                 f"{run.path}: began from another model than {plan.config.checkpoint} holds now; put that one back, "
                 "or name another --out"
@@ -139,82 +149,89 @@ def check_same_checkpoint(plan: RunPlan, now: str, runs: Mapping[str, Run]) -> N
 
 
 def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> None:
-    """Say where runs that stand beside each other began from different source models."""
-    first: dict[tuple[TrialKey, str], tuple[Run, str]] = {}
+    """Warn if runs of one table began from different source models."""
+    first_runs: dict[tuple[TrialKey, str], tuple[Run, str]] = {}
     for run in {run.path: run for run in runs}.values():
         for record in run.lines:
             if weights := record.get("source_weights"):
-                # A method that trains its own start is beside none; all others begin with one model.
-                parts = run.methods.get(record["method"], {}).get("components", ())
-                own = record["method"] if any(part["kind"] == "central" for part in parts) else ""
-                other, theirs = first.setdefault((TrialKey.of(record), own), (run, weights))
-                if theirs != weights and other is not run:
+                # All methods share one start model, except those that train their own.
+                components = run.methods.get(record["method"], {}).get("components", ())
+                own_start = record["method"] if any(component["kind"] == "central" for component in components) else ""
+                first_run, first_weights = first_runs.setdefault((TrialKey.of(record), own_start), (run, weights))
+                if first_weights != weights and first_run is not run:
                     reporter.warn(
-                        f"{run.path} began from another source model than {other.path} (another kind of machine, "
+                        f"{run.path} began from another source model than {first_run.path} (another kind of machine, "
                         "version of torch or checkpoint file), so what sets them apart is not their methods alone"
                     )
                     break
 
 
 def dataset_name(config: RunConfig) -> str:
-    """What tables and folders call the data: its name, or that of the folder of domains."""
+    """The data's name in tables and folders: the data set's, or that of the folder of domains."""
     return data_name(config.dataset, config.data)
 
 
 def plan_label(plan: RunPlan, name: str) -> str:
-    """What tables call a method of a plan."""
+    """The label in tables of a plan's method."""
     return next(method.label for method, _ in plan.methods if method.name == name)
 
 
 def sort_methods(plan: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
-    """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
-    wanted = to_plain(plan.described()["methods"])
-    there: dict[str, Run] = {}
+    """A plan's methods that a finished run in ``out`` holds, with that run, and the names of those that none holds."""
+    requested = to_plain(plan.described()["methods"])
+    finished: dict[str, Run] = {}
     for run in filter(None, map(read_if_run, run_folders(out))):
         if is_reusable(run, plan.config):
-            own = {name: fill_in_defaults(run.methods[name]) for name in wanted if name in run.methods}
-            same = {name for name, said in own.items() if said | {"label": wanted[name]["label"]} == wanted[name]}
-            there |= {name: run for name in same - set(other_starts(plan, run)) if name not in there}
-    return there, [name for name in wanted if name not in there]
+            stored = {name: fill_in_defaults(run.methods[name]) for name in requested if name in run.methods}
+            matching = {
+                name for name, entry in stored.items() if entry | {"label": requested[name]["label"]} == requested[name]
+            }
+            finished |= {name: run for name in matching - set(other_starts(plan, run)) if name not in finished}
+    return finished, [name for name in requested if name not in finished]
 
 
 def other_starts(plan: RunPlan, run: Run) -> list[str]:
-    """Methods whose own start was trained for another time: without a number of epochs for it, as long as clients train
-    in all rounds.
+    """Methods whose own start model was trained for a different length in a finished run.
+
+    If the number of epochs is not set, central training lasts as long as the clients train in all rounds.
     """
-    own = [method.name for method, _ in plan.methods if method.start is not None]
-    as_long = plan.config.central_training.epochs is not None or run.config.get("rounds") == plan.config.rounds
-    return [] if as_long else own
+    own_start_methods = [method.name for method, _ in plan.methods if method.start is not None]
+    same_length = plan.config.central_training.epochs is not None or run.config.get("rounds") == plan.config.rounds
+    return [] if same_length else own_start_methods
 
 
 def fill_in_defaults(method: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run says of a method, with the fields that its components have got since then at their defaults.
+    """A run's entry of a method, with component fields that were added since then at their defaults.
 
-    A default keeps the numbers of the version before.
+    Defaults of new fields are chosen so that results stay the same.
     """
     return {**method, "components": [_whole_component(part) for part in method["components"]]}
 
 
-def _whole_component(said: Mapping[str, Any]) -> dict[str, Any]:
-    found = registry_of(said["kind"])
-    if said["name"] not in found.names():
-        return dict(said)  # a plugin that is not there; the run stands for itself
-    fields = found.get(said["name"]).model_fields
-    return {**{name: to_plain(f.get_default(call_default_factory=True)) for name, f in fields.items()}, **said}
+def _whole_component(stored: Mapping[str, Any]) -> dict[str, Any]:
+    registry = registry_of(stored["kind"])
+    if stored["name"] not in registry.names():
+        return dict(stored)  # a plugin that is not installed; its entry stays as it is
+    fields = registry.get(stored["name"]).model_fields
+    return {
+        **{name: to_plain(field.get_default(call_default_factory=True)) for name, field in fields.items()},
+        **stored,
+    }
 
 
 def is_reusable(run: Run, config: RunConfig) -> bool:
-    """Whether a run ended, on this data and with these settings, with its last rounds on record; any methods."""
-    same = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+    """Whether a run is complete, with all its records, and has these data and settings; methods are not compared."""
+    same_settings = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
     try:
-        return run.complete and same and run.whole
+        return run.complete and same_settings and run.whole
     except FedwcaError:
-        return False  # damaged: it is run again, elsewhere
+        return False  # damaged: its methods are run again in another folder
 
 
 def comparable_settings(config: Any) -> dict[str, Any] | None:
-    """What decides the numbers of every method of a run; None for values that are no configuration, or one of a plugin
-    that is not installed.
+    """The settings that determine the results of all methods of a run.
+
+    None if the values are not a valid configuration, or need a plugin that is not installed.
     """
     try:
         values = type_components(without_idle_tables(validate(dict(config)))).model_dump(mode="json")
@@ -225,19 +242,20 @@ def comparable_settings(config: Any) -> dict[str, Any] | None:
 
 
 def place_run(request: RunRequest, methods: Sequence[str], out: Path, name: str) -> RunRequest:
-    """A request for some of its methods, with a folder: one that holds this very run unfinished, in whatever order its
-    methods are, or else the first free one.
+    """The request for some of its methods, with a run folder.
+
+    The folder is one that holds the same run unfinished, with its methods in any order, else the first free one.
 
     Args:
-        request: of all methods.
-        methods: names of those that are to be run.
+        request: the request for all methods.
+        methods: names of the methods to be run.
         out: folder of run folders.
-        name: of the run folder, but for a number behind it.
+        name: name of the run folder, to which a number may be appended.
     """
-    words = {parse_method(text).name: text for text in request.plan().config.baselines}
+    spec_by_name = {parse_method(text).name: text for text in request.plan().config.baselines}
 
     def ordered(names: Iterable[str]) -> RunRequest:
-        layer = {**request.layer, "baselines": [words[n] for n in names], "composed": False}
+        layer = {**request.layer, "baselines": [spec_by_name[method] for method in names], "composed": False}
         return replace(request, layer=layer, checked=True)
 
     number = 1
@@ -249,13 +267,13 @@ def place_run(request: RunRequest, methods: Sequence[str], out: Path, name: str)
             if is_empty_folder(path):
                 return replace(ordered(methods), out=path)
         elif not run.complete and run.methods.keys() == set(methods):
-            with suppress(UsageError):  # of another version, or of a plugin that is not there
+            with suppress(UsageError):  # a run of another version, or of a plugin that is not installed
                 if not differing_request(path, ordered(run.methods).plan()):
                     return replace(ordered(run.methods), out=path)
 
 
 def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:
-    """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
+    """Run into ``request.out``, or resume the unfinished run there, with bitwise the same results."""
     assert request.out is not None
     begun = (request.out / "config.json").is_file()
     if begun:

@@ -1,4 +1,4 @@
-"""Looks that decide nothing: other clusterings of round 0, and what the last models say of unlabeled images."""
+"""Diagnostics that do not affect training: other clusterings of round 0, and outputs of the final models."""
 
 from __future__ import annotations
 
@@ -24,44 +24,45 @@ from fedwca.federated.server import Server
 
 
 def cluster_layers(
-    words: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys
+    specs: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys
 ) -> dict[str, Any]:
-    """How other clusterers would group the clients: by word ``labels [K]``, and how they compare with the true domains.
+    """How other clusterers group the clients: by spec, ``labels [K]`` and their agreement with the true domains.
 
     Args:
-        words: clusterers, such as ``finch:signature=2``.
-        engine: with the clients' models of round 0 in its bank.
-        source: the model everybody started from ``[P]``.
-        metrics: knows the true domains, which only an oracle is shown.
-        keys: of the run, for signatures that are drawn.
+        specs: clusterers, such as ``finch:signature=2``.
+        engine: its bank holds the clients' models of round 0.
+        source: the model that all clients started from ``[P]``.
+        metrics: holds the true domains, which only an oracle clusterer may read.
+        keys: the run's source of random numbers, for signatures of randomly drawn images.
     """
-    found = {}
-    for word in words:
-        clusterer = registry_of("clusterer").build(word)
+    clusterings = {}
+    for spec in specs:
+        clusterer = registry_of("clusterer").build(spec)
         truth = metrics.domain_labels() if clusterer.oracle else None
         signatures = BankSignatures(
             engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style"), engine.network
         )
         labels = check_labels(clusterer(signatures).cpu(), len(metrics), clusterer.name)
-        found[word] = {"labels": labels.tolist(), **metrics.clustering(labels)}
-    return found
+        clusterings[spec] = {"labels": labels.tolist(), **metrics.clustering(labels)}
+    return clusterings
 
 
 def measure_evidence(
     server: Server, method: Method, engine: Engine, training: Training, models: Tensor | None = None
 ) -> dict[str, list[float]]:
-    """What the models that clients end with say of the clients' own training images; no label is read.
+    """Density and entropy of the final models' outputs on the clients' own training images; reads no labels.
 
     Args:
-        server: after the last round.
-        method: what was played.
-        engine: has the images.
-        training: of the run.
-        models: those that clients end with ``[K, P]``; None: what they are delivered. Clients with labels are left out.
+        server: the server's state after the last round.
+        method: the method.
+        engine: holds the images.
+        training: the run's training settings.
+        models: the clients' final models ``[K, P]``; None: the delivered ones.
 
     Returns:
-        ``density``: soft neighborhood density (eq. 6, nats; more is better); ``entropy``: mean entropy of the outputs
-        (nats; less is better, and least for a model that always says the same); each one value a client.
+        ``density``: soft neighborhood density (eq. 6, nats; higher is better); ``entropy``: mean entropy of the outputs
+        (nats; lower is better, but lowest for a model that always predicts one class). Each has one value per client,
+        NaN for clients with labels.
     """
     rows = server.rows if models is None else models
     weights = (
@@ -69,15 +70,17 @@ def measure_evidence(
         if models is None
         else torch.eye(len(rows)).double()
     )
-    labelled = [own is not None for own in engine.labels]
+    labelled = [labels is not None for labels in engine.labels]
     offer = Offer.of_personal(weights)
 
-    def look(work: ClientWork) -> list[tuple[float, float]]:
-        found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
-        return list(zip(work.density(work.own).tolist(), map(float, found), strict=True))
+    def measure(work: ClientWork) -> list[tuple[float, float]]:
+        entropies = [torch.special.entr(outputs.probabilities).sum(1).mean() for outputs in work.outputs(work.own)]
+        return list(zip(work.density(work.own).tolist(), map(float, entropies), strict=True))
 
     task = Task(method.pseudo_labeler, method.own_objectives, training, lambda purpose: 0)
-    found = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), look))
-    known = [(math.nan, math.nan) if own else both for own, both in zip(labelled, found, strict=True)]
-    density, entropy = zip(*known, strict=True)
+    evidence = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), measure))
+    masked = [
+        (math.nan, math.nan) if has_labels else values for has_labels, values in zip(labelled, evidence, strict=True)
+    ]
+    density, entropy = zip(*masked, strict=True)
     return {"density": list(density), "entropy": list(entropy)}

@@ -1,4 +1,4 @@
-"""The record of a round: what is written down of it, a line of ``rounds.jsonl``."""
+"""Builds the record of a round, a line of ``rounds.jsonl``."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from fedwca.runs.traffic import bytes_down, bytes_up
 
 
 def split_accuracies(metrics: Metrics, accuracies: Sequence[float]) -> dict[str, list[float]]:
-    """Accuracies as a record has them: those that tables average, NaN for the others; and the latter apart.
+    """Accuracies of a record, split into those that tables average and the others; each list has NaN elsewhere.
 
     Args:
-        metrics: say who is counted.
-        accuracies: of each client.
+        metrics: says which clients tables average.
+        accuracies: accuracy of each client.
     """
     counted = metrics.counted.tolist()
-    shown = [value if own else math.nan for value, own in zip(accuracies, counted, strict=True)]
-    others = [math.nan if own else value for value, own in zip(accuracies, counted, strict=True)]
-    return {"accuracy": shown, **({} if all(counted) else {"accuracy_sources": others})}
+    averaged = [value if is_counted else math.nan for value, is_counted in zip(accuracies, counted, strict=True)]
+    not_averaged = [math.nan if is_counted else value for value, is_counted in zip(accuracies, counted, strict=True)]
+    return {"accuracy": averaged, **({} if all(counted) else {"accuracy_sources": not_averaged})}
 
 
-def describe_predictions(metrics: Metrics, said: Mapping[int, ClassPredictions]) -> dict[str, Any]:
-    """What test images were predicted as, and whether models were as right as sure, as a record has it.
+def describe_predictions(metrics: Metrics, predictions: Mapping[int, ClassPredictions]) -> dict[str, Any]:
+    """Calibration error and confusion counts of a record.
 
     Args:
-        metrics: of the clients.
-        said: what models say, by client that tables count.
+        metrics: metrics of the clients.
+        predictions: class predictions of test images, by client that tables average.
     """
     return {
-        "calibration_error": metrics.calibration_error(said),
-        "confusion": metrics.confusion({client: own.classes for client, own in said.items()}),
+        "calibration_error": metrics.calibration_error(predictions),
+        "confusion": metrics.confusion({client: predicted.classes for client, predicted in predictions.items()}),
     }
 
 
 def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:
-    """What a round did, as plain values.
+    """The record's entries on a round's training and communication, as tensors and plain values.
 
     Args:
-        outcome: of the round.
-        method: what was played.
-        metrics: holds the labels that accuracies need.
-        engine: for sizes.
-        first: round 0, in which a classifier that is frozen travels too.
+        outcome: outcome of the round.
+        method: the method.
+        metrics: holds the true labels.
+        engine: gives labels and model sizes.
+        first: whether this is round 0, in which a frozen classifier is sent too.
     """
     uploads, clients = outcome.uploads, len(outcome.labels)
     mean_answers = outcome.mean_answers
@@ -63,17 +63,21 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         for phase, seconds in upload.seconds.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
 
-    def each(measure: Callable[[int, Targets], float]) -> list[float]:
-        """One value a client that was given pseudo-labels; NaN for those that were absent or have labels."""
-        made = [k in uploads and engine.labels[k] is None for k in range(clients)]
-        return [measure(k, uploads[k].targets) if made[k] else math.nan for k in range(clients)]
+    def per_client(measure: Callable[[int, Targets], float]) -> list[float]:
+        """One value per client that was given pseudo-labels; NaN for clients that were absent or have labels."""
+        has_pseudo_labels = [k in uploads and engine.labels[k] is None for k in range(clients)]
+        return [measure(k, uploads[k].targets) if has_pseudo_labels[k] else math.nan for k in range(clients)]
 
-    given = {k: upload.targets.labels for k, upload in uploads.items() if engine.labels[k] is None}
-    asked = [upload.notes.get("trust") for upload in uploads.values()]
-    trust = {"trust": each(lambda k, _: float(uploads[k].notes["trust"]))} if any(x is not None for x in asked) else {}
-    chosen = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted == 1}
+    pseudo_labels = {k: upload.targets.labels for k, upload in uploads.items() if engine.labels[k] is None}
+    trust_notes = [upload.notes.get("trust") for upload in uploads.values()]
+    trust = (
+        {"trust": per_client(lambda k, _: float(uploads[k].notes["trust"]))}
+        if any(x is not None for x in trust_notes)
+        else {}
+    )
+    trusted = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted == 1}
     grouped = method.aggregator.grouping.makes_groups(first)
-    divided = all("divisors" in upload.targets.notes for upload in uploads.values())
+    have_divisors = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
         "labels": outcome.labels,
         **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if grouped else {}),
@@ -82,35 +86,35 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         **outcome.report,
         **({} if outcome.gathered is None else {"gathered": outcome.gathered}),
         **(
-            {"refused": {str(k): why for k, why in mean_answers.refused.items()}}
+            {"refused": {str(k): reason for k, reason in mean_answers.refused.items()}}
             if mean_answers and mean_answers.refused
             else {}
         ),
-        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, given[k], t.weights)),
-        **({"pseudo_label_counts": metrics.pseudo_label_counts(given)} if given else {}),
-        "agreement": each(lambda k, t: float(t.matched.double().mean())),
-        "mixed": each(lambda k, t: float((t.mix > 0).sum())),
-        "dropped": each(lambda k, t: float((t.weights == 0).sum())),
-        "label_entropy": each(lambda k, t: label_entropy(t.labels)),
-        **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
+        "pseudo_label_accuracy": per_client(lambda k, t: metrics.pseudo_label_accuracy(k, pseudo_labels[k], t.weights)),
+        **({"pseudo_label_counts": metrics.pseudo_label_counts(pseudo_labels)} if pseudo_labels else {}),
+        "agreement": per_client(lambda k, t: float(t.matched.double().mean())),
+        "mixed": per_client(lambda k, t: float((t.mix > 0).sum())),
+        "dropped": per_client(lambda k, t: float((t.weights == 0).sum())),
+        "label_entropy": per_client(lambda k, t: label_entropy(t.labels)),
+        **({"divisor": per_client(lambda k, t: float(t.notes["divisors"].min()))} if have_divisors else {}),
         **trust,
-        **chosen,
+        **trusted,
         "bytes_down": bytes_down(outcome, method, engine, first),
         "bytes_up": bytes_up(outcome, method, engine),
         "passes": sum(upload.passes for upload in uploads.values())
         + (0 if mean_answers is None else len(mean_answers.asked))
-        + (len(uploads) if chosen else 0)
+        + (len(uploads) if trusted else 0)
         + (len(uploads) if outcome.signature else 0),
         "seconds": {**phases, **outcome.seconds},
     }
 
 
 def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift]) -> dict[str, Any]:
-    """What the last phase did, as plain values: as a round, from which nothing is uploaded.
+    """The record's entries on the last phase: as for a round, but without uploads.
 
     Args:
-        described: the same as `describe_round` says it.
-        shifts: what it did to predictions, by client.
+        described: the entries from `describe_round`.
+        shifts: how predictions changed, by client.
     """
     moved = {
         "agreement": {str(client): shift.agreement for client, shift in shifts.items()},
@@ -121,7 +125,7 @@ def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift
 
 
 def label_entropy(labels: Tensor) -> float:
-    """Entropy of the class histogram in nats: 0 when all images got one label.
+    """Entropy of the class histogram in nats; 0 if all images have the same label.
 
     >>> import torch
     >>> round(label_entropy(torch.tensor([0, 1, 0, 1])), 4)
@@ -131,6 +135,6 @@ def label_entropy(labels: Tensor) -> float:
 
 
 def seconds_spent(record: Mapping[str, Any]) -> float:
-    """Seconds of a round and its evaluation, by the clock."""
+    """Elapsed seconds of a round and its evaluation."""
     seconds = record.get("seconds", {})
     return float(seconds.get("round", 0.0) + seconds.get("evaluate", 0.0))

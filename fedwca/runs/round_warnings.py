@@ -1,4 +1,4 @@
-"""Warnings about a round's numbers, each kind said once a run."""
+"""Warnings about a round's record, each kind at most once per run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note
 
 
 class WarnOnce:
-    """Sentences for the user, each kind once a run."""
+    """Issues warnings about rounds, each kind at most once per run.
+
+    Args:
+        tell: called with each warning.
+        told: kinds that were already issued; extended in place.
+    """
 
     def __init__(self, tell: Callable[[str], None], told: set[str] | None = None) -> None:
         self.tell, self.told = tell, set[str]() if told is None else told
@@ -25,12 +30,12 @@ class WarnOnce:
 
     def _look_at_trust(self, trust: Sequence[float], method: Method) -> None:
         if not method.finish and (note := low_trust_note(trust)):
-            self._once("trust", note)  # whatever is played, it is the same source model that is asked
+            self._once("trust", note)  # all methods use the same source model
         elif note := low_trust_note(trust, LABELLED_MODEL):
             self._once(f"trust of {method.name}", f"{method.label}: {note}")
 
     def __call__(self, record: Mapping[str, Any], outcome: Outcome, method: Method) -> None:
-        """Look at one round's record."""
+        """Check one round's record and outcome."""
         targets = {client: upload.targets for client, upload in outcome.uploads.items()}
         divisors = [t.notes["divisors"] for t in targets.values() if "divisors" in t.notes]
         if divisors and bool((torch.stack(divisors) <= 0).any()):
@@ -45,28 +50,30 @@ class WarnOnce:
                     f"collapse {method.name}",
                     f"{method.label}: from round {record['round']} client {client} gives all its images one label",
                 )
-        for client, why in record.get("refused", {}).items():
+        for client, reason in record.get("refused", {}).items():
             self._once(
                 f"refused {client} {method.name}",
-                f"{method.label}: in round {record['round']} client {client}'s answer is refused ({why}); the "
-                "mean is made without it",
+                f"{method.label}: in round {record['round']} client {client}'s answer is refused ({reason}); "
+                "the mean is made without it",
             )
         self._look_at_trust(record.get("trust", ()), method)
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
             if int(outcome.labels.max()) == 0:
-                # Only models that were trained can differ more after more training.
-                trained = method.clusterer is not None and method.clusterer.neighbour_metric is not None
-                why = " (too little training in round 0 leaves first layers nearly equal; raise --samples or --epochs)"
+                # More training helps only if models' parameters are compared.
+                compares_models = method.clusterer is not None and method.clusterer.neighbour_metric is not None
+                reason = (
+                    " (too little training in round 0 leaves first layers nearly equal; raise --samples or --epochs)"
+                )
                 self._once(
                     f"one {method.name}",
                     f"{method.label}: all clients are in one cluster, so this is an average of everybody"
-                    f"{why if trained else ''}",
+                    f"{reason if compares_models else ''}",
                 )
-            alone = int((outcome.labels.bincount() == 1).sum())
-            if alone and alone < len(outcome.labels):
+            singles = int((outcome.labels.bincount() == 1).sum())
+            if singles and singles < len(outcome.labels):
                 self._once(
                     f"alone {method.name}",
-                    f"{method.label}: {alone} clusters have a single client, whose model would be handed on as it is",
+                    f"{method.label}: {singles} clusters have a single client, whose model would be handed on as it is",
                 )

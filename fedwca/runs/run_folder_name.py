@@ -1,4 +1,4 @@
-"""The folder of a run for which the user names none."""
+"""The default run folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def new_run_path(name: str) -> Path:
-    """Where a run goes that is given no folder: named after the time and what is run."""
+    """Run folder in ``runs/`` if the user names none: the current time, then ``name``."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    # Whatever a method is called, its run is a folder in runs/, with a name that can be typed.
+    # Replace characters of the method's name that are invalid in a path or hard to type.
     return Path("runs") / f"{stamp}-{re.sub(r'[^a-zA-Z0-9.,:=+()_-]+', '_', name)[:80]}"

@@ -1,4 +1,4 @@
-"""The images of a run that is there already: found from wherever it is opened, and refused where they are others."""
+"""Finds the images of an existing run, wherever it is opened from, and checks that they have not changed."""
 
 from __future__ import annotations
 
@@ -16,107 +16,108 @@ from fedwca.results.read_run import Run
 from fedwca.runs.load_data import load
 
 DIGESTS = {"data_digest": "the images", "split_digest": "groups, units or parts"}
-"""Digests in ``config.json``, each with what it is of; older runs lack the second, those of schema 1 both."""
+"""Digests in ``config.json``, and what each covers; older runs lack the second one, runs of schema 1 both."""
 
 
-def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str | None]:
-    """The data set a run was made on, and the domain of it that is unlike the others; see `fedwca.runs.load_data.load`.
+def load_same_images(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str | None]:
+    """The data set a run was made on, and its source or target domain; see `fedwca.runs.load_data.load`.
 
     Args:
-        config: of the run, with its paths as they are found now.
-        about: what its ``config.json`` holds.
+        config: the run's configuration, with its paths as they are found now.
+        metadata: contents of its ``config.json``.
         run: its folder.
 
     Raises:
-        DataError: the images, or what says how they may be split, are others than those the run began with.
+        DataError: the images, or their groups, units or parts, differ from those the run began with.
     """
-    dataset, source = load(config)
-    check_same_digest(dataset, about, run)
-    return dataset, source
+    dataset, domain = load(config)
+    check_same_digest(dataset, metadata, run)
+    return dataset, domain
 
 
-def check_same_digest(dataset: FederatedDataset, about: Mapping[str, Any], run: Path) -> None:
-    """See that images are those a run began with, and may be split among clients as they might then.
+def check_same_digest(dataset: FederatedDataset, metadata: Mapping[str, Any], run: Path) -> None:
+    """Check that images, and their groups, units and parts, are those a run began with.
 
     Raises:
-        DataError: they are others, or have other groups, units or parts.
+        DataError: they differ.
     """
-    now = describe_images(dataset)
-    for key, what in DIGESTS.items():
-        if about.get(key) not in (None, now.get(key)):
+    digests = describe_images(dataset)
+    for key, subject in DIGESTS.items():
+        if metadata.get(key) not in (None, digests.get(key)):
             raise DataError(
-                f"{run}: {what} of {dataset.name} are not those the run began with; put those back, or run it anew"
+                f"{run}: {subject} of {dataset.name} are not those the run began with; put those back, or run it anew"
             )
 
 
 def check_same_data(runs: Iterable[Run]) -> None:
-    """See that runs were made on the same data, by what they say themselves.
+    """Check that runs were made on the same data, by the digests they store.
 
     Raises:
-        DataError: two of them were not.
+        DataError: two runs were made on different data.
     """
-    first: dict[str, Run] = {}
+    first_runs: dict[str, Run] = {}
     for run in runs:
-        for key, what in DIGESTS.items():
+        for key, subject in DIGESTS.items():
             digest = run.about.get(key)
-            if digest and digest != first.setdefault(key, run).about[key]:
+            if digest and digest != first_runs.setdefault(key, run).about[key]:
                 raise DataError(
-                    f"{run.path}: was made on other data than {first[key].path} ({what} differ); remove one of "
+                    f"{run.path}: was made on other data than {first_runs[key].path} ({subject} differ); remove one of "
                     "both, or name another folder with --out"
                 )
 
 
 def describe_images(dataset: FederatedDataset) -> dict[str, str]:
-    """Digests as ``config.json`` has them: of the images, and of groups, units and parts where they have any."""
+    """Digests for ``config.json``: of the images, and of their groups, units and parts if there are any."""
     splits = dataset.split_digest()
     return {"data_digest": dataset.digest(), **({} if splits is None else {"split_digest": splits})}
 
 
 def describe_places(run: Path) -> dict[str, str]:
-    """Where a run begins, so that its paths are found from elsewhere and after it was moved: the working directory, and
-    the way there from the run folder.
+    """The working directory, and its path relative to the run folder.
+
+    With them, the run's paths can be resolved from another directory and after the run was moved.
     """
-    here = Path.cwd()
-    return {"directory": str(here), "from_run": os.path.relpath(here, run.resolve())}
+    directory = Path.cwd()
+    return {"directory": str(directory), "from_run": os.path.relpath(directory, run.resolve())}
 
 
-def locate_paths(config: RunConfig, about: Mapping[str, Any], run: Path) -> RunConfig:
-    """A run's configuration with its paths as they are found now; one that is found nowhere stays.
+def locate_paths(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> RunConfig:
+    """A run's configuration with its paths as they are found now; a path that is not found is left as it is.
 
-    A path is looked for where it was when the run began, then where it would be if run and files had been moved
-    together, then from the working directory.
+    A path is looked for where it was when the run began, then where it would be if run and files were moved together,
+    then relative to the working directory.
 
     Args:
-        config: as the run folder says it.
-        about: what ``config.json`` holds.
+        config: the configuration stored in the run folder.
+        metadata: contents of ``config.json``.
         run: its folder.
     """
-    places = about.get("places")
+    places = metadata.get("places")
     if places is None:  # a run of an earlier release
         return config
 
-    def found(path: Path) -> Path:
+    def locate(path: Path) -> Path:
         path = expand_home(path)
-        began = Path(places["directory"]) / path
-        if path.exists() and began.exists() and path.samefile(began):
+        original = Path(places["directory"]) / path
+        if path.exists() and original.exists() and path.samefile(original):
             return path
-        way = os.path.relpath(began, places["directory"])
-        moved = Path(os.path.normpath(run.resolve() / places["from_run"] / way))
-        return next((place for place in (began, moved, path) if place.exists()), path)
+        relative = os.path.relpath(original, places["directory"])
+        moved_path = Path(os.path.normpath(run.resolve() / places["from_run"] / relative))
+        return next((candidate for candidate in (original, moved_path, path) if candidate.exists()), path)
 
-    given = {name: found(value) for name, value in config if isinstance(value, Path)}
+    located_paths = {name: locate(value) for name, value in config if isinstance(value, Path)}
     components = {kind: dict(names) for kind, names in config.components.items()}
     for kind, name in (("dataset", config.dataset), ("model", config.model)):
         fields = components.get(kind, {}).get(name, {})
         if fields:
-            components[kind][name] = {**fields, **_located(kind, name, fields, found)}
-    return config.model_copy(update={**given, "components": components})
+            components[kind][name] = {**fields, **_located(kind, name, fields, locate)}
+    return config.model_copy(update={**located_paths, "components": components})
 
 
-def _located(kind: str, name: str, fields: Mapping[str, Any], found: Any) -> dict[str, str]:
-    """Those of a component's fields that are paths, as they are found now."""
+def _located(kind: str, name: str, fields: Mapping[str, Any], locate: Any) -> dict[str, str]:
+    """The fields of a component that are paths, as they are found now."""
     try:
-        built = registry_of(kind).build({"name": name, **fields})
+        component = registry_of(kind).build({"name": name, **fields})
     except UsageError:
-        return {}  # said when it is needed
-    return {key: str(found(value)) for key in fields if isinstance(value := getattr(built, key), Path)}
+        return {}  # reported when the component is needed
+    return {key: str(locate(value)) for key in fields if isinstance(value := getattr(component, key), Path)}

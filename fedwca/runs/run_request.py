@@ -1,4 +1,4 @@
-"""What is asked for when a run is begun, and the processes that share it."""
+"""The request for a run, and the processes that share it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwca.engine.distributed.process_group import RankWorld
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is asked for, as layers that are not put over one another yet."""
+    """The request for a run, as configuration layers that are not merged yet."""
 
     layer: Layer
     """Values as fields of `fedwca.config.run_config.RunConfig`."""
@@ -22,40 +22,40 @@ class RunRequest:
     """Fields of components by dotted key, such as ``("aggregator.ta", "0.05")``."""
     preset: str = "default"
     file: Path | None = None
-    """TOML or JSON with values that stand below the layer."""
+    """TOML or JSON file; the layer overrides its values."""
     out: Path | None = None
     """The run folder; None: a new one in ``runs/``."""
     keep: str = "last"
-    """Checkpoints that stay: ``last``, ``all``, ``selected``, ``none`` or a number."""
+    """Checkpoints to keep: ``last``, ``all``, ``selected``, ``none`` or a number."""
     loggers: Sequence[Any] = ()
-    """Where numbers go besides the run folder, each as ``name:field=value``."""
+    """Additional destinations of the records, each as ``name:field=value``."""
     reuse: bool = False
-    """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
+    """Continue the run in ``out`` if it has this configuration; a finished one is returned at once."""
     note: str = ""
-    """What the user says of the run; it decides nothing."""
+    """The user's note on the run; without effect on it."""
     tags: Sequence[str] = ()
-    """Words that the user finds it by."""
+    """The user's tags, by which runs can be listed."""
     profile: bool = False
-    """Keep where the time went, and a trace of one round, in the run folder."""
+    """Write the seconds of each phase and a trace of one round to the run folder."""
     said: Mapping[str, str] = field(default_factory=dict)
-    """Dotted keys of the layer that a command or one of its options set, such as ``--quick``, with its name."""
+    """Dotted keys that a command or an option such as ``--quick`` set, with the name of that command or option."""
     tried: Sequence[tuple[str, str]] = ()
-    """Like ``pairs``, and put over them: what a search tries."""
+    """Like ``pairs``, which it overrides: the values that a search tries."""
 
     checked: bool = False
-    """Whether a request for more methods, of which these are some, was found right: see `resolve_plan`."""
+    """Whether a request for a superset of these methods has already passed the checks, see `resolve_plan`."""
 
     def plan(self) -> RunPlan:
-        """The layers put over one another; see `fedwca.config.resolve_config.resolve_plan`.
+        """Merge and check the layers; see `fedwca.config.resolve_config.resolve_plan`.
 
         Raises:
-            UsageError: unknown names, bad values, or parts that do not fit each other.
+            UsageError: unknown names, invalid values, or components that do not fit each other.
         """
-        found = resolve_plan(self.layer, self.pairs, self.preset, self.file, tried=self.tried, checked=self.checked)
+        plan = resolve_plan(self.layer, self.pairs, self.preset, self.file, tried=self.tried, checked=self.checked)
         origins = {
-            key: self.said.get(key, origin) if origin == "CLI" else origin for key, origin in found.origins.items()
+            key: self.said.get(key, origin) if origin == "CLI" else origin for key, origin in plan.origins.items()
         }
-        return replace(found, origins=origins)
+        return replace(plan, origins=origins)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RunRanks:
 
     world: RankWorld | None = None
     per_trial: int | None = None
-    """Ranks that share the clients of a trial; None: trials first."""
+    """Ranks that share the clients of a trial; None: see `fedwca.runs.ranks_per_trial.per_trial`."""
 
 
 ONE_PROCESS = RunRanks()

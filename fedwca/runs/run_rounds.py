@@ -1,4 +1,4 @@
-"""One method on federations that go through its rounds together: a record a round of each, and the point after it."""
+"""Runs the rounds of one method on several federations together; yields each round's record and the state after it."""
 
 from __future__ import annotations
 
@@ -46,51 +46,60 @@ from fedwca.runs.round_warnings import WarnOnce
 
 @dataclass(frozen=True)
 class Trial:
-    """What belongs to one federation besides its engine."""
+    """One federation without its engine."""
 
     metrics: Metrics
     keys: Keys
-    """Where its random numbers come from."""
+    """The federation's source of random numbers."""
     newcomers: Newcomers | None = None
-    """Clients that come when training is over; None where there are none."""
+    """Clients that join after training; None if there are none."""
     public: Engine | None = None
-    """Has the public images for each client, where the method learns from them."""
+    """Engine that holds the public images for each client; None if the method does not use them."""
 
     def test_images(self) -> list[int]:
-        """Images that each client is measured on, newcomers last."""
+        """Number of test images of each client, newcomers last."""
         return self.metrics.test_images() + (self.newcomers.metrics.test_images() if self.newcomers else [])
 
     def record_divergence(self, round: int, error: Diverged) -> dict[str, Any]:
-        """What is written down of a round in which training diverged: that it did."""
+        """The record of a round in which training diverged."""
         return {"round": round, "accuracy": [math.nan] * len(self.test_images()), DIVERGED: str(error)}
 
     def describe(
         self,
-        own: DeliveredModels,
+        delivered: DeliveredModels,
         method: Method,
         server: Server,
         lr: float | None,
         training: Training,
         round: int = 0,
     ) -> dict[str, Any]:
-        """What predictions of test images are like, as a record has it, and what an adaptation's steps did.
+        """The record's entries on test predictions and on test-time adaptation.
 
         Args:
-            own: of the clients in the engine.
-            method: what was played.
-            server: whose models newcomers get.
-            lr: size of an adaptation's steps; None: none are made.
-            training: how clients train, unless the method says it.
-            round: in whose learning rates.
+            delivered: models delivered to the engine's clients.
+            method: the method.
+            server: gives the newcomers' models.
+            lr: learning rate of adaptation steps; None: no adaptation.
+            training: the run's training settings, unless the method has its own.
+            round: the round whose learning rates are used.
         """
         if self.newcomers is None:
-            counted = {k: said for k, said in enumerate(own.said) if self.metrics.counted[k]}
-            accuracies = split_accuracies(self.metrics, list_accuracies(self.metrics, own.said))
-            return {**accuracies, **describe_predictions(self.metrics, counted), **describe_steps_made(own)}
-        new, later = self.newcomers.measure(method, server, lr, training, round, self.keys), self.newcomers.metrics
-        accuracies = describe_accuracies(list_accuracies(self.metrics, own.said), list_accuracies(later, new.said))
-        counted = dict(enumerate(new.said))
-        return {**accuracies, **describe_predictions(later, counted), **describe_steps_made(own, new)}
+            counted = {k: predicted for k, predicted in enumerate(delivered.said) if self.metrics.counted[k]}
+            accuracies = split_accuracies(self.metrics, list_accuracies(self.metrics, delivered.said))
+            return {**accuracies, **describe_predictions(self.metrics, counted), **describe_steps_made(delivered)}
+        newcomer_models, newcomer_metrics = (
+            self.newcomers.measure(method, server, lr, training, round, self.keys),
+            self.newcomers.metrics,
+        )
+        accuracies = describe_accuracies(
+            list_accuracies(self.metrics, delivered.said), list_accuracies(newcomer_metrics, newcomer_models.said)
+        )
+        counted = dict(enumerate(newcomer_models.said))
+        return {
+            **accuracies,
+            **describe_predictions(newcomer_metrics, counted),
+            **describe_steps_made(delivered, newcomer_models),
+        }
 
 
 def run_rounds(
@@ -99,86 +108,88 @@ def run_rounds(
     rounds: int,
     engines: TrialsInTurn,
     trials: Sequence[Trial],
-    points: Mapping[int, RoundState],
+    states: Mapping[int, RoundState],
     caution: WarnOnce,
     progress: Progress,
 ) -> Iterator[tuple[int, dict[str, Any], RoundState | None]]:
-    """Play the rounds that are left; those that are behind catch up first.
+    """Run the remaining rounds; federations that are behind the others catch up first.
 
     Args:
-        config: how clients train and how many take part.
-        method: what is played.
-        rounds: how many.
+        config: training settings and participation.
+        method: the method.
+        rounds: number of rounds.
         engines: one for each federation.
-        trials: by federation.
-        points: where each of them stands.
-        caution: looks at every record.
-        progress: told of every round.
+        trials: one for each federation.
+        states: state of each federation after its last finished round, by index.
+        caution: checks every record and warns.
+        progress: called after every round.
 
     Yields:
-        (federation, record, point after it); no point after the last record of one that diverged, whose rounds end
-        there while the others' go on.
+        (index of the federation, record, state after the round). The state is None in the record of a federation that
+        diverged; it is run no further, while the others continue.
     """
-    points, told = dict(points), set[str]()
-    while waiting := [i for i, point in points.items() if point.round < rounds - 1]:
-        number = min(points[i].round for i in waiting) + 1
-        here = [i for i in waiting if points[i].round == number - 1]
+    states, warned_methods = dict(states), set[str]()
+    while waiting := [i for i, state in states.items() if state.round < rounds - 1]:
+        number = min(states[i].round for i in waiting) + 1
+        active = [i for i in waiting if states[i].round == number - 1]
         started = time.perf_counter()
         last_phase = method.is_last_phase(number, rounds)
-        with watch_draws(method, told):
+        with watch_draws(method, warned_methods):
             opened = {
                 i: begin_round(
-                    config, number, last_phase, points[i].server, method, engines.engines[i], trials[i], progress
+                    config, number, last_phase, states[i].server, method, engines.engines[i], trials[i], progress
                 )
-                for i in here
+                for i in active
             }
             uploads = engines.run(opened)
-        # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
-        spent = (time.perf_counter() - started) / len(here)
-        accuracies_here: list[float] = []
-        for i in here:
-            began = time.perf_counter()
+        # The joint time is divided evenly, so that the seconds of all records add up to the elapsed time.
+        joint_seconds = (time.perf_counter() - started) / len(active)
+        mean_accuracies: list[float] = []
+        for i in active:
+            trial_started = time.perf_counter()
             try:
-                with watch_draws(method, told):
+                with watch_draws(method, warned_methods):
                     server, outcome = end_round(opened[i], uploads.pop(i), trials[i])
             except Diverged as error:
-                del points[i]
-                progress.earlier(rounds - number, 0)  # nobody does them
+                del states[i]
+                progress.earlier(rounds - number, 0)  # these rounds are not run
                 yield i, trials[i].record_divergence(number, error), None
                 continue
-            # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
-            state = {name: value.contiguous() for name, value in server.state.items()}
-            server = Server(server.rows.contiguous(), state, server.source)
-            spent_here = spent + time.perf_counter() - began
+            # Contiguous, as when read from a checkpoint: the order of a sum may depend on strides.
+            server_state = {name: value.contiguous() for name, value in server.state.items()}
+            server = Server(server.rows.contiguous(), server_state, server.source)
+            round_seconds = joint_seconds + time.perf_counter() - trial_started
             record = record_round(config, rounds, opened[i], server, outcome, trials[i])
-            record["seconds"]["round"] = spent_here
+            record["seconds"]["round"] = round_seconds
             caution(record, outcome, method)
             delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows))
-            points[i] = RoundState(
+            states[i] = RoundState(
                 number, server, outcome.labels, delivery, opened[i].unlabeled if last_phase else None
             )
-            accuracies_here.append(mean(record["accuracy"]))
-            yield i, record, points[i]
-        if accuracies_here:
-            progress.elsewhere(len(accuracies_here) - 1)
-            progress.round(number + 1, mean(accuracies_here))
+            mean_accuracies.append(mean(record["accuracy"]))
+            yield i, record, states[i]
+        if mean_accuracies:
+            progress.elsewhere(len(mean_accuracies) - 1)
+            progress.round(number + 1, mean(mean_accuracies))
 
 
 @contextmanager
-def watch_draws(method: Method, told: set[str]) -> Iterator[None]:
-    """Say once that a method is not decided by the seed; of draws on the CPU, others are not looked for.
+def watch_draws(method: Method, warned_methods: set[str]) -> Iterator[None]:
+    """Warn once per method if the body advances torch's global random generator, so that the seed does not fix results.
+
+    Only the CPU generator is checked.
 
     Args:
-        method: is at work inside.
-        told: names of methods of which it has been said.
+        method: the method that runs in the body.
+        warned_methods: names of methods that were already warned of; extended in place.
 
     Warns:
-        UserWarning: names the method.
+        UserWarning: the body advanced the generator; the warning names the method.
     """
-    before = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     yield
-    if method.name not in told and not torch.equal(torch.get_rng_state(), before):
-        told.add(method.name)
+    if method.name not in warned_methods and not torch.equal(torch.get_rng_state(), rng_state):
+        warned_methods.add(method.name)
         warnings.warn(
             f"{method.label}: a part of it draws from torch's own random numbers, which --seed does not decide, so the "
             "same command may give other numbers; use the draws that parts are given",
@@ -189,15 +200,16 @@ def watch_draws(method: Method, told: set[str]) -> Iterator[None]:
 def measure_start(
     trial: Trial, engine: Engine, method: Method, server: Server, training: Training, rounds: int
 ) -> dict[str, Any]:
-    """What predictions are like before the first round, as a record has it; where there is none, after the steps of the
-    method's adaptation.
+    """The record's entries on test predictions before the first round.
+
+    For a method without rounds, its test-time adaptation is applied first.
     """
     lr = None if rounds else step_size(method, training, 0)
     if lr is None:
         return trial.describe(DeliveredModels(engine.predict_tests()), method, server, None, training)
-    everybody = torch.ones(len(engine.images), 1, dtype=torch.float64)
-    own = measure_delivered(method, engine, trial.metrics, everybody, server.rows, lr)
-    return trial.describe(own, method, server, lr, training)
+    single_row = torch.ones(len(engine.images), 1, dtype=torch.float64)
+    delivered = measure_delivered(method, engine, trial.metrics, single_row, server.rows, lr)
+    return trial.describe(delivered, method, server, lr, training)
 
 
 def begin_round(
@@ -210,21 +222,21 @@ def begin_round(
     trial: Trial,
     progress: Progress,
 ) -> OpenRound:
-    """A round as the server begins it, or the last phase in the place of one."""
+    """Open a round on the server, or the last phase in its place."""
     domains = trial.metrics.domain_labels()
     if last_phase:
         return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client)
     training = method.training_in(config.training)
-    given = (server, method, engine, training, trial.keys, domains, config.participation)
-    opened = open_round(number, *given, done=progress.client)
+    round_args = (server, method, engine, training, trial.keys, domains, config.participation)
+    opened = open_round(number, *round_args, done=progress.client)
     return opened if trial.public is None else learn_from_predictions(opened, trial.public)
 
 
 def end_round(opened: OpenRound, uploads: Sequence[SimulatedUpload], trial: Trial) -> tuple[Server, Outcome]:
-    """A round, or the last phase, as the server ends it.
+    """Close a round, or the last phase, on the server; returns its new state and the outcome.
 
     Raises:
-        Diverged: a client's model, or the server's, has values that are not finite.
+        Diverged: a client's model or a server row has values that are not finite.
     """
     if trial.public is not None:
         uploads = upload_predictions(opened, trial.public, uploads)
@@ -237,26 +249,27 @@ def end_round(opened: OpenRound, uploads: Sequence[SimulatedUpload], trial: Tria
 def record_round(
     config: RunConfig, rounds: int, opened: OpenRound, server: Server, outcome: Outcome, trial: Trial
 ) -> dict[str, Any]:
-    """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
+    """The record of a round: accuracies, training and communication, and diagnostics."""
     number, method, engine = opened.round, opened.method, opened.engine
-    metrics, began = trial.metrics, time.perf_counter()
-    asked = list(outcome.uploads)
-    local = dict(zip(asked, engine.predict_tests(clients=asked), strict=True))
+    metrics, started = trial.metrics, time.perf_counter()
+    participants = list(outcome.uploads)
+    local_predictions = dict(zip(participants, engine.predict_tests(clients=participants), strict=True))
     delivery, lr = (
         deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images)),
         step_size(method, config.training, number),
     )
-    own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
-    if opened.last_phase:  # who adapted has a model of its own
-        own = DeliveredModels([local.get(k, said) for k, said in enumerate(own.said)])
-    shown = trial.describe(own, method, server, lr, config.training, number)
-    evaluated = time.perf_counter()
+    delivered = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
+    if opened.last_phase:  # clients that adapted end with their own model
+        delivered = DeliveredModels([local_predictions.get(k, predicted) for k, predicted in enumerate(delivered.said)])
+    test_results = trial.describe(delivered, method, server, lr, config.training, number)
+    evaluated_at = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {
         "round": number,
-        **shown,
+        **test_results,
         "accuracy_local": [
-            metrics.accuracy(k, local[k].classes) if k in local else math.nan for k in range(len(metrics))
+            metrics.accuracy(k, local_predictions[k].classes) if k in local_predictions else math.nan
+            for k in range(len(metrics))
         ],
         **(describe_last_phase(described, measure_shift(opened)) if opened.last_phase else described),
     }
@@ -267,5 +280,5 @@ def record_round(
     if number == rounds - 1 and config.evidence:
         models = final_models(method, server, engine, True) if opened.last_phase else None
         record["evidence"] = measure_evidence(server, method, engine, config.training, models)
-    record["seconds"] |= {"evaluate": evaluated - began, "record": time.perf_counter() - evaluated}
+    record["seconds"] |= {"evaluate": evaluated_at - started, "record": time.perf_counter() - evaluated_at}
     return record

@@ -1,4 +1,4 @@
-"""The bench: source models, splits, methods and rounds, each recorded as it comes."""
+"""Runs a bench: all methods on all source models and trials, with one record per round."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fedwca.runs.work_schedule import Schedule
 
 @dataclass(frozen=True)
 class _Bench:
-    """What all methods, trials and rounds of a bench have in common."""
+    """Everything that the methods, trials and rounds of a bench share."""
 
     config: RunConfig
     methods: Sequence[tuple[Method, int]]
@@ -51,45 +51,49 @@ class _Bench:
     trial_keys: Sequence[TrialKey]
     models: Sequence[StartModel]
     mine: set[Unit]
-    """What is to be done."""
+    """The units that this process runs."""
     progress: Progress
     checkpointer: Checkpointer
     schedule: Schedule
     caution: WarnOnce
 
     def run_group(self, group: Sequence[TrialKey]) -> Iterator[dict[str, Any]]:
-        """All methods on trials that go through rounds together."""
-        here = [
+        """Run all methods on trials that go through each round together; yields their records."""
+        active_keys = [
             trial_key
             for trial_key in group
             if any(Unit(*trial_key, method.name) in self.mine for method, _ in self.methods)
         ]
-        if not here:
+        if not active_keys:
             return
-        drawn = [self.splits.take(*trial_key) for trial_key in here]
+        federations = [self.splits.take(*trial_key) for trial_key in active_keys]
         engines: TrialsInTurn | None = None
         trials: list[Trial] = []
-        beside: Any = None
+        current_extras: Any = None
         for method, rounds in self.methods:
             units = {
-                i: unit for i, trial_key in enumerate(here) if (unit := Unit(*trial_key, method.name)) in self.mine
+                i: unit
+                for i, trial_key in enumerate(active_keys)
+                if (unit := Unit(*trial_key, method.name)) in self.mine
             }
             if not units:
                 continue
-            own = ([part for part in method.trained if changes_network(part)], method.public_objective is not None)
-            if engines is None or own != beside:
-                engines, trials, beside = None, [], own  # what was there goes before others are made
-                networks = [self.grow(index, method) for index, _ in here]
+            extras = ([part for part in method.trained if changes_network(part)], method.public_objective is not None)
+            if engines is None or extras != current_extras:
+                engines, trials, current_extras = None, [], extras  # frees the old engines before new ones are built
+                networks = [self.grow(index, method) for index, _ in active_keys]
                 config = config_of_method(self.config, method)
-                clients = [federation.clients for federation in drawn]
+                clients = [federation.clients for federation in federations]
                 engines = self.schedule.engines(config, list(zip(networks, clients, strict=True)))
-                trials = [self.trial(config, method, *parts) for parts in zip(here, networks, drawn, strict=True)]
+                trials = [
+                    self.trial(config, method, *parts) for parts in zip(active_keys, networks, federations, strict=True)
+                ]
             yield from self.run_method(method, rounds, units, engines, trials)
 
     def trial(
         self, config: RunConfig, method: Method, trial_key: TrialKey, network: Network, federation: Federation
     ) -> Trial:
-        """What belongs to a trial besides its engine."""
+        """Build a trial, without its engine."""
         index = trial_key.source_model
         keys, clients = Keys(self.config.seed + index, trial_key.trial), len(federation.clients)
         fresh, public = None, None
@@ -101,17 +105,17 @@ class _Bench:
         return Trial(federation.metrics, keys, newcomers, public)
 
     def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
-        """Models that nobody trained ``[S, P]``, one of each size."""
+        """Untrained models ``[S, P]``, one of each size."""
         return begin_rows(architecture(self.config), method.trained, network, self.config.seed + index)
 
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
-        """A source model, or what stands in for it, with the networks that a method trains beside it."""
+        """The source model, or ``start`` in its place, with a method's extra networks."""
         network = self.models[index].network if start is None else start
         sizes = len(architecture(self.config).variants)
         return grow_network(network, method.trained, self.config.seed + index, sizes=sizes)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> StartModel:
-        """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""
+        """The model a method starts from: the run's, or one trained centrally, with ``label`` shown as its progress."""
         model = self.models[unit.source_model]
         if method.start is None:
             return model
@@ -120,9 +124,9 @@ class _Bench:
         return central_model(method.start, self.config, engine, trial.metrics, model, seed, tell)
 
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The last record of a unit that diverged; says so."""
-        found = Divergence(record["round"] + 1, record[DIVERGED])
-        (sentence,) = divergence_notes({method.label: {TrialKey(unit.source_model, unit.trial): found}})
+        """The last record of a unit that diverged; also warns the user."""
+        divergence = Divergence(record["round"] + 1, record[DIVERGED])
+        (sentence,) = divergence_notes({method.label: {TrialKey(unit.source_model, unit.trial): divergence}})
         self.progress.warn(sentence)
         return {**_tag(unit), **record}
 
@@ -134,54 +138,54 @@ class _Bench:
         engines: TrialsInTurn,
         trials: Sequence[Trial],
     ) -> Iterator[dict[str, Any]]:
-        """One method; ``units`` by trial, and of those only what is to be done."""
+        """Run one method; ``units`` are those to be run, by the index of their trial. Yields their records."""
         label = f"{method.label}{_which(list(units.values()), self.trial_keys)}"
-        sizes = {i: len(trials[i].metrics) for i in units}
-        self.progress.begin(label, rounds, sum(sizes.values()))
-        points, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
+        client_counts = {i: len(trials[i].metrics) for i in units}
+        self.progress.begin(label, rounds, sum(client_counts.values()))
+        states, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
             try:
                 model = self.start_of(method, label, unit, engine, trials[i])
             except Diverged as error:
-                self.progress.earlier(rounds, 0)  # nobody does them
+                self.progress.earlier(rounds, 0)  # these rounds are not run
                 yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))
                 continue
             models[i] = model
-            point = self.checkpointer.restore(unit, engine, model)
-            if point is None:
-                start, own = self.grow(unit.source_model, method, model.network), None
+            state = self.checkpointer.restore(unit, engine, model)
+            if state is None:
+                start, initial_rows = self.grow(unit.source_model, method, model.network), None
                 rows = self.fresh_rows(unit.source_model, method, start)
                 if len(rows) > 1:
-                    own = rows[draw_sizes(trials[i].keys, range(sizes[i]), len(rows))]
-                point = RoundState(-1, init_server(engine, start, own))
-                first = measure_start(trials[i], engine, method, point.server, self.config.training, rounds)
-                accuracy[i] = mean(first["accuracy"])
-                home = {
+                    initial_rows = rows[draw_sizes(trials[i].keys, range(client_counts[i]), len(rows))]
+                state = RoundState(-1, init_server(engine, start, initial_rows))
+                start_entries = measure_start(trials[i], engine, method, state.server, self.config.training, rounds)
+                accuracy[i] = mean(start_entries["accuracy"])
+                source_entries = {
                     "source_accuracy": model.accuracy,
                     "source_digest": model.digest,
                     "source_weights": model.weights,
                 }
-                images: dict[str, Any] = {"test_images": trials[i].test_images()}
+                image_entries: dict[str, Any] = {"test_images": trials[i].test_images()}
                 if partition_of(self.config).uneven:
-                    images["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
-                yield {**_tag(unit), "round": -1, **first, **images, **home}
-                self.checkpointer.save(unit, point, engine, model, last=rounds == 0)
-            if point.round >= 0:
-                self.progress.earlier(point.round + 1, sizes[i])
-            points[i] = point
-        played = run_rounds(self.config, method, rounds, engines, trials, points, self.caution, self.progress)
-        for i, record, after in played:
+                    image_entries["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
+                yield {**_tag(unit), "round": -1, **start_entries, **image_entries, **source_entries}
+                self.checkpointer.save(unit, state, engine, model, last=rounds == 0)
+            if state.round >= 0:
+                self.progress.earlier(state.round + 1, client_counts[i])
+            states[i] = state
+        results = run_rounds(self.config, method, rounds, engines, trials, states, self.caution, self.progress)
+        for i, record, new_state in results:
             unit, accuracy[i] = units[i], mean(record["accuracy"])
-            if after is None:
+            if new_state is None:
                 yield self.end_diverged(method, unit, record)
                 continue
             yield {**_tag(unit), **record}
-            # Who goes together keeps the point before the last until all have ended: it is where a run that is
-            # stopped in between goes on with all of them.
-            last = after.round == rounds - 1 and len(units) == 1
+            # Trials that run together keep their last but one checkpoint until all of them have ended, so that a run
+            # that is stopped in between can resume all of them from there.
+            last = new_state.round == rounds - 1 and len(units) == 1
             validation = mean(record.get(VALIDATION, ()))
-            self.checkpointer.save(unit, after, engines.engines[i], models[i], last, validation)
+            self.checkpointer.save(unit, new_state, engines.engines[i], models[i], last, validation)
         for unit in units.values():
             self.checkpointer.end(unit)
         self.progress.end(label, mean(list(accuracy.values())))
@@ -197,22 +201,22 @@ def run_bench(
     schedule: Schedule | None = None,
     splits: TrialSplits | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Run every method for every source model and trial; one record a round, as it ends.
+    """Run every method for every source model and trial; yields one record per round as soon as the round ends.
 
     Args:
         config: what to run.
-        methods: with their rounds, see `fedwca.config.compose_methods.compose`.
+        methods: methods with their number of rounds, see `fedwca.config.compose_methods.compose`.
         dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
-        progress: told how far it is.
-        checkpointer: keeps a point after each record was taken, and says where an earlier process stopped.
-        schedule: what this process does of it; None: all.
-        splits: clients of the same data set and domain, where the first trial's have been looked at.
+        domain: name of the source or target domain; None: the partition has neither.
+        progress: callbacks for progress.
+        checkpointer: saves the state after each record was consumed, and restores an earlier process's; None: neither.
+        schedule: the part of the bench that this process runs; None: all of it.
+        splits: clients of the same data set and domain, if already built; None: they are built here.
     """
     checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
     trial_keys = TrialKey.all_of(config.source_models, config.trials)
-    left = {
+    remaining = {
         trial_key: [
             (method, rounds)
             for method, rounds in methods
@@ -220,9 +224,11 @@ def run_bench(
         ]
         for trial_key in trial_keys
     }
-    finished = len(trial_keys) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
+    finished = len(trial_keys) * sum(rounds for _, rounds in methods) - sum(
+        rounds for methods_left in remaining.values() for _, rounds in methods_left
+    )
     progress.earlier(finished, 0)
-    if not any(left.values()):
+    if not any(remaining.values()):
         return
     models = schedule.models(config, dataset, domain, progress.source)
     checkpointer.check_sources(models)
@@ -230,19 +236,21 @@ def run_bench(
     if len(trial_keys) > 1:
         networks = [model.network for model in models]
         at_once = schedule.trials_at_once(config, networks, splits.first().clients)
-    together = group_trials(trial_keys, at_once)
+    groups = group_trials(trial_keys, at_once)
     bundles = [
-        {Unit(*trial_key, method.name): rounds for trial_key in group if (method, rounds) in left[trial_key]}
-        for group in together
+        {Unit(*trial_key, method.name): rounds for trial_key in group if (method, rounds) in remaining[trial_key]}
+        for group in groups
         for method, rounds in methods
     ]
-    mine = schedule.mine([bundle for bundle in bundles if bundle])
-    if not any((unit.source_model, unit.trial) == trial_keys[0] for unit in mine):
+    assigned_units = schedule.mine([bundle for bundle in bundles if bundle])
+    if not any((unit.source_model, unit.trial) == trial_keys[0] for unit in assigned_units):
         splits.forget()
     caution = WarnOnce(progress.warn, checkpointer.told)
-    bench = _Bench(config, methods, splits, trial_keys, models, mine, progress, checkpointer, schedule, caution)
-    for group in together:
-        # What a group holds goes with the generator, before the next one's images and models are made.
+    bench = _Bench(
+        config, methods, splits, trial_keys, models, assigned_units, progress, checkpointer, schedule, caution
+    )
+    for group in groups:
+        # A group's images and models are freed with its generator, before the next group's are built.
         yield from bench.run_group(group)
 
 
@@ -260,12 +268,14 @@ def _tag(unit: Unit) -> dict[str, Any]:
 
 
 def _which(units: Sequence[Unit], trial_keys: Sequence[TrialKey]) -> str:
-    """Which runs of how many, for a progress line; nothing where there is only one."""
+    """Text for a progress label, such as ``, run 1 of 3``; empty if there is a single run."""
     numbers = [trial_keys.index((unit.source_model, unit.trial)) + 1 for unit in units]
     if len(trial_keys) == 1:
         return ""
     if len(numbers) == 1:
         return f", run {numbers[0]} of {len(trial_keys)}"
-    unbroken = numbers == list(range(numbers[0], numbers[-1] + 1))
-    which = f"{numbers[0]} to {numbers[-1]}" if unbroken and len(numbers) > 2 else ", ".join(map(str, numbers))
-    return f", runs {which} of {len(trial_keys)}"
+    consecutive = numbers == list(range(numbers[0], numbers[-1] + 1))
+    numbers_text = (
+        f"{numbers[0]} to {numbers[-1]}" if consecutive and len(numbers) > 2 else ", ".join(map(str, numbers))
+    )
+    return f", runs {numbers_text} of {len(trial_keys)}"

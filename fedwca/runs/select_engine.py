@@ -1,4 +1,4 @@
-"""Which engine runs a configuration, with the clients' images on it."""
+"""Builds the engine that a configuration selects, with the clients' images."""
 
 from __future__ import annotations
 
@@ -20,39 +20,43 @@ ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": Sequ
 
 
 def config_of_method(config: RunConfig, method: Method) -> RunConfig:
-    """The configuration that a method's engines are chosen by: the loop, where it works client by client."""
-    alone = method.adaptation is not None and method.adaptation.by_client
-    return config.model_copy(update={"engine": "loop", "kernels": "auto"}) if alone else config
+    """The configuration for a method's engines: the loop if its adaptation generates a model per client."""
+    client_by_client = method.adaptation is not None and method.adaptation.by_client
+    return config.model_copy(update={"engine": "loop", "kernels": "auto"}) if client_by_client else config
 
 
 def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
-    """The engine a configuration asks for, with the clients' images; see `engine_name`.
+    """Build the engine that a configuration selects, see `engine_name`.
 
     Args:
-        config: names engine, device, workers and precision, and says what becomes of BatchNorm statistics.
+        config: names engine, device, workers, precision and the policy for BatchNorm statistics.
         network: the source model.
-        clients: their images.
+        clients: the clients' images.
 
     Raises:
-        UsageError: the device is not there, or cannot compute in that precision.
+        UsageError: the device does not exist, or does not support the precision.
     """
     engine, workers = ENGINES[engine_name(config)], clients_at_once(config, network, clients)
-    given = (network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
-    return engine(*given, kernels=named_kernels(config)) if issubclass(engine, StackedEngine) else engine(*given)
+    engine_args = (network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
+    return (
+        engine(*engine_args, kernels=named_kernels(config))
+        if issubclass(engine, StackedEngine)
+        else engine(*engine_args)
+    )
 
 
-def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
-    """Engines for federations that go through rounds together, in one step where they can.
+def choose_engines(config: RunConfig, trial_inputs: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
+    """Build engines for federations that go through each round together, in one joint step if possible.
 
     Args:
         config: as for `choose_engine`.
-        given: source model and images of each federation.
+        trial_inputs: source model and clients' images of each federation.
 
     Raises:
         UsageError: see `choose_engine`.
     """
-    networks, clients = [network for network, _ in given], [own for _, own in given]
-    if len(given) > 1 and engine_name(config) == "stacked" and can_share_step(networks):
-        device, how = resolve_device(config.device), named_kernels(config)
-        return StackedTrials(networks, clients, device, config.batch_norm, config.precision, how)
-    return TrialsInTurn([choose_engine(config, network, own) for network, own in given])
+    networks, clients = [network for network, _ in trial_inputs], [images for _, images in trial_inputs]
+    if len(trial_inputs) > 1 and engine_name(config) == "stacked" and can_share_step(networks):
+        device, kernels = resolve_device(config.device), named_kernels(config)
+        return StackedTrials(networks, clients, device, config.batch_norm, config.precision, kernels)
+    return TrialsInTurn([choose_engine(config, network, images) for network, images in trial_inputs])

@@ -1,4 +1,4 @@
-"""Which kernels a run takes: those asked for, or what a few steps on its own images show before round 1."""
+"""Chooses a run's kernels: those requested, the default, or the fastest in a short measurement before round 1."""
 
 from __future__ import annotations
 
@@ -24,46 +24,45 @@ from fedwca.runs.load_data import build_network
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """What was taken and why."""
+    """The chosen kernels and the reason."""
 
     chosen: Kernels
     why: str
     measured: Found = field(default_factory=dict)
-    """By candidate, see `fedwca.engine.stacked.tuning.benchmark.benchmark_kernels`; empty: nothing was measured."""
+    """Results by candidate, see `fedwca.engine.stacked.tuning.benchmark.benchmark_kernels`; empty: not measured."""
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the run folder."""
+        """The entry for ``environment.json``."""
         return {"chosen": self.chosen, "why": self.why, "measured": self.measured}
 
     @property
     def sentence(self) -> str:
-        """For a person."""
-        told = [f"{name} {kernels_cell(own)}" for name, own in self.measured.items()]
-        return f"{self.chosen} ({self.why}{': ' + ', '.join(told) if told else ''})"
+        """The choice as text for the user."""
+        timings = [f"{name} {kernels_cell(measurement)}" for name, measurement in self.measured.items()]
+        return f"{self.chosen} ({self.why}{': ' + ', '.join(timings) if timings else ''})"
 
 
-def kernels_cell(own: dict[str, Any]) -> str:
-    """One candidate's step, or why there is none."""
-    return "failed" if "error" in own else f"{1000 * own['seconds']:.1f} ms a step"
+def kernels_cell(measurement: dict[str, Any]) -> str:
+    """The time of one candidate's step as text, or that it failed."""
+    return "failed" if "error" in measurement else f"{1000 * measurement['seconds']:.1f} ms a step"
 
 
 def choose_kernels(
     config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, clients: Sequence[ClientImages]
 ) -> KernelChoice:
-    """The kernels of a run.
+    """Choose the kernels of a run.
 
-    Only ``measure`` measures: what is found depends on what else the machine does, and with it the last digits of the
-    numbers.
+    Only ``measure`` measures, since its choice, and with it the last digits of results, depends on the machine's load.
 
     Args:
-        config: what is run; ``kernels`` as asked for.
-        methods: with their rounds.
+        config: the run's configuration, with ``kernels`` as requested.
+        methods: methods with their number of rounds.
         classes: M.
         clients: unlabeled images of one federation.
 
     Raises:
-        UsageError: kernels are asked for that the engine or the device has not.
+        UsageError: the engine or the device does not support the requested kernels.
     """
     if engine_name(config) != "stacked":
         if config.kernels not in ("auto", "eager"):
@@ -80,18 +79,18 @@ def choose_kernels(
     return KernelChoice(config.kernels, "asked for")
 
 
-def restore_kernels(before: str, device: str) -> Kernels:
-    """What a run goes on with that had some kernels before: the same, unless the device has become one without them.
+def restore_kernels(original: str, device: str) -> Kernels:
+    """The kernels of a resumed run: the original ones, or eager if the device no longer supports graphs.
 
     Raises:
-        UsageError: they were dropped since, and others would give other last digits.
+        UsageError: the original kernels were removed from fedwca; others would change the last digits of results.
     """
-    if before in DROPPED:
+    if original in DROPPED:
         raise UsageError(
-            f"the run was begun with kernels {before}, which were dropped, since they were slower in all that was "
+            f"the run was begun with kernels {original}, which were dropped, since they were slower in all that was "
             "measured, so it cannot be continued; run it anew"
         )
-    return cast(Kernels, "eager" if before == "graphs" and torch.device(device).type != "cuda" else before)
+    return cast(Kernels, "eager" if original == "graphs" and torch.device(device).type != "cuda" else original)
 
 
 def measure_kernels(
@@ -101,14 +100,15 @@ def measure_kernels(
     clients: Sequence[ClientImages],
     device: torch.device,
 ) -> KernelChoice:
-    """The quickest on the run's shapes: as many clients as go at a time, of all trials, a full batch of each; arguments
-    as above.
+    """Choose the fastest kernels on the run's shapes; arguments as for `choose_kernels`.
+
+    A step takes one batch of each of as many clients as are processed at the same time, of all trials at once.
     """
     network = build_network(config, classes, pretrained=False).to(device)
     count, batch = clients_at_once(config, network, clients), config.training.batch_size
-    some = sorted(clients, key=lambda client: -len(client.train))[:count]
-    batch = min(batch, len(some[-1].train))
-    images = torch.stack([client.train[:batch] for client in some]).to(device)
+    largest_clients = sorted(clients, key=lambda client: -len(client.train))[:count]
+    batch = min(batch, len(largest_clients[-1].train))
+    images = torch.stack([client.train[:batch] for client in largest_clients]).to(device)
     trials = trials_at_once(config, clients)
     images = images.repeat(trials, 1, 1, 1, 1)
     candidates: list[Kernels] = ["eager", "channels-last"]
@@ -118,8 +118,8 @@ def measure_kernels(
         return KernelChoice("eager", "clients have too few images to measure")
     mixes = any(method.pseudo_labeler.mixes for method, _ in methods)
     with matmul_precision(config.precision, device):
-        found = benchmark_kernels(network, images, config.precision, candidates, mixes=mixes)
+        measurements = benchmark_kernels(network, images, config.precision, candidates, mixes=mixes)
     if device.type == "cuda":
-        # What was tried is gone; torch keeps its memory, and what is free decides how many clients go at a time.
+        # Return torch's cached memory: the free memory decides how many clients are processed at the same time.
         torch.cuda.empty_cache()
-    return KernelChoice(pick_kernels(found), "measured", found)
+    return KernelChoice(pick_kernels(measurements), "measured", measurements)

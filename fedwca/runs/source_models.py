@@ -1,4 +1,4 @@
-"""Source models of a run: pre-trained, each on a thread of its own, or loaded."""
+"""Source models of a run: trained in parallel threads, read from the cache, or loaded from a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ def source_models(
     progress: Tell,
     chosen: Sequence[int] | None = None,
 ) -> list[StartModel]:
-    """Source models in order, each trained on a thread of its own as far as there are cores.
+    """The source models in order, trained in parallel with at most one thread per core.
 
     Args:
-        config: says how many and how.
-        dataset: holds the source domain, where there is one.
-        domain: its name; None where there is none.
-        progress: told (epochs done, epochs, held-out accuracy in percent), over all of them.
-        chosen: which of them; None: all.
+        config: number of source models and their training settings.
+        dataset: holds the source domain, if there is one.
+        domain: name of the source or target domain; None if there is none.
+        progress: called with (epochs done, epochs, held-out accuracy in percent), summed over all source models.
+        chosen: indices of the source models; None: all.
     """
     chosen = range(config.source_models) if chosen is None else chosen
     count, total = config.source_models, config.source_models * config.source_training.epochs
-    done, stop = [0] * count, threading.Event()
+    epochs_done, stop = [0] * count, threading.Event()
 
     def train(index: int) -> StartModel:
-        def tell(epoch: int, epochs: int, accuracy: float) -> None:
+        def report(epoch: int, epochs: int, accuracy: float) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
-            done[index] = epoch
-            progress(sum(done), total, accuracy)
+            epochs_done[index] = epoch
+            progress(sum(epochs_done), total, accuracy)
 
-        return source_model(config, dataset, domain, index, tell)
+        return source_model(config, dataset, domain, index, report)
 
-    # In full float32 whatever clients compute in: source models are kept for runs of any precision.
+    # In fp32 whatever the run's precision: runs of any precision share the cached source models.
     device = resolve_device(config.device)
-    full = matmul_precision("fp32", device)
-    # A GPU has no cores to share out; side by side they would only need their memory at the same time.
+    full_precision = matmul_precision("fp32", device)
+    # On a GPU, training in parallel saves no time and only needs more memory.
     workers = min(len(chosen), count_cores()) if device == "cpu" else 1
-    with limit_to_one_thread(), full, ThreadPoolExecutor(max(1, workers)) as pool:
+    with limit_to_one_thread(), full_precision, ThreadPoolExecutor(max(1, workers)) as pool:
         try:
             return list(pool.map(train, chosen))
         except BaseException:
-            # Ctrl-C or a failure: the others stop after the epoch they are in.
+            # Ctrl-C or a failure: the other threads stop after their current epoch.
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
@@ -69,9 +69,9 @@ def source_model(
     index: int,
     progress: Tell = lambda epoch, epochs, accuracy: None,
 ) -> StartModel:
-    """The index-th source model: pre-trained, from the cache, or the user's own checkpoint.
+    """The index-th source model: trained, read from the cache, or loaded from the user's checkpoint.
 
-    Where clients train the whole network it is one that nobody has trained, or the user's own.
+    If clients train the whole network, it is an untrained model or the user's checkpoint.
     """
     model = architecture(config)
     device, whole = resolve_device(config.device), partition_of(config).whole

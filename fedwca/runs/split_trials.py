@@ -1,4 +1,4 @@
-"""Which images each client has in a trial: split anew for each source model and trial, by a seed of its own."""
+"""Assigns images to the clients of a trial; each source model and trial has its own seed and split."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from fedwca.partitions import ClientSettings
 
 
 def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None, index: int, trial: int) -> Federation:
-    """The clients of one trial; the same for every method.
+    """The clients of trial ``trial`` with source model ``index``; the same for every method.
 
     Raises:
         UsageError: more clients than images.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
     published = config.split == "published"
-    asked = ClientSettings(
+    settings = ClientSettings(
         config.clients, config.samples, seed, published, new_clients=config.new_clients, validation=config.validation
     )
-    found: Federation = component("partition", config.partition, config.components)(dataset, domain, asked)
-    return found
+    federation: Federation = component("partition", config.partition, config.components)(dataset, domain, settings)
+    return federation
 
 
 class TrialSplits:
-    """The clients of each trial of a run. Those of the first, which are looked at before round 1, are drawn once.
+    """The clients of each trial of a run; those of the first trial, which are needed before round 1, are cached.
 
     Args:
-        config: says how many clients and trials.
+        config: number of clients and trials.
         dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
+        domain: name of the source or target domain; None: the partition has neither.
     """
 
     def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str | None) -> None:
@@ -39,7 +39,7 @@ class TrialSplits:
         self._first: Federation | None = None
 
     def first(self) -> Federation:
-        """Source model 0, trial 0; kept until its rounds take it.
+        """The clients of source model 0, trial 0; cached until `take` returns them.
 
         Raises:
             UsageError: more clients than images.
@@ -49,12 +49,12 @@ class TrialSplits:
         return self._first
 
     def take(self, index: int, trial: int) -> Federation:
-        """Any of them, for its rounds: it is not kept here, so that its images go when they are done."""
+        """The clients of a trial for its rounds; not cached, so that the images are freed after the rounds."""
         if (index, trial) != (0, 0):
             return split_trial(self.config, self.dataset, self.domain, index, trial)
-        found, self._first = self.first(), None
-        return found
+        federation, self._first = self.first(), None
+        return federation
 
     def forget(self) -> None:
-        """Let the first one go: nothing is left to do on it."""
+        """Drop the cached first trial, which has nothing left to do."""
         self._first = None

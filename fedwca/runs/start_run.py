@@ -1,4 +1,4 @@
-"""A run from request to table: checks first, then rounds that are written down as they come."""
+"""Starts a run: checks and sets it up, then runs its rounds; or resumes the run in the requested folder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     """Check everything that can be checked, then run.
 
     Args:
-        request: what is asked for.
-        reporter: told how it goes.
-        ranks: the processes that share it; this is the first of them.
+        request: the requested run.
+        reporter: receives progress and warnings.
+        ranks: the processes that share the run; this is rank 0.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
-        KeyboardInterrupt: the user stopped it; what was done is kept, and the run can be continued.
+        FedwcaError: the request is wrong or the run fails; wrong requests are found before training where possible.
+        KeyboardInterrupt: the user stopped the run; finished rounds are kept, and it can be continued.
     """
     started = time.perf_counter()
     plan, loggers = plan_run(request)
@@ -50,7 +50,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
         check_same_request(path, plan)
         warn_of_other_recording(path, request, loggers, reporter)
-        hold_lock(path).release()  # who is refused leaves no note
+        hold_lock(path).release()  # raises if the run is in use, before notes are changed
         take_notes(path, request)
         workers = plan.config.workers if plan.origins.get("workers") == "CLI" else None
         return resume_run(path, reporter, ranks, request.profile, workers)
@@ -60,14 +60,14 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
 
 
 def check_run(request: RunRequest, reporter: RunReporter = SILENT) -> RunPlan:
-    """All that `start_run` does before the first round: the plan, its checks and estimates. Nothing stays on disk.
+    """Do all that `start_run` does before the first round, and leave nothing on disk; returns the plan.
 
     Args:
-        request: what is asked for.
-        reporter: told what would be run.
+        request: the requested run.
+        reporter: receives the description of the run.
 
     Raises:
-        FedwcaError: why it could not be.
+        FedwcaError: the run could not start.
     """
     started = time.perf_counter()
     plan, loggers = plan_run(request)
@@ -79,10 +79,10 @@ def check_run(request: RunRequest, reporter: RunReporter = SILENT) -> RunPlan:
 
 
 def plan_run(request: RunRequest) -> tuple[RunPlan, list[Logger]]:
-    """What is asked for, decided as far as it can be without images.
+    """The plan and the loggers of a request, with all checks that need no images.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence.
+        FedwcaError: the request is wrong.
     """
     plan = request.plan()
     loggers = check_recording(request, plan)
@@ -91,10 +91,10 @@ def plan_run(request: RunRequest) -> tuple[RunPlan, list[Logger]]:
 
 
 def check_recording(request: RunRequest, plan: RunPlan) -> list[Logger]:
-    """What a run is to leave beside its numbers can be left; returns its loggers.
+    """Check what a run is to record besides its results: checkpoints, tags and loggers; returns the loggers.
 
     Raises:
-        UsageError: checkpoints that no such run keeps, a logger that is not there, or a tag that is none.
+        UsageError: checkpoints that such a run cannot keep, an unknown logger, or an invalid tag.
     """
     policy, loggers = RetentionPolicy.parse(request.keep), build_loggers(request.loggers)
     check_tags(request.tags)
@@ -115,71 +115,71 @@ def set_up_run(
     reporter: RunReporter,
     ranks: RunRanks,
 ) -> PreparedRun:
-    """From a claimed folder to a run that can set out; where it cannot, nothing stays.
+    """Load the data and prepare a run in a claimed folder; on failure, what was written there is removed.
 
     Args:
-        folder: where.
-        request: what is asked for.
-        plan: of the same.
-        loggers: where numbers go, too.
-        started: ``time.perf_counter()`` when it was asked for.
-        reporter: told how it goes.
-        ranks: the processes that share it.
+        folder: the run folder, locked by this process.
+        request: the requested run.
+        plan: the plan of the request.
+        loggers: the loggers of the request.
+        started: ``time.perf_counter()`` when the run was requested.
+        reporter: receives progress and warnings.
+        ranks: the processes that share the run.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence.
+        FedwcaError: the run cannot start.
     """
     try:
-        # First of all: whatever kills this process from here on, the folder says what it was for.
-        about = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
-        folder.write("config.json", about)
+        # Written first, so that the folder says what it was for even if this process is killed.
+        metadata = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
+        folder.write("config.json", metadata)
         take_notes(folder.path, request)
         reporter.loading(plan.config.dataset)
         dataset, domain = load(plan.config)
-        given = (dataset, domain, started, to_plain(about), loggers, request.profile)
-        return prepare_run(ClaimedFolder(folder, plan.at(domain), *given), reporter, ranks)
+        claim_args = (dataset, domain, started, to_plain(metadata), loggers, request.profile)
+        return prepare_run(ClaimedFolder(folder, plan.at(domain), *claim_args), reporter, ranks)
     except BaseException:
         folder.discard()
         raise
 
 
 def take_notes(path: Path, request: RunRequest) -> None:
-    """Write down the note and the tags that a run is given, if it is given any; see `change_notes`."""
+    """Write the request's note and tags, if it has any; see `change_notes`."""
     if request.note or request.tags:
         change_notes(path, request.note or None, request.tags)
 
 
 def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[Logger], reporter: RunReporter) -> None:
-    """Say where a run that goes on leaves other things beside its numbers than are asked for now."""
-    about, asked = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
+    """Warn if a resumed run keeps checkpoints, logs or runs trials at once in another way than now requested."""
+    metadata, requested_loggers = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
     pairs = [
-        (f"--keep {about.get('keep', 'last')}", f"--keep {request.keep}"),
-        (describe_loggers(about.get("loggers", ())), describe_loggers(asked)),
+        (f"--keep {metadata.get('keep', 'last')}", f"--keep {request.keep}"),
+        (describe_loggers(metadata.get("loggers", ())), describe_loggers(requested_loggers)),
     ]
     if (at_once := request.layer.get("trials_at_once")) is not None:
-        began = about["config"].get("trials_at_once")
-        pairs.append((f"--trials-at-once {began}", f"--trials-at-once {at_once}"))
-    for there, here in pairs:
-        if there != here:
-            reporter.warn(f"{path}: was begun with {there} and stays so; asked for now: {here}")
+        original = metadata["config"].get("trials_at_once")
+        pairs.append((f"--trials-at-once {original}", f"--trials-at-once {at_once}"))
+    for stored, requested in pairs:
+        if stored != requested:
+            reporter.warn(f"{path}: was begun with {stored} and stays so; asked for now: {requested}")
 
 
 def describe_loggers(dumped: Sequence[Mapping[str, Any]]) -> str:
-    """Loggers as options, from what ``config.json`` says of them.
+    """Loggers as command-line options, from their entries in ``config.json``.
 
     >>> describe_loggers([{"name": "wandb", "project": "fedwca", "entity": None}])
     '--logger wandb:project=fedwca'
     """
-    found = []
-    for one in dumped:
-        fields = ",".join(f"{key}={value}" for key, value in one.items() if key != "name" and value is not None)
-        found.append(f"--logger {one.get('name')}" + (f":{fields}" if fields else ""))
-    return " ".join(found) or "no --logger"
+    options = []
+    for logger in dumped:
+        fields = ",".join(f"{key}={value}" for key, value in logger.items() if key != "name" and value is not None)
+        options.append(f"--logger {logger.get('name')}" + (f":{fields}" if fields else ""))
+    return " ".join(options) or "no --logger"
 
 
 def was_killed_in_set_up(path: Path) -> bool:
-    """Whether a folder holds no more than what a run was to be."""
+    """Whether the run in a folder was killed before it was set up."""
     try:
         return not is_set_up(read_configuration(path))
     except FedwcaError:
-        return False  # damaged: it may have been more
+        return False  # damaged: the run may have been set up

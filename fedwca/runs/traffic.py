@@ -1,4 +1,4 @@
-"""Bytes that go down to clients and up to the server in a round."""
+"""Bytes sent to clients and to the server in a round."""
 
 from __future__ import annotations
 
@@ -12,40 +12,44 @@ from fedwca.federated.round import Outcome
 
 
 def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) -> int:
-    """Bytes that all clients of a round receive: models, shared values, and a frozen classifier in round 0; and the
-    fresh mean, where they are asked what they say of it. Weights that nobody trained need not be sent.
+    """Bytes that all clients of a round receive.
+
+    These are models, shared values, a frozen classifier in round 0, and the new mean for clients that are asked to
+    assess it. Weights that nobody trained are not sent.
     """
     values, frozen = 0, first and not engine.network.whole
     if method.aggregator.travels or frozen:
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
-        known = 0 if first else method.aggregator.holds  # from earlier rounds
-        kept = 0 if first else count_kept(method, engine)
-        values = (outcome.offer.models - known) * (engine.layout.sent - kept) + classifier
+        held = 0 if first else method.aggregator.holds  # models that clients have from earlier rounds
+        local = 0 if first else count_kept(method, engine)
+        values = (outcome.offer.models - held) * (engine.layout.sent - local) + classifier
     values += count_values(outcome.shared)
-    judged = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * engine.layout.sent
-    return engine.bank.element_size() * (len(outcome.uploads) * values + judged)
+    mean_values = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * engine.layout.sent
+    return engine.bank.element_size() * (len(outcome.uploads) * values + mean_values)
 
 
 def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
-    """Bytes that all clients of a round send: their models with reports on those they received, extra values, what they
-    are grouped by, and what they say of the fresh mean.
+    """Bytes that all clients of a round send.
+
+    These are their models with reports on the models they received, values that objectives collect, the signatures
+    they are clustered by, and their answers about the new mean.
     """
-    one = next(iter(outcome.uploads.values()))
-    values = count_values(one.collected) + outcome.signature
+    upload = next(iter(outcome.uploads.values()))
+    values = count_values(upload.collected) + outcome.signature
     if method.aggregator.travels:
-        values += engine.layout.sent - count_kept(method, engine) + count_values(one.report)
-    said = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * outcome.mean_answers.values
-    return engine.bank.element_size() * (len(outcome.uploads) * values + said)
+        values += engine.layout.sent - count_kept(method, engine) + count_values(upload.report)
+    answer_values = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * outcome.mean_answers.values
+    return engine.bank.element_size() * (len(outcome.uploads) * values + answer_values)
 
 
 def count_kept(method: Method, engine: Engine) -> int:
-    """Values of a model that stay with its client."""
+    """Number of values of a model that are never sent to the server."""
     if not method.aggregator.keeps:
         return 0
-    own = engine.layout.last_layers(method.aggregator.keeps)
-    return sum(part.stop - part.start for part in (own, *engine.layout.statistics_of(own)))
+    local = engine.layout.last_layers(method.aggregator.keeps)
+    return sum(part.stop - part.start for part in (local, *engine.layout.statistics_of(local)))
 
 
 def count_values(tensors: Mapping[str, Tensor]) -> int:
-    """Values of all tensors together."""
+    """Total number of values of some tensors."""
     return sum(tensor.numel() for tensor in tensors.values())

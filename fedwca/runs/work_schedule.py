@@ -1,4 +1,4 @@
-"""What one process does of a bench: all of it, or its share beside other ranks."""
+"""The part of a bench that one process runs: all of it, or a rank's share."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ Record = dict[str, Any]
 
 
 class Schedule:
-    """Everything, for a process on its own."""
+    """Schedule of a single process, which runs everything."""
 
     ranks: Mapping[str, int] | None = None
-    """How many ranks there are and how many do a trial; None: this process is alone."""
+    """Number of ranks, and how many share a trial; None: this is the only process."""
 
     def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
-        """Which of the units that are left, each with its rounds, this process does; a bundle goes together."""
+        """The units that this process runs, of the remaining ones with their rounds; a bundle is never divided."""
         return {unit for bundle in bundles for unit in bundle}
 
     def models(
         self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
     ) -> list[StartModel]:
-        """All source models."""
+        """Train or load all source models."""
         return source_models(config, dataset, domain, progress)
 
     def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
         """Federations that go through each round together, see `fedwca.runs.clients_at_once.trials_at_once`.
 
         Args:
-            config: of the run.
+            config: the run's configuration.
             networks: all source models.
-            clients: of one federation.
+            clients: images of the clients of one federation.
         """
         number = trials_at_once(config, clients)
         return number if can_share_step(networks) else 1
 
     def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
-        """Engines for federations that go together, each of a source model and clients."""
+        """Engines for federations that run together, each given by a source model and its clients' images."""
         return choose_engines(config, given)
 
     def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
-        """All records of the run, each after it was kept."""
+        """Yield all records of the run, each after ``keep`` has written it."""
         for record in records:
             keep(record)
             yield record

@@ -1,4 +1,4 @@
-"""A report of runs as text, and as a file."""
+"""Renders a report of runs, and writes it to a file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex
 
 
 def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequence[str] = ()) -> str:
-    """A page that needs no network, or the summary table alone.
+    """The report as a self-contained HTML page, or as a Markdown or LaTeX document.
 
     Args:
         runs: run folders, or their names in ``runs/``.
-        form: what it is written as.
-        columns: names of more columns of the table, as of ``fedwca report --column``.
+        form: format of the report.
+        columns: names of additional table columns, as of ``fedwca report --column``.
 
     Raises:
-        FedwcaError: a run is not there or damaged.
+        FedwcaError: a run is missing or damaged.
         UsageError: no run is named, or there is no such column.
     """
     runs = check_several("runs", runs)
-    found = [read_run(find_run(run)) for run in runs]
-    names = distinct_names([str(run) for run in runs], [run.name for run in found])
+    loaded = [read_run(find_run(run)) for run in runs]
+    names = distinct_names([str(run) for run in runs], [run.name for run in loaded])
     if form == "html":
-        return page(found, names, columns, _predict)
-    return document(found, names, form == "latex", columns)
+        return page(loaded, names, columns, _predict)
+    return document(loaded, names, form == "latex", columns)
 
 
 def write_report(
@@ -50,12 +50,12 @@ def write_report(
 
     Args:
         runs: run folders, or their names in ``runs/``.
-        out: the file; None: ``report.html`` in the folder of the only run, else in this folder.
-        form: what it is written as; None: as the file's suffix says, else a page.
-        columns: names of more columns of the table, as of ``fedwca report --column``.
+        out: the file; None: ``report.html`` in the run folder if there is a single run, else in the working directory.
+        form: format of the report; None: by the file's suffix, HTML for others.
+        columns: names of additional table columns, as of ``fedwca report --column``.
 
     Raises:
-        FedwcaError: a run is not there or damaged, or the file cannot be written.
+        FedwcaError: a run is missing or damaged, or the file cannot be written.
         UsageError: no run is named, or there is no such column.
     """
     runs = check_several("runs", runs)
@@ -67,14 +67,14 @@ def write_report(
 
 
 def _predict(run: Run) -> Callable[[], Models]:
-    """The composed method's final models in the run's first trial."""
+    """A function that returns the composed method's final models in the run's first trial."""
     return predictions_when_asked(run.path, None, (run.runs or [TrialKey()])[0])
 
 
-def distinct_names(given: list[str], names: list[str]) -> list[str]:
-    """What to call the runs: folder names, or the paths as given where two are alike.
+def distinct_names(paths: list[str], names: list[str]) -> list[str]:
+    """Names of the runs: folder names, or the paths as the user wrote them if two names are equal.
 
     >>> distinct_names(["a/x", "b/x"], ["x", "x"])
     ['a/x', 'b/x']
     """
-    return names if len(set(names)) == len(names) else given
+    return names if len(set(names)) == len(names) else paths

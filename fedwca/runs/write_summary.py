@@ -1,4 +1,4 @@
-"""What a run came to: the table's rows, ``summary.json``, and the picture of it all."""
+"""Writes a run's results: the table's rows, ``summary.json`` and the overview picture."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.round_record import seconds_spent
 
 
-def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[list[Row], dict[str, Any]]:
+def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> tuple[list[Row], dict[str, Any]]:
     """Write the summary and the picture; returns the table's rows and the summary.
 
     Args:
-        run: what was done, or as much of it as there is.
-        prepared: ``time.perf_counter()`` when the first record came.
-        complete: whether it ran to its end.
+        run: the run, finished or not.
+        first_record_at: ``time.perf_counter()`` when the first record came.
+        complete: whether the run is finished.
     """
     folder, plan = run.folder, run.plan
     records = folder.records()
@@ -36,15 +36,15 @@ def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[li
         "config": plan.config.model_dump(mode="json"),
         "timing": {
             "total_seconds": now - run.started + run.before,
-            "setup_seconds": prepared - run.started,
-            "run_seconds": now - prepared + run.before,
+            "setup_seconds": first_record_at - run.started,
+            "run_seconds": now - first_record_at + run.before,
             "methods": seconds,
         },
         "complete": complete,
     }
     if table:
         draw_picture(run, records, summary["methods"])
-    # Last, for it says that the run is complete.
+    # Written last, since it marks the run as complete.
     folder.write("summary.json", summary)
     return table, json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
 
@@ -55,9 +55,9 @@ def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence
 
 
 def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
-    """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
+    """Write ``overview.png``; a failure only warns, so that the table is not lost."""
     file = run.folder.path / "overview.png"
     try:
         overview(records, results, file, read_run(run.folder.path).title)
-    except Exception as error:  # whatever a plotting library makes of this machine's settings
+    except Exception as error:  # a plotting library may fail in any way
         warnings.warn(f"{file}: the picture could not be drawn ({error}); the results are whole", stacklevel=2)
