@@ -104,11 +104,11 @@ class Checkpointer:
             selected_round = self.selected.get(unit) or SelectedRound(round=state.round, validation=validation)
             self.selected[unit] = selected_round.better(state.round, validation)
         tensors, devices = state_to_tensors(state, engine)
-        told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
+        issued_warnings = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
         facts: dict[str, Any] = {
             "source_digest": model.digest,
             "source_weights": model.weights,
-            "told": told,
+            "told": issued_warnings,
             "devices": devices,
             "device": engine.device.type,
         }

@@ -122,8 +122,8 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
         dataset, default_domain = load(plan.config)
         default = str(default_domain)
         selected = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
-    chosen = dict.fromkeys(selected or [default])
-    requests = [replace(request, layer={**request.layer, domain_key: name}) for name in chosen]
+    unique_names = dict.fromkeys(selected or [default])
+    requests = [replace(request, layer={**request.layer, domain_key: name}) for name in unique_names]
     for domain_request in requests:
         check_recording(domain_request, domain_request.plan())
     return requests

@@ -50,8 +50,8 @@ def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, class
     network = build_network(plan.config, classes, pretrained=False)
     model_sizes, federations = len(architecture(plan.config).variants), plan.config.source_models * plan.config.trials
 
-    def count_kept(most: int | None, rounds: int) -> int:
-        return rounds + 1 if most is None else min(most + policy.selected, rounds + 1)
+    def count_kept(limit: int | None, rounds: int) -> int:
+        return rounds + 1 if limit is None else min(limit + policy.selected, rounds + 1)
 
     sizes_and_rounds = [
         (checkpoint_size(network, method, federation, classes, model_sizes), rounds) for method, rounds in plan.methods

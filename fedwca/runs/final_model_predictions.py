@@ -29,8 +29,8 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     Args:
         run: run folder, or its name in ``runs/``.
         method: name of a method of the run; None: the composed one.
-        source_model: which source model, from 0.
-        trial: which trial, from 0.
+        source_model: index of the source model, from 0.
+        trial: index of the trial, from 0.
 
     Raises:
         FedwcaError: see `fedwca.runs.open_run.open_run` and `measured_models`.

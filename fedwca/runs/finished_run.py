@@ -97,7 +97,7 @@ class FinishedRun:
         """Draw a picture of the run, one of ``fedwca plot RUN --list``.
 
         Args:
-            name: of the picture.
+            name: name of the picture.
             method: the method, for pictures that show a single one; None: the composed method.
 
         Returns:

@@ -104,11 +104,8 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(claimed.about["keep"])
     )
     resume_points = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    records, shared_start_methods = (
-        folder.records(),
-        {method.name for method, _ in plan.methods if method.start is None},
-    )
-    sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in shared_start_methods}
+    records, shared_start = (folder.records(), {method.name for method, _ in plan.methods if method.start is None})
+    sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in shared_start}
     checkpointer, schedule = Checkpointer(checkpoints, resume_points, sources), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, checkpointer, digests, ranks.per_trial)
@@ -221,7 +218,7 @@ def size_run(
 
     Args:
         claimed: what is to be run.
-        first: clients of the first trial; all trials have as many.
+        first: clients of the first trial; all trials have the same number of clients.
         device: the run's device.
         reporter: warned if a run is resumed with other settings than it began with.
 

@@ -109,7 +109,7 @@ class RankSchedule(Schedule):
         if self.leads:
             self.channel.send(("settled", unit))
 
-    # --- what other ranks send to rank 0
+    # --- messages to rank 0
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
         """Send a checkpoint to rank 0, for `Checkpoints.save`."""

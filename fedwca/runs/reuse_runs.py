@@ -45,7 +45,7 @@ class CollectedRuns:
     table: list[Row]
     """Rows in the requested order of methods."""
     runs: dict[str, Run]
-    """The run that holds each method."""
+    """Run by name of the method that it holds."""
 
     @property
     def trained(self) -> set[str]:

@@ -96,12 +96,12 @@ class _Bench:
         """Build a trial, without its engine."""
         index = trial_key.source_model
         keys, clients = Keys(self.config.seed + index, trial_key.trial), len(federation.clients)
-        fresh, public = None, None
+        fresh_models, public = None, None
         if method.public_objective is not None and federation.public is not None:
             new, seed = number_newcomers(federation.newcomers), self.config.seed + index
-            fresh = prepare_fresh_models(config, method, network, federation.public, seed, keys, clients, new)
+            fresh_models = prepare_fresh_models(config, method, network, federation.public, seed, keys, clients, new)
             public = self.schedule.engines(config, [(network, holders_of(federation.public, clients))]).engines[0]
-        newcomers = Newcomers.of(config, network, federation.newcomers, fresh)
+        newcomers = Newcomers.of(config, network, federation.newcomers, fresh_models)
         return Trial(federation.metrics, keys, newcomers, public)
 
     def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
@@ -120,8 +120,8 @@ class _Bench:
         if method.start is None:
             return model
         seed = fold_key([self.config.seed + unit.source_model, unit.trial, "central"]) >> 1
-        tell = partial(self.progress.central, label)
-        return central_model(method.start, self.config, engine, trial.metrics, model, seed, tell)
+        report = partial(self.progress.central, label)
+        return central_model(method.start, self.config, engine, trial.metrics, model, seed, report)
 
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
         """The last record of a unit that diverged; also warns the user."""
@@ -224,10 +224,10 @@ def run_bench(
         ]
         for trial_key in trial_keys
     }
-    finished = len(trial_keys) * sum(rounds for _, rounds in methods) - sum(
+    finished_rounds = len(trial_keys) * sum(rounds for _, rounds in methods) - sum(
         rounds for methods_left in remaining.values() for _, rounds in methods_left
     )
-    progress.earlier(finished, 0)
+    progress.earlier(finished_rounds, 0)
     if not any(remaining.values()):
         return
     models = schedule.models(config, dataset, domain, progress.source)
@@ -255,7 +255,7 @@ def run_bench(
 
 
 def group_trials(trial_keys: Sequence[TrialKey], at_once: int) -> list[list[TrialKey]]:
-    """Trials that go through rounds together.
+    """Divide trials into groups that go through rounds together.
 
     >>> [len(group) for group in group_trials([TrialKey(0, 0), TrialKey(0, 1), TrialKey(1, 0)], 2)]
     [2, 1]

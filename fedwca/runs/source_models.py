@@ -31,7 +31,7 @@ def source_models(
         config: number of source models and their training settings.
         dataset: holds the source domain, if there is one.
         domain: name of the source or target domain; None if there is none.
-        progress: called with (epochs done, epochs, held-out accuracy in percent), summed over all source models.
+        progress: called with (epochs done, epochs, held-out accuracy in percent); epochs are summed over source models.
         chosen: indices of the source models; None: all.
     """
     chosen = range(config.source_models) if chosen is None else chosen
