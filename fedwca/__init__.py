@@ -78,12 +78,12 @@ forward_modules()
 
 
 def __getattr__(name: str) -> Any:
-    """Public names, imported when first asked for: `import fedwca` alone imports no torch."""
+    """Import a public name on first access, so that `import fedwca` alone does not import torch."""
     if name == "functional":
         return importlib.import_module("fedwca.functional")
     return getattr(importlib.import_module(_HOMES[name]), name) if name in _HOMES else _old_name(name)
 
 
 def __dir__() -> list[str]:
-    """Public names alone, for completion."""
+    """The public names only, for tab completion."""
     return __all__

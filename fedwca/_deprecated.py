@@ -1,4 +1,4 @@
-"""Old names that still work: each says once what it is called now, and in which version it goes."""
+"""Old names that still work; using one warns of its new name and of the version that removes the old one."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from types import ModuleType
 from typing import Any
 
 GONE_IN = "0.4"
-"""The version that drops the old names: two minor versions after the last one that renamed some."""
+"""The version that removes the old names: two minor versions after the last one that renamed any."""
 
 
 def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
-    """Say that a name is an old one."""
+    """Warn that an old name was used."""
     message = f"{old} is now {new}; the old name goes in fedwca {GONE_IN}"
     warnings.warn(message, FutureWarning, stacklevel=stacklevel)
 
 
 def forward_names(module: str, renamed: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's ``__getattr__`` for names that have moved.
+    """Make a module's ``__getattr__`` that forwards names which were renamed or have moved.
 
     Args:
-        module: dotted name of the module that asks.
-        renamed: old name to its new one, dotted, from the package down.
+        module: dotted name of the module that gets the ``__getattr__``.
+        renamed: old name to the new one, dotted, starting with the package.
 
     Returns:
-        The function; it raises ``AttributeError`` for a name that never was.
+        The function; it raises ``AttributeError`` for a name that is not in ``renamed``.
     """
 
     def get(name: str) -> Any:
         if name not in renamed:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        home, _, new = renamed[name].rpartition(".")
+        new_module, _, new_name = renamed[name].rpartition(".")
         warn_renamed(f"{module}.{name}", renamed[name])
-        return getattr(importlib.import_module(home), new)
+        return getattr(importlib.import_module(new_module), new_name)
 
     return get
 
@@ -69,35 +69,35 @@ MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "fedwca.types": ("fedwca.core.messages", {}),
 }
-"""Module that has moved to where its content is, and what is called otherwise there (dotted: in another module)."""
+"""Old module to its new module, and to the new names of what was renamed (a dotted name is in another module)."""
 
 
 class OldModules(MetaPathFinder, Loader):
-    """Makes the modules that have moved when one is imported: everything public is where it went."""
+    """Import hook that makes the moved modules under their old names; all public names are forwarded."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The old modules' alone; ``importlib`` asks."""
+        """The import spec of an old module, None for any other; called by ``importlib``."""
         return ModuleSpec(fullname, self) if fullname in MODULES else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module a ``__getattr__`` that forwards; its content is imported when first asked for."""
-        old = module.__name__
-        new, renamed = MODULES[old]
+        """Give the old module a forwarding ``__getattr__``; the new module is imported on first access."""
+        old_module = module.__name__
+        new_module, renamed = MODULES[old_module]
 
         def get(name: str) -> Any:
             if name.startswith("__"):
-                raise AttributeError(f"module {old!r} has no attribute {name!r}")
-            home, _, now = renamed.get(name, name).rpartition(".")
-            found = getattr(importlib.import_module(home or new), now)
-            warn_renamed(old, home or new)
-            return found
+                raise AttributeError(f"module {old_module!r} has no attribute {name!r}")
+            other_module, _, new_name = renamed.get(name, name).rpartition(".")
+            value = getattr(importlib.import_module(other_module or new_module), new_name)
+            warn_renamed(old_module, other_module or new_module)
+            return value
 
-        module.__doc__ = f"Old name of `{new}`."
+        module.__doc__ = f"Old name of `{new_module}`."
         module.__getattr__ = get  # type: ignore[method-assign]
 
 
 def forward_modules() -> None:
-    """Let the modules that have moved be imported by their old names."""
+    """Make the moved modules importable under their old names."""
     sys.meta_path.append(OldModules())

@@ -1,4 +1,4 @@
-"""What is wrong with a name or with values, as one sentence that says what would be right."""
+"""Error sentences for an unknown name or invalid values; each says what would be right."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 
-def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not known: the near one, and all there are.
+def describe_unknown(kind: str, name: str, known_names: Iterable[str]) -> str:
+    """The error sentence for an unknown name, with the closest known name and the list of all.
 
     >>> describe_unknown("aggregator", "wac", ["fedavg", "wca"])
     "no aggregator 'wac'; did you mean 'wca'? Known: fedavg, wca"
     """
-    names = list(known)
+    names = list(known_names)
     close = difflib.get_close_matches(name, names, 1)
     return f"no {kind} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".") + f" Known: {', '.join(names)}"
 
 
 def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:
-    """A pydantic error as one sentence a field: where, what would be right, what was given.
+    """A pydantic error as one sentence: for each field its name, what would be right, and what was given.
 
     Args:
-        error: of a model.
-        prefix: put before the field.
-        fields: the model's fields, to suggest the near one.
+        error: raised by a pydantic model.
+        prefix: put before each field's name.
+        fields: names of the model's fields, to suggest the closest one for an unknown field.
     """
     lines: list[str] = []
-    at = ""
+    previous_location = ""
     items = error.errors()
     for item in items:
-        inner = any(other["loc"][:-1] == item["loc"] for other in items)
-        if inner and item["type"] == "too_short":  # pydantic counts what is wrong inside as not there
+        has_item_errors = any(other["loc"][:-1] == item["loc"] for other in items)
+        if has_item_errors and item["type"] == "too_short":  # pydantic counts invalid items as missing
             continue
-        # Of a union's branches pydantic names the type; the field is what the user wrote.
-        where = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
-        what = item["msg"].removeprefix("Value error, ")
+        # For a union pydantic adds the type of the branch to the location; keep only the fields that the user wrote.
+        location = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
+        problem = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)
-            what = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
+            problem = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
         elif item["type"] in ("tuple_type", "list_type") and isinstance(item["input"], str):
-            what = describe_missing_list(item["input"])
-        shown = (
-            f" (given {_shortened(item['input'])})" if isinstance(item["input"], str | int | float) and where else ""
+            problem = describe_missing_list(item["input"])
+        input_note = (
+            f" (given {_shortened(item['input'])})" if isinstance(item["input"], str | int | float) and location else ""
         )
-        if where and where == at:
-            lines[-1] += f", or: {what}"
+        if location and location == previous_location:
+            lines[-1] += f", or: {problem}"
         else:
-            lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
-        at = where
+            lines.append(f"{prefix}{location}: {problem}{input_note}" if location else problem)
+        previous_location = location
     return "; ".join(lines)
 
 
-def describe_missing_list(given: str) -> str:
-    """What is wrong with a word where a list of words belongs.
+def describe_missing_list(word: str) -> str:
+    """The error text for a single word where a list of words is needed.
 
     >>> describe_missing_list("fedavg")
     "needs a list, such as ['fedavg']"
     """
-    return f"needs a list, such as [{_shortened(given)}]"
+    return f"needs a list, such as [{_shortened(word)}]"
 
 
-def _shortened(given: object) -> str:
-    text = repr(given)
+def _shortened(value: object) -> str:
+    text = repr(value)
     return text if len(text) <= 100 else f"{text[:100]}…"

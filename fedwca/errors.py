@@ -1,11 +1,11 @@
-"""What can go wrong, as types: one clear sentence each, shown without a traceback by the command line.
+"""The exceptions of the library; the command line shows their one-sentence messages without a traceback.
 
 * FedwcaError               any failure that a caller may want to catch; exit code 1
     * UsageError            the request itself is wrong; exit code 2
         * UnknownComponent  no component of that kind has that name
         * InvalidConfig     a field is unknown, out of bounds, or does not fit its neighbours
     * DataError             images or labels are missing, damaged or inconsistent
-        * DatasetMissing    the files are not there: names the layout and how to get them
+        * DatasetMissing    the files are not there; the message names the layout and how to get them
     * CheckpointError       a model file does not fit the network
     * Diverged              training produced values that are not finite
     * RankFailed            another process of the same torchrun cannot go on
@@ -51,7 +51,7 @@ class Diverged(FedwcaError):
 
 
 class RankFailed(FedwcaError):
-    """Another process of the same ``torchrun`` cannot go on; ends with that one's exit code."""
+    """Another process of the same ``torchrun`` cannot go on; the exit code is that process's."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class RankFailed(FedwcaError):
 
 
 def first_line(error: BaseException) -> str:
-    r"""What another library's error says, for a sentence of our own; its type where it says nothing.
+    r"""The first line of another library's error message, for use in our own; its type where there is no message.
 
     >>> first_line(OSError("no such host\nand a long story")), first_line(KeyError())
     ('no such host', 'KeyError')

@@ -1,4 +1,4 @@
-"""Components by name: one file, one class, one name; third parties join by entry point.
+"""Registry of components by name: one file, one class, one name; other packages add theirs by entry point.
 
 ``fedwca/aggregators/wca.py`` ⇔ ``@register("wca")`` ⇔ ``--aggregator wca`` ⇔ entry point ``wca`` in the group
 ``fedwca.aggregators``. Names come from listing the folder, so nothing heavy is imported before it is used.
@@ -32,11 +32,11 @@ class Component(UserValues):
     paper: ClassVar[str] = ""
     """Paper and equation it comes from."""
     leading: ClassVar[str] = ""
-    """The field that a first word without ``=`` is the value of, as in timm:resnet18; empty: there is none."""
+    """The field that a first word without ``=`` sets, as in timm:resnet18; empty: there is none."""
 
     @classmethod
     def leading_values(cls, pattern: str) -> list[str]:
-        """Known values of the ``leading`` field like a pattern such as ``vit*``."""
+        """Known values of the ``leading`` field that match a pattern such as ``vit*``."""
         return []
 
 
@@ -45,7 +45,7 @@ D = TypeVar("D", bound=Component)
 
 
 def canonical_name(name: str) -> str:
-    """Component names are snake_case; on the command line a dash is as good.
+    """A component name in its canonical form, snake_case; the command line also takes dashes and capitals.
 
     >>> canonical_name("One-Hot")
     'one_hot'
@@ -54,24 +54,24 @@ def canonical_name(name: str) -> str:
 
 
 @lru_cache
-def _installed(group: str, places: tuple[str, ...]) -> EntryPoints:
-    """Entry points of a group; looking for them takes 10 ms, and a run asks for a dozen components."""
+def _installed(group: str, search_path: tuple[str, ...]) -> EntryPoints:
+    """Entry points of a group, cached by ``sys.path``: a search takes 10 ms, and a run needs a dozen components."""
     return entry_points(group=group)
 
 
 def _has(cls: type, method: str) -> bool:
-    """Whether a class, not its metaclass, has a method that is more than a kind's abstract one."""
-    found = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
-    return callable(found) and not getattr(found, "__isabstractmethod__", False)
+    """Whether a class, not its metaclass, has a method of that name that is not abstract."""
+    attribute = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
+    return callable(attribute) and not getattr(attribute, "__isabstractmethod__", False)
 
 
 class Registry(Generic[T]):
     """All components of one kind.
 
     Args:
-        kind: what messages call it, for example ``"aggregator"``.
+        kind: what messages call a component, for example ``"aggregator"``.
         package: the package whose files are the components, and the entry-point group.
-        requires: methods every component must have, so that a plugin written for another protocol is told which.
+        requires: methods that every component must have; the error for a plugin without them names those it lacks.
     """
 
     def __init__(self, kind: str, package: str, requires: tuple[str, ...] = ()) -> None:
@@ -80,7 +80,7 @@ class Registry(Generic[T]):
         self._checked: set[str] = set()
 
     def __call__(self, name: str) -> Callable[[type[D]], type[D]]:
-        """Class decorator: put the class under ``name``.
+        """Class decorator that registers the class under ``name``.
 
         Raises:
             UsageError: another class already has that name.
@@ -100,9 +100,9 @@ class Registry(Generic[T]):
         if missing or not issubclass(cls, Component):
             lacks = ", ".join(missing) or "the base class fedwca.registry.Component"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
-        other = self._classes.setdefault(name, cast(type[T], cls))
-        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise UsageError(f"{self.kind} {name!r} is already {other.__module__}.{other.__qualname__}")
+        registered = self._classes.setdefault(name, cast(type[T], cls))
+        if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise UsageError(f"{self.kind} {name!r} is already {registered.__module__}.{registered.__qualname__}")
         self._classes[name] = cast(type[T], cls)
         cls.name = name
 
@@ -110,14 +110,14 @@ class Registry(Generic[T]):
         return {canonical_name(point.name): point for point in _installed(self.package, tuple(sys.path))}
 
     def _check_is_one(self, name: str) -> None:
-        """Refuse a name that two packages have: which of them a run would take, nobody could see.
+        """Refuse a name that several packages register, since nobody could see which of them a run uses.
 
         Raises:
-            UsageError: they do; says which.
+            UsageError: several do; the message names them.
         """
         points = _installed(self.package, tuple(sys.path))
-        named = [point for point in points if canonical_name(point.name) == name]
-        owners = sorted({f"{point.dist.name if point.dist else 'a plugin'} ({point.value})" for point in named})
+        matches = [point for point in points if canonical_name(point.name) == name]
+        owners = sorted({f"{point.dist.name if point.dist else 'a plugin'} ({point.value})" for point in matches})
         owners = [*(["fedwca"] if name in self._files() else []), *owners]
         if len(owners) > 1:
             raise UsageError(
@@ -155,17 +155,19 @@ class Registry(Generic[T]):
 
     def _load(self, point: EntryPoint) -> type[Any]:
         try:
-            found = point.load()
-            if isinstance(found, type) and issubclass(found, BaseModel):
-                found.model_rebuild()  # an annotation that nothing is known of is better said here than at first use
-            return cast(type[Any], found)
+            component = point.load()
+            if isinstance(component, type) and issubclass(component, BaseModel):
+                component.model_rebuild()  # reports an unresolvable annotation now, not at first use
+            return cast(type[Any], component)
         except Exception as error:
-            source, why = point.dist.name if point.dist else point.value, first_line(error)
-            raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {why}") from error
+            source, reason = point.dist.name if point.dist else point.value, first_line(error)
+            raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {reason}") from error
 
     def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:
-        """Name and given fields of ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance; of
-        ``"timm:resnet18"`` where the component has a `Component.leading` field.
+        """The name and the given fields of a component's specification.
+
+        It is ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance; also ``"timm:resnet18"`` where
+        the component has a `Component.leading` field.
         """
         if isinstance(spec, Component):
             return self._name_of(type(spec)), {field: getattr(spec, field) for field in spec.model_fields_set}
@@ -194,16 +196,16 @@ class Registry(Generic[T]):
         return canonical_name(name), fields
 
     def _name_of(self, cls: type[Component]) -> str:
-        """The name of a class; that of a plugin which nobody has looked up yet is said by its entry point."""
+        """The registered name of a class; a plugin that was not loaded by name yet has that of its entry point."""
         if not cls.name:
-            place = f"{cls.__module__}:{cls.__qualname__}"
-            named = [name for name, point in self._plugins().items() if point.value.replace(" ", "") == place]
-            if not named:
+            entry_value = f"{cls.__module__}:{cls.__qualname__}"
+            names = [name for name, point in self._plugins().items() if point.value.replace(" ", "") == entry_value]
+            if not names:
                 raise InvalidConfig(
                     f"{self.kind} {cls.__qualname__} has no name; put @register(NAME) above the class, after "
                     f"`from {self.package} import register`"
                 )
-            self.get(named[0])
+            self.get(names[0])
         return cls.name
 
     def _leading(self, name: str) -> str:
@@ -211,10 +213,10 @@ class Registry(Generic[T]):
         return self.get(name).leading if name in self.names() else ""
 
     def matching(self, pattern: str) -> list[str]:
-        """Known names like a pattern such as ``wca*``; behind a colon, values of the component's leading field.
+        """Known names that match a pattern such as ``wca*``; after a colon, values of the component's leading field.
 
         Raises:
-            UsageError: these cannot be listed.
+            UsageError: the values of that field cannot be listed.
         """
         name, colon, values = pattern.partition(":")
         if colon and self._leading(name):
@@ -240,5 +242,5 @@ class Registry(Generic[T]):
 
     @staticmethod
     def dump(component: Component) -> dict[str, Any]:
-        """The component as plain values that `build` takes back."""
+        """The component as plain values, from which `build` makes an equal one."""
         return {"name": component.name, **component.model_dump(mode="json")}

@@ -1,4 +1,4 @@
-"""Values that a user sets: what every one of them must be, whatever it is of."""
+"""Checks that hold for every value a user sets, whatever it belongs to."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 LARGEST = 2**31 - 1
-"""The largest whole number that a field takes; beyond it, libraries below count otherwise."""
+"""The largest whole number that a field takes: that of int32; libraries below may treat larger ones differently."""
 LONGEST = 4096
-"""Letters of the longest text that a field takes, as of a path."""
+"""Characters in the longest text that a field takes, such as a path."""
 
 
 class UserValues(BaseModel):
-    """Frozen values that a user sets: numbers are finite and no larger than can be counted with, text is not empty."""
+    """Frozen values that a user sets: numbers are finite and not too large, text is neither empty nor too long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def _is_said(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse text of nothing: it is no name, no path and no number, and no way to ask for the default."""
+        """Refuse text that is too long or empty; empty text does not ask for the default."""
         default = cls.model_fields[str(info.field_name)].default
         for text in value if isinstance(value, list | tuple) else [value]:
             if isinstance(text, str) and not text.strip() and default != "":
@@ -38,7 +38,7 @@ class UserValues(BaseModel):
 
 
 def split_numbers(value: Any) -> Any:
-    """One number, or several as ``0.1+0.5``, as a list of them.
+    """A number, or several written as ``0.1+0.5``, as a list.
 
     >>> split_numbers("0.1+0.5"), split_numbers(0.1)
     (['0.1', '0.5'], [0.1])

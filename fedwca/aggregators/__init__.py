@@ -1,4 +1,4 @@
-"""Aggregators by name; each file beside this one is one of them."""
+"""Aggregators by name; each public module of this package defines one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts that the server can mix by itself: each client is sent its cluster's model and its start."""
+"""Base of aggregators whose start models the server mixes: a client is sent its cluster's model and its start."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fedwca.core.messages import Blend, Offer, State, View
 
 
 class ServerMixed(Aggregator):
-    """Sends own cluster model and ready start (Q = 2, S = 0)."""
+    """Sends each client its cluster's model and its start model, already mixed (Q = 2, S = 0)."""
 
     def weights(self, own: Tensor) -> Tensor:
-        """The starts as mixtures of cluster models ``[K, C]``, from one-hot clusters ``[K, C]``."""
+        """Each client's start as a mixture of cluster models ``[K, C]``, from its own cluster, one-hot ``[K, C]``."""
         raise NotImplementedError
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-        """The own cluster's model first, the ready start second."""
-        own = one_hot(state["labels"], rows.shape[0]).double()
-        return Offer.of_personal(torch.stack([own, self.weights(own)], 1))
+        """The own cluster's model first, the start second."""
+        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer.of_personal(torch.stack([own_cluster, self.weights(own_cluster)], 1))
 
     def blend(self, round: int, view: View) -> Blend:
-        """The ready one."""
+        """The start that the server mixed."""
         return Blend(view.model(1))

@@ -1,4 +1,4 @@
-"""AFL: one model for everybody, for the mixture of clients that it is worst at."""
+"""AFL: one model for everybody, trained for the mixture of clients on which its loss is largest."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ class AFL(Aggregator):
     reports = {"received_loss": Bounded((1,), math.inf)}
 
     weighting: Literal["uniform"] = "uniform"
-    """Nothing else weighs clients than their losses."""
+    """Clients are weighted by their losses alone, not by their sizes."""
     rate: NonNegativeFloat = 0.001
-    """Size of a step of the clients' weights (gamma_lambda), in 1/nats."""
+    """Step size of the clients' weights (gamma_lambda), in 1/nats."""
 
     def initial_state(self, clients: int) -> State:
         """Uniform weights of the clients."""
         return {"labels": torch.zeros(clients, dtype=torch.int64), "mixture": _uniform(clients)}
 
     def blend(self, round: int, view: View) -> Blend:
-        """The own model, which is everybody's, and its loss on all of the client's images."""
+        """The model that all clients were sent, and its loss on all of the client's images."""
         return Blend(view.own, report={"received_loss": view.loss(view.own[:1])})
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
-        """The mean by the clients' weights; the row as it was where no client that is present has any."""
-        own = state.get("mixture", _uniform(len(labels))) * present
-        whole = own.sum()
-        kept = torch.zeros(rows, dtype=torch.float64)
-        if whole == 0:
-            kept[0] = 1
-            return torch.cat([kept, own])[None]
-        return torch.cat([kept, own / whole])[None]
+        """The mean by the clients' weights; the previous row where all present clients have weight 0."""
+        weights = state.get("mixture", _uniform(len(labels))) * present
+        total = weights.sum()
+        previous = torch.zeros(rows, dtype=torch.float64)
+        if total == 0:
+            previous[0] = 1
+            return torch.cat([previous, weights])[None]
+        return torch.cat([previous, weights / total])[None]
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """The weights after a step towards larger losses."""

@@ -1,4 +1,4 @@
-"""Every cluster alike."""
+"""Equal weights on all cluster models."""
 
 from __future__ import annotations
 

@@ -33,20 +33,20 @@ class FedAMP(Aggregator):
     """Step towards the others (alpha_k times K-1 in the paper's notation)."""
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-        """One ready mixture a client, by distances between the models the server holds."""
-        everybody = torch.ones(rows.shape[0], dtype=torch.bool)
-        heard = state.get("heard", everybody)  # of others the server has the source model alone
-        clients = int(heard.sum())
+        """One mixture for each client, by the distances between the models that the server holds."""
+        all_clients = torch.ones(rows.shape[0], dtype=torch.bool)
+        uploaded = state.get("heard", all_clients)  # for the others the server holds only the source model
+        clients = int(uploaded.sum())
         distances = torch.cdist(rows.double(), rows.double()).square().cpu()
-        apart = heard & heard[:, None] & ~torch.diag(everybody)
-        median = distances[apart].median() if clients > 1 else torch.tensor(1.0, dtype=torch.float64)
+        pairs = uploaded & uploaded[:, None] & ~torch.diag(all_clients)
+        median = distances[pairs].median() if clients > 1 else torch.tensor(1.0, dtype=torch.float64)
         x = distances / median.clamp_min(torch.finfo(torch.float64).tiny)
-        xi = torch.where(apart, torch.exp(-x / self.sigma) / self.sigma, 0.0) * self.alpha / max(1, clients - 1)
+        xi = torch.where(pairs, torch.exp(-x / self.sigma) / self.sigma, 0.0) * self.alpha / max(1, clients - 1)
         xi = xi / xi.sum(1, keepdim=True).clamp_min(1.0)
         cloud = xi + torch.diag((1 - xi.sum(1)).clamp_min(0))
         return Offer.of_personal(cloud)
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """Who has ever uploaded a model; earlier checkpoints do not say it of their rounds."""
-        before = torch.full_like(present, "labels" in state)
-        return {"labels": labels, "heard": state.get("heard", before) | present}
+        """Remember who ever uploaded a model; a checkpoint of an earlier release lacks this and counts all clients."""
+        default = torch.full_like(present, "labels" in state)
+        return {"labels": labels, "heard": state.get("heard", default) | present}

@@ -30,7 +30,7 @@ class FedGMA(Aggregator):
     weighting: Literal["uniform", "samples"] = "samples"
     """How the mean weighs clients (w_k): by their number of training images, or all alike."""
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Agreement from which on a parameter moves in full (tau), from 0 to 1."""
+    """Agreement (tau, from 0 to 1) at or above which a parameter moves by its full mean change."""
     server_lr: PositiveFloat = 1.0
     """Factor of the mean change (eta_g)."""
 

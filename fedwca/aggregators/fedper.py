@@ -1,4 +1,4 @@
-"""FedPer: all share the first layers, and each client has a last one of its own."""
+"""FedPer: clients share the first layers, and each has last layers of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedwca.functional import cluster_means
 
 @register("fedper")
 class FedPer(Aggregator):
-    """Clients' models are averaged but for the last layers, which stay; a row of the server is a client's whole model.
+    """Clients' models are averaged except for the last layers, which stay; a server row is one client's whole model.
 
     Source: Arivazhagan et al., Federated Learning with Personalization Layers, 2019. What a new client gets is FedTTA's
     PFL-Sampled and PFL-Ensemble.
@@ -42,14 +42,14 @@ class FedPer(Aggregator):
         return self.layers
 
     def count_rows(self, clients: int, domains: int) -> int:
-        """A model of each client."""
+        """One row for each client."""
         return clients
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
-        """The same mean for everybody; rows as they were where nobody is present."""
+        """The same mean for everybody; the previous rows where nobody is present."""
         means = cluster_means(torch.zeros_like(labels), 1, self.client_weights(sizes), present).expand(len(labels), -1)
-        kept = torch.eye(rows, dtype=means.dtype)[torch.arange(len(labels)) % rows]
-        return torch.cat([kept * (not bool(present.any())), means], 1)
+        previous = torch.eye(rows, dtype=means.dtype)[torch.arange(len(labels)) % rows]
+        return torch.cat([previous * (not bool(present.any())), means], 1)
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """Each client's own model."""
@@ -60,7 +60,7 @@ class FedPer(Aggregator):
         return torch.eye(rows, dtype=torch.float64)
 
     def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
-        """The model of the client that is drawn, or the mean of all: of what is shared, these have all the same."""
+        """The model of a drawn client, or the mean of all clients' models; their shared layers are the same."""
         if self.new == "mean":
             return torch.full((len(draws), rows), 1 / rows, dtype=torch.float64)
         return one_hot((draws * rows).long(), rows).double()

@@ -1,4 +1,4 @@
-"""IFCA: clients choose, each round, the cluster model that costs them least."""
+"""IFCA: in each round clients choose the cluster model with the least loss on their images."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fedwca.core.messages import Blend, Offer, State, View
 class IFCA(Aggregator):
     """All cluster models go to everybody; a client trains the one with the least loss on its own images.
 
-    The loss is the client's objective with labels by the candidate itself. All models begin as the source model, so
-    round 0 deals the clients out at random; a cluster nobody chose keeps its model.
+    The loss is the client's objective with labels by the candidate model itself. All models begin as the source model,
+    so round 0 assigns clients to clusters at random; a cluster that nobody chose keeps its model.
     Source: Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020, Algorithm 1.
     """
 
@@ -27,20 +27,20 @@ class IFCA(Aggregator):
     grouping = ByChoice()
 
     clusters: PositiveInt = 4
-    """Number of cluster models k, which IFCA has to be told: that of target domains, which presets name by data set."""
+    """Number of cluster models k, which IFCA must be given; presets set the number of target domains by data set."""
 
     def first(self, clients: int, draws: Tensor) -> Tensor:
-        """A random deal into ``clusters`` groups whose sizes differ by one at most."""
+        """Random groups, ``clusters`` of them, whose sizes differ by at most one."""
         return draws.argsort(stable=True).argsort(stable=True) % min(self.clusters, clients)
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """All models for everybody."""
         clients, models = len(state["labels"]), rows.shape[0]
-        nothing = torch.zeros(clients, 0, models, dtype=torch.float64)
-        return Offer(nothing, torch.eye(models, dtype=torch.float64))
+        no_personal = torch.zeros(clients, 0, models, dtype=torch.float64)
+        return Offer(no_personal, torch.eye(models, dtype=torch.float64))
 
     def blend(self, round: int, view: View) -> Blend:
-        """The model with the least loss; of equals the first."""
+        """The model with the least loss; the first of those with equal losses."""
         choice = view.loss(view.shared).argmin(1)
         start = one_hot(choice, view.shared.shape[0]).double() @ view.shared
         return Blend(start, references={"cluster": start}, labels=choice)

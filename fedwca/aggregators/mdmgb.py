@@ -1,4 +1,4 @@
-"""MDMGB: source models weighed by how alike their class centroids are to the target's under the mean model."""
+"""MDMGB: source models weighted by the similarity of their class centroids to the target's under the mean model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedwca.functional import centroid_weights, class_centroids
 
 @register("mdmgb")
 class MDMGB(Aggregator):
-    """Labelled clients are averaged twice: all alike, then by the likeness of class centroids under that mean.
+    """Labelled clients are averaged twice: equally, then by the similarity of their class centroids under that mean.
 
     Source: SFDA, eqs. 5-13; the temperature, in this library's form, is of MDMGB+ (arXiv 2510.08150).
     """
@@ -31,7 +31,7 @@ class MDMGB(Aggregator):
     asks = True
 
     temperature: PositiveFloat | None = None
-    """Of a softmax over the mean cosines; unset: weights in proportion to cosine + 1, as published."""
+    """Temperature of a softmax over the mean cosines; unset: weights in proportion to cosine + 1, as published."""
     centroids: Literal["pseudo", "labels"] = "pseudo"
     """How sources find the classes of their images: as the target does (eq. 5 as written), or by their labels."""
 
@@ -39,8 +39,8 @@ class MDMGB(Aggregator):
         """Class centroids ``[M, q+1]`` of the images (eqs. 5-9)."""
         features, outputs = predictions.features, predictions.probabilities
         if labels is not None and self.centroids == "labels":
-            known = one_hot(labels, outputs.shape[1]).to(outputs.dtype)
-            return {"centroids": class_centroids(features, known, refine=0)}
+            one_hot_labels = one_hot(labels, outputs.shape[1]).to(outputs.dtype)
+            return {"centroids": class_centroids(features, one_hot_labels, refine=0)}
         return {"centroids": class_centroids(features, outputs)}
 
     def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
@@ -48,11 +48,11 @@ class MDMGB(Aggregator):
         return {"centroids": Bounded((classes, features + 1), math.inf)}
 
     def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, unlabeled: Tensor) -> Tensor:
-        """Weights of eqs. 10-13; of several clients without labels the mean likeness."""
-        found = answers["centroids"]
-        # The classes of several such clients side by side: likeness is a mean over all of them.
-        target = found[unlabeled].flatten(0, 1)
-        alpha = centroid_weights(found[present].repeat(1, int(unlabeled.sum()), 1), target, self.temperature)
+        """Weights of eqs. 10-13; with several clients without labels, by the mean of their similarities."""
+        centroids = answers["centroids"]
+        # Classes of several such clients are concatenated, since similarity is a mean over classes.
+        target = centroids[unlabeled].flatten(0, 1)
+        alpha = centroid_weights(centroids[present].repeat(1, int(unlabeled.sum()), 1), target, self.temperature)
         weights = torch.zeros_like(gather)
         weights[:, gather.shape[1] - len(present) :][:, present] = alpha.to(weights)
         return weights

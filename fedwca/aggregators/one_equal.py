@@ -1,4 +1,4 @@
-"""Most on the own cluster, the rest alike."""
+"""A fixed weight on the own cluster model, equal weights on the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OneEqual(ServerMixed):
     paper = "FedWCA sec. 5.2.1, Table 3"
 
     p: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """Weight of the own cluster; a single cluster gets all."""
+    """Weight of the own cluster; 1 where there is only one."""
 
     def weights(self, own: Tensor) -> Tensor:
         """``p`` where ``own`` is 1."""

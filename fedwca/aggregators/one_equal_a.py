@@ -1,4 +1,4 @@
-"""One-hot and Equal, balanced by each client."""
+"""A mixture of One-hot and Equal, with weights that each client computes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class OneEqualA(ServerMixed):
     """Temperature of beta, in nats."""
 
     def weights(self, own: Tensor) -> Tensor:
-        """``1/C`` everywhere: the second model sent is the mean."""
+        """``1/C`` everywhere: the second model that is sent is the mean."""
         return torch.full_like(own, 1 / own.shape[1])
 
     def blend(self, round: int, view: View) -> Blend:
-        """Eq. 3 on the two models sent."""
+        """Eq. 3 on the two models that were sent."""
         mean = view.model(1)
         beta = tempered_softmax(torch.stack([view.density(view.own), view.density(mean)], 1), self.tb)
         return Blend(beta[:, :1] * view.own + beta[:, 1:] * mean, report={"beta": beta})

@@ -33,25 +33,25 @@ class RevisedWCA(WCA):
         return (round - 1) % self.u != 0
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-        """As FedWCA, or own cluster model and ready start."""
+        """As FedWCA; in reused rounds the own cluster model and the start that the server mixed."""
         if not self._reused(round):
             return super().offer(state, round, rows)
-        own = one_hot(state["labels"], rows.shape[0]).double()
-        return Offer.of_personal(torch.stack([own, state["v"]], 1))
+        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer.of_personal(torch.stack([own_cluster, state["v"]], 1))
 
     def blend(self, round: int, view: View) -> Blend:
-        """As FedWCA, or the ready start."""
+        """As FedWCA; in reused rounds the start that the server mixed."""
         return Blend(view.model(1)) if self._reused(round) else super().blend(round, view)
 
     def expected(self, round: int) -> Mapping[str, Simplex | Bounded]:
-        """Nothing in reused rounds."""
+        """As FedWCA; nothing in reused rounds."""
         return {} if self._reused(round) else self.reports
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """Keep v_k (eq. 8, with the soft models the clients used) beside what FedWCA keeps."""
+        """Remember v_k (eq. 8, with the soft models that the clients used) besides what FedWCA remembers."""
         learned = super().learn(state, labels, report, present)
-        own = one_hot(labels, len(learned["soft"])).double()
+        own_cluster = one_hot(labels, len(learned["soft"])).double()
         if not report:
-            return {"v": own, **learned}
-        fresh = blend_weights(own, report["alpha"].nan_to_num(), report["beta"].nan_to_num(), state["soft"])
-        return {**learned, "v": torch.where(present[:, None], fresh, state["v"])}
+            return {"v": own_cluster, **learned}
+        v = blend_weights(own_cluster, report["alpha"].nan_to_num(), report["beta"].nan_to_num(), state["soft"])
+        return {**learned, "v": torch.where(present[:, None], v, state["v"])}

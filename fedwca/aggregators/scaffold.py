@@ -1,4 +1,4 @@
-"""SCAFFOLD: one model for everybody, and control variates that take out what clients drift apart by."""
+"""SCAFFOLD: one model for everybody, and control variates that correct the drift between clients."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedwca.functional import scaffold_weights
 
 @register("scaffold")
 class Scaffold(Aggregator):
-    """The server keeps x, c and c_1 … c_K as its rows; a client is sent x and c, and has its c_i from before.
+    """The server keeps x, c and c_1 … c_K as its rows; a client is sent x and c, and still has its c_i.
 
     x moves by server_lr times the mean of y_i - x over the clients that are present, c by 1/K times the changes of all
-    c_i. What a client's c_i becomes follows from the model it sends back, so that nothing else is sent.
+    c_i. A client's new c_i follows from the model it sends back, so nothing else is sent.
     Source: Karimireddy et al., SCAFFOLD, ICML 2020, Algorithm 1 with option II, eqs. 4 and 5.
     """
 
@@ -33,32 +33,32 @@ class Scaffold(Aggregator):
     infers_gradients: ClassVar[bool] = True
 
     weighting: Literal["uniform"] = "uniform"
-    """All clients alike, as in the paper."""
+    """All clients have the same weight, as in the paper."""
     server_lr: PositiveFloat = 1.5
     """Factor of the mean change of the model (eta_g)."""
 
     def count_rows(self, clients: int, domains: int) -> int:
-        """x, c and a control of each client."""
+        """x, c and the control of each client."""
         return 2 + clients
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """x, c and the client's own c_i."""
         clients = len(state["labels"])
-        one = torch.eye(len(rows), dtype=torch.float64)
-        sent = torch.stack([one[[0, 1, 2 + client]] for client in range(clients)])
+        identity = torch.eye(len(rows), dtype=torch.float64)
+        sent = torch.stack([identity[[0, 1, 2 + client]] for client in range(clients)])
         return Offer.of_personal(sent)
 
     def blend(self, round: int, view: View) -> Blend:
-        """The model x, and both controls beside it."""
+        """Start from the model x, with both controls as references."""
         return Blend(view.own, {"control": view.model(1), "own_control": view.model(2)})
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
-        """The mean model, c and all c_i; who is absent or took no step keeps its own."""
+        """The mean model, c and all c_i; a client that is absent or took no step keeps its c_i."""
         moved = state.get("moved", torch.zeros(len(labels), dtype=torch.float64))
-        # How far plain SGD goes, for its number of steps at a rate of 1; `server_step` has the server's.
+        # ``moved`` is steps times learning rate, hence lr=1; the server's rate is applied in `server_step`.
         return scaffold_weights(present, moved, lr=1.0, server_lr=1.0, begun=rows > 1)
 
     def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
-        """The model x moved on beyond the mean, or less far; controls as they are."""
+        """Move x by ``server_lr`` times its way to the mean; controls stay as they are."""
         mixed[0] = rows[0] + self.server_lr * (mixed[0] - rows[0])
         return mixed

@@ -30,14 +30,14 @@ class WCA(Aggregator):
     ta: PositiveFloat = 0.01
     """Temperature of alpha (T_a of eq. 1), in units of a cosine; towards 0 only the best aligned cluster counts."""
     tb: PositiveFloat = 0.05
-    """Temperature of beta (T_b of eq. 3), in nats; towards 0 the denser of own and mixed model takes all."""
+    """Temperature of beta (T_b of eq. 3), in nats; towards 0 the denser of own and mixed model gets all weight."""
     direction: Literal["column", "row"] = "column"
     """Reading of A in eq. 2: column, what other clusters gain (the paper's text); row, the cluster's own preference."""
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-        """Own cluster model, and all soft cluster models for everybody."""
-        own = one_hot(state["labels"], rows.shape[0]).double()
-        return Offer(personal=own[:, None], shared=state["soft"])
+        """The own cluster model, and all soft cluster models for everybody."""
+        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer(personal=own_cluster[:, None], shared=state["soft"])
 
     def blend(self, round: int, view: View) -> Blend:
         """Eqs. 1, 3 and the first line of eq. 7."""
@@ -55,8 +55,8 @@ class WCA(Aggregator):
         """
         if not report:
             return {"soft": torch.eye(int(labels.max()) + 1, dtype=torch.float64), **state, "labels": labels}
-        known = {name: state.get(name, torch.full_like(value, torch.nan)) for name, value in report.items()}
-        latest = {name: torch.where(present[:, None], report[name], known[name]) for name in report}
-        heard = ~latest["beta"].isnan().any(1)
-        soft = soft_cluster_weights(latest["alpha"], latest["beta"], labels, self.direction, heard)
+        previous = {name: state.get(name, torch.full_like(value, torch.nan)) for name, value in report.items()}
+        latest = {name: torch.where(present[:, None], report[name], previous[name]) for name in report}
+        reported = ~latest["beta"].isnan().any(1)
+        soft = soft_cluster_weights(latest["alpha"], latest["beta"], labels, self.direction, reported)
         return {**state, "labels": labels, "soft": soft, **latest}

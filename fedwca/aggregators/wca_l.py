@@ -28,9 +28,9 @@ class WCAL(Aggregator):
     """Temperature of alpha (T_a of eq. 1), in units of a cosine."""
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-        """Own cluster model, and all cluster models for everybody."""
-        own = one_hot(state["labels"], rows.shape[0]).double()
-        return Offer(personal=own[:, None], shared=torch.eye(rows.shape[0], dtype=torch.float64))
+        """The own cluster model, and all cluster models for everybody."""
+        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer(personal=own_cluster[:, None], shared=torch.eye(rows.shape[0], dtype=torch.float64))
 
     def blend(self, round: int, view: View) -> Blend:
         """Eq. 1."""

@@ -1,8 +1,8 @@
-"""What an aggregator answers, taken only where it is mixtures: rows sum to 1, and columns are what there is to mix.
+"""Checks that an aggregator's answers are mixtures: rows sum to 1, with one column for each model that can be mixed.
 
-The engine multiplies whatever it is given, so that weights which sum to 2 would double a model and say nothing. Blends
-on a GPU are looked at by their shapes, and what clients began from once the round is over: nobody waits there for
-values. Where rows need not be models (`Aggregator.rows_are_models`), sums are asked of `gather`'s first row alone.
+The engine multiplies by whatever weights it is given, so weights that sum to 2 would silently double a model. On a GPU
+only the shape of a blend is checked at first, and the sums of the starts after the round, so that nothing waits for
+values. Where rows need not be models (`Aggregator.rows_are_models`), only the first row of `gather` must sum to 1.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tenso
     """What each of K clients is sent at the start of a round; see `Aggregator.offer`.
 
     Raises:
-        FedwcaError: it is no offer of mixtures of the rows.
+        FedwcaError: the answer is no `Offer` of mixtures of the rows, or the rows were changed in place.
     """
-    before = rows._version
+    version = rows._version
     offer = aggregator.offer(state, round, rows)
-    if rows._version != before:
+    if rows._version != version:
         raise FedwcaError(f"{_name(aggregator)}: offer changed the server's models in place; it may only read them")
     if not isinstance(offer, Offer):
         raise FedwcaError(f"{_name(aggregator)}: offer gave {describe_value(offer)}; right is an Offer")
@@ -41,35 +41,35 @@ def gather_mixtures(
     """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients); see `Aggregator.gather`.
 
     Raises:
-        FedwcaError: they are no mixtures of these.
+        FedwcaError: the answer is no such mixtures.
     """
-    found = aggregator.gather(state, labels, sizes, present, rows)
-    return _check_gathered(aggregator, "gather", found, rows + len(labels))
+    weights = aggregator.gather(state, labels, sizes, present, rows)
+    return _check_gathered(aggregator, "gather", weights, rows + len(labels))
 
 
 def regather_mixtures(
     aggregator: Aggregator, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, unlabeled: Tensor
 ) -> Tensor:
-    """The same after clients judged the fresh rows; see `Aggregator.regather`.
+    """The same mixtures after clients evaluated the new rows; see `Aggregator.regather`.
 
     Raises:
-        FedwcaError: they are no mixtures of these.
+        FedwcaError: the answer is no such mixtures.
     """
-    found = aggregator.regather(answers, gather, present, unlabeled)
-    return _check_gathered(aggregator, "regather", found, gather.shape[1])
+    weights = aggregator.regather(answers, gather, present, unlabeled)
+    return _check_gathered(aggregator, "regather", weights, gather.shape[1])
 
 
 def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
     """What clients begin from and compare with; see `Aggregator.blend`.
 
     Raises:
-        FedwcaError: it is no blend of what they were sent.
+        FedwcaError: the answer is no `Blend` of the models that they were sent.
     """
     blend, sent = aggregator.blend(round, view), tuple(view.own.shape)
     references: object = getattr(blend, "references", None)
     if not isinstance(references, Mapping):
-        shown = describe_value(blend)
-        raise FedwcaError(f"{_name(aggregator)}: blend gave {shown}; right is a Blend, with references by name")
+        description = describe_value(blend)
+        raise FedwcaError(f"{_name(aggregator)}: blend gave {description}; right is a Blend, with references by name")
     for name, mixtures in {"start": blend.start, **references}.items():
         _check_shape(aggregator, f"blend's {name}", mixtures, sent)
         if mixtures.device.type == "cpu" and aggregator.rows_are_models:
@@ -78,10 +78,10 @@ def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
 
 
 def check_starts(aggregator: Aggregator, weights: Sequence[Tensor]) -> None:
-    """See that clients began from mixtures of the server's rows, each ``[R]``, after the round.
+    """Check after a round that each client's start was a mixture of the server's rows ``[R]``.
 
     Raises:
-        FedwcaError: they did not.
+        FedwcaError: one was not.
     """
     if aggregator.rows_are_models:
         _check_sums(aggregator, "blend's start", torch.stack(list(weights)))
@@ -91,7 +91,7 @@ def deliver_mixtures(aggregator: Aggregator, state: State, rows: int, clients: i
     """The model each client ends with ``[K, R]``, a mixture of the server's rows; see `Aggregator.deliver`.
 
     Raises:
-        FedwcaError: it is none.
+        FedwcaError: the answer is no such mixtures.
     """
     return _check_server(aggregator, "deliver", aggregator.deliver(state, rows), (clients, rows))
 
@@ -100,43 +100,45 @@ def newcomer_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tenso
     """The model that each newcomer is sent ``[K', R]``, a mixture of the server's rows; see `Aggregator.deliver_new`.
 
     Raises:
-        FedwcaError: it is none.
+        FedwcaError: the answer is no such mixtures.
     """
     return _check_server(aggregator, "deliver_new", aggregator.deliver_new(rows, draws), (len(draws), rows))
 
 
-def _check_gathered(aggregator: Aggregator, where: str, weights: Tensor, columns: int) -> Tensor:
-    _check_shape(aggregator, where, weights, (None, columns))
-    _check_sums(aggregator, where, weights if aggregator.rows_are_models else weights[:1])
+def _check_gathered(aggregator: Aggregator, answer_name: str, weights: Tensor, columns: int) -> Tensor:
+    _check_shape(aggregator, answer_name, weights, (None, columns))
+    _check_sums(aggregator, answer_name, weights if aggregator.rows_are_models else weights[:1])
     return weights
 
 
-def _check_server(aggregator: Aggregator, where: str, weights: Tensor, shape: tuple[int | None, ...]) -> Tensor:
-    """Refuse what is no mixtures of the server's rows."""
-    _check_shape(aggregator, where, weights, shape)
+def _check_server(aggregator: Aggregator, answer_name: str, weights: Tensor, shape: tuple[int | None, ...]) -> Tensor:
+    """Check that weights are mixtures of the server's rows, and return them."""
+    _check_shape(aggregator, answer_name, weights, shape)
     if aggregator.rows_are_models:
-        _check_sums(aggregator, where, weights)
+        _check_sums(aggregator, answer_name, weights)
     return weights
 
 
-def _check_shape(aggregator: Aggregator, where: str, weights: Tensor, shape: tuple[int | None, ...]) -> None:
-    """Refuse what is no tensor of weights of a shape, in which None is any length."""
-    right = isinstance(weights, Tensor) and weights.is_floating_point() and weights.dim() == len(shape)
-    if not right or any(wanted not in (None, found) for found, wanted in zip(weights.shape, shape, strict=True)):
-        wanted = ", ".join("any" if length is None else str(length) for length in shape)
+def _check_shape(aggregator: Aggregator, answer_name: str, weights: Tensor, shape: tuple[int | None, ...]) -> None:
+    """Check that weights are a floating-point tensor of a shape, in which None stands for any length."""
+    fits = isinstance(weights, Tensor) and weights.is_floating_point() and weights.dim() == len(shape)
+    if not fits or any(length not in (None, size) for size, length in zip(weights.shape, shape, strict=True)):
+        shape_text = ", ".join("any" if length is None else str(length) for length in shape)
         raise FedwcaError(
-            f"{_name(aggregator)}: {where} gave {describe_value(weights)}; right are floating-point weights of shape "
-            f"({wanted})"
+            f"{_name(aggregator)}: {answer_name} gave {describe_value(weights)}; right are floating-point weights "
+            f"of shape ({shape_text})"
         )
 
 
-def _check_sums(aggregator: Aggregator, where: str, weights: Tensor) -> None:
-    """Refuse rows that do not sum to 1; of values that are not finite the model says that it diverged."""
+def _check_sums(aggregator: Aggregator, answer_name: str, weights: Tensor) -> None:
+    """Check that rows sum to 1; those that are not finite pass, since the models are then reported as diverged."""
     sums = weights.sum(-1).flatten()
     wrong = sums[((sums - 1).abs() > ROUNDING) & sums.isfinite()]
     if len(wrong):
         first = f"{float(wrong[0]):.6g}"
-        raise FedwcaError(f"{_name(aggregator)}: {where} gave weights that sum to {first}; each row must sum to 1")
+        raise FedwcaError(
+            f"{_name(aggregator)}: {answer_name} gave weights that sum to {first}; each row must sum to 1"
+        )
 
 
 def _name(aggregator: Aggregator) -> str:

@@ -1,16 +1,16 @@
-"""Central training: one model from labelled sources and an unlabeled target that are at one place, kept by a hash.
+"""Central training: one model from labelled sources and an unlabeled target at one place, cached by a hash.
 
 The call is ``train_central(central, data, start, training, seed, device, progress) -> StartModel``::
 
     data = CentralImages(images=(source_1, …), labels=(labels_1, …), target=images_of_the_target)
     trained = train_central(central, data, start, CentralTraining(epochs=20), seed=0)
 
-``start`` is the model that every method of the run begins with, and its digest; it is left as it is. What comes back
-is a model of the same make. Domains are their training parts alone: test images are never handed in. Only a method
-whose ``oracle`` is set reads ``target_labels``, which are None elsewhere.
+``start`` is the model that every method of the run begins with, and its digest; it is not changed. The result is a
+model of the same architecture. Only the training parts of the domains are passed in, never test images. Only a method
+whose ``oracle`` is set reads ``target_labels``, which are None for all others.
 
 A step takes B images of each source and of the target, in one pass, so that BatchNorm sees the domains together. Each
-domain is gone through in an order of its own, pass after pass; an epoch has as many steps as the largest source needs.
+domain is repeated pass after pass, in an order of its own; an epoch has as many steps as the largest source needs.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from fedwca.federated.model_cache import read_cached_model, write_cached_model
 from fedwca.federated.source_model import StartModel
 
 RECIPE = 1
-"""Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
+"""Increased whenever the procedure below changes, so that no cached model of an older procedure is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class CentralImages:
-    """What central training may see: training parts alone.
+    """What central training may see: the training parts of the domains.
 
     Raises:
-        DataError: a domain is empty, or labels are not one for each image.
+        DataError: a domain is empty, there is no source, or there is not one label for each image.
     """
 
     images: tuple[Tensor, ...]
-    """By source ``[N_k, 3, H, W]`` uint8."""
+    """Of each source ``[N_k, 3, H, W]`` uint8."""
     labels: tuple[Tensor, ...]
-    """By source ``[N_k]`` int64, 0…M-1."""
+    """Of each source ``[N_k]`` int64, 0…M-1."""
     target: Tensor
     """``[N, 3, H, W]`` uint8, without labels."""
     target_labels: Tensor | None = None
-    """``[N]`` int64, for an ORACLE alone; None for every method that is compared."""
+    """``[N]`` int64, for an ORACLE only; None for every other method."""
 
     def __post_init__(self) -> None:
         pairs = [*zip(self.images, self.labels, strict=True), (self.target, self.target_labels)]
@@ -81,7 +81,7 @@ def train_central(
     device: str = "cpu",
     progress: Callable[[int, int], None] = lambda epoch, epochs: None,
 ) -> StartModel:
-    """The model that a central method trains, from the cache where it is there.
+    """The model that a central method trains, read from the cache if it is there.
 
     Args:
         central: the method.
@@ -90,14 +90,14 @@ def train_central(
         training: hyper-parameters.
         seed: of the order of batches, crops, dropout, and the initial weights of the method's own parts.
         device: where to train.
-        progress: told (epochs done, epochs); nothing where the model is in the cache.
+        progress: called with (epochs done, epochs); not called if the model is in the cache.
 
     Returns:
-        The model after the last epoch, in eval mode; its accuracy is NaN, for nothing is kept aside.
+        The model after the last epoch, in eval mode; its accuracy is NaN, since no images are held out.
 
     Raises:
         Diverged: an epoch gave a model that is not finite.
-        UsageError: an oracle without the target's labels, or these labels for another method; no number of epochs.
+        UsageError: an oracle is given no target labels, or another method is given some; no number of epochs.
     """
     if central.oracle is not (data.target_labels is not None):
         right = "needs" if central.oracle else "may not see"
@@ -106,14 +106,14 @@ def train_central(
         raise UsageError(f"central method {central.name} needs a number of epochs, such as CentralTraining(epochs=20)")
     key = _digest(central, data, start, training, seed, device)
     path = cache_dir() / "centrals" / f"{central.name}-{key}.safetensors"
-    what = f"the central model {central.name}"
+    model_name = f"the central model {central.name}"
     network = copy.deepcopy(start.network).to(device)
-    if read_cached_model(network, path, what) is None:
+    if read_cached_model(network, path, model_name) is None:
         # One thread: sums have one order, so the model does not depend on the machine's cores.
         with limit_to_one_thread():
             network.load_state_dict(start.network.state_dict())
             _Trainer(network, central, data, training, training.epochs, seed).run(progress)
-        write_cached_model(path, network.state_dict(), what)
+        write_cached_model(path, network.state_dict(), model_name)
     return StartModel(network.eval(), float("nan"), key)
 
 
@@ -141,7 +141,7 @@ def _digest(
 
 
 def _endless_order(key: Sequence[int | str], images: int, batch: int) -> Iterator[Tensor]:
-    """Places ``[batch]`` of one step after another, pass after pass, each in an order drawn anew."""
+    """Yield the image positions ``[batch]`` of one step after another; each pass has a newly drawn order."""
     waiting = torch.zeros(0, dtype=torch.long)
     passes = count()
     while True:
@@ -165,26 +165,26 @@ class _Trainer:
     ) -> None:
         self.network, self.central, self.training, self.epochs = network, central, training, epochs
         device = network.classifier.weight.device
-        images, labels, others = data.images, data.labels, [data.target]
+        images, labels, unlabeled = data.images, data.labels, [data.target]
         if central.oracle:
             assert data.target_labels is not None
             images, labels = (data.target,), (data.target_labels,)
         if central.pooled:
-            images, labels, others = (torch.cat(images),), (torch.cat(labels),), []
+            images, labels, unlabeled = (torch.cat(images),), (torch.cat(labels),), []
         # Channels last in memory, as the network reads them.
-        self.images = [each.to(device, memory_format=torch.channels_last) for each in (*images, *others)]
-        self.labels = [each.to(device) for each in labels]
+        self.images = [x.to(device, memory_format=torch.channels_last) for x in (*images, *unlabeled)]
+        self.labels = [x.to(device) for x in labels]
         self.batch = training.batch_size
-        self.steps = max(math.ceil(len(each) / self.batch) for each in labels)
-        self.keys = {word: fold_key([seed, f"central {word}"]) for word in ("dropout", "crop")}
+        self.steps = max(math.ceil(len(x) / self.batch) for x in labels)
+        self.keys = {purpose: fold_key([seed, f"central {purpose}"]) for purpose in ("dropout", "crop")}
         self.orders = [
-            _endless_order((seed, "central order", at), len(each), self.batch) for at, each in enumerate(self.images)
+            _endless_order((seed, "central order", domain), len(x), self.batch) for domain, x in enumerate(self.images)
         ]
         self.positions = torch.arange(len(self.images) * self.batch, device=device)
         with initial_weights(fold_key([seed, "central parts"]) >> 1):
-            layer = network.classifier
-            self.parts = central.parts(layer.in_features, layer.out_features, len(labels)).to(device)
-        self.own = [each for each in network.parameters() if each.requires_grad]
+            classifier = network.classifier
+            self.parts = central.parts(classifier.in_features, classifier.out_features, len(labels)).to(device)
+        self.own = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.optimiser = torch.optim.SGD(
             [*self.own, *self.parts.parameters()],
             training.lr,
@@ -196,13 +196,13 @@ class _Trainer:
         """Train all epochs.
 
         Raises:
-            Diverged: the model is not finite after one of them.
+            Diverged: the model is not finite after an epoch.
         """
         progress(0, self.epochs)
         for epoch in range(self.epochs):
             for step in range(epoch * self.steps, (epoch + 1) * self.steps):
                 self._step(step)
-            if not all(bool(torch.isfinite(each).all()) for each in self.network.state_dict().values()):
+            if not all(bool(torch.isfinite(value).all()) for value in self.network.state_dict().values()):
                 raise Diverged(
                     f"central training of {self.central.name} gave values that are not finite; a lower learning rate "
                     "may help"
@@ -212,32 +212,34 @@ class _Trainer:
     def _step(self, step: int) -> None:
         network, size = self.network.train(), len(self.positions)
         self.parts.train()
-        places = [to_device(next(order), self.positions.device) for order in self.orders]
-        images = torch.cat([pick_images(each, at) for each, at in zip(self.images, places, strict=True)])
+        indices = [to_device(next(order), self.positions.device) for order in self.orders]
+        images = torch.cat(
+            [pick_images(domain_images, rows) for domain_images, rows in zip(self.images, indices, strict=True)]
+        )
         masks = dropout_masks(network.drops, self.keys["dropout"], step, self.positions, size)
         views = weak_views(network, images, self.keys["crop"], step, self.positions, size)
         logits, features = network(views, masks)
-        sources, cut = len(self.labels), len(self.labels) * self.batch
+        sources, first_target = len(self.labels), len(self.labels) * self.batch
         losses = self.central(
             DomainBatch(
-                features[:cut].split(self.batch),
-                logits[:cut].split(self.batch),
-                tuple(labels[at] for labels, at in zip(self.labels, places[:sources], strict=True)),
-                features[cut:],
-                logits[cut:],
+                features[:first_target].split(self.batch),
+                logits[:first_target].split(self.batch),
+                tuple(labels[rows] for labels, rows in zip(self.labels, indices[:sources], strict=True)),
+                features[first_target:],
+                logits[first_target:],
                 step / (self.steps * self.epochs),
                 self.parts,
             )
         )
         self.optimiser.zero_grad()
         if self.central.by_source:
-            self._mixed_gradient(losses, images[cut:])
+            self._mixed_gradient(losses, images[first_target:])
         else:
             losses.backward()
         self.optimiser.step()
 
     def _mixed_gradient(self, losses: Tensor, target: Tensor) -> None:
-        """Leave the weighted sum of the sources' gradients in the network's, and in the parts' their plain sum."""
+        """Set the network's gradients to the weighted sum over sources, and those of the parts to the plain sum."""
         parts = list(self.parts.parameters())
         gradients = [
             torch.autograd.grad(loss, [*self.own, *parts], retain_graph=True, allow_unused=True, materialize_grads=True)
@@ -245,21 +247,21 @@ class _Trainer:
         ]
         features = self._target_features(target, gradients)
         weights = self.central.mix(features[0], features[1:], self.network.classifier.out_features)
-        for number, each in enumerate([*self.own, *parts]):
-            stack = torch.stack([some[number] for some in gradients])
-            own = number < len(self.own)
-            each.grad = torch.tensordot(weights.to(stack.dtype), stack, 1) if own else stack.sum(0)
+        for number, parameter in enumerate([*self.own, *parts]):
+            stack = torch.stack([source_gradients[number] for source_gradients in gradients])
+            in_network = number < len(self.own)
+            parameter.grad = torch.tensordot(weights.to(stack.dtype), stack, 1) if in_network else stack.sum(0)
 
     @torch.no_grad()
     def _target_features(self, target: Tensor, gradients: list[tuple[Tensor, ...]]) -> Tensor:
-        """The target's features now, and after a plain step on each source's gradient ``[1 + K, B, q]``."""
+        """The target's features before, and after a plain SGD step on each source's gradient ``[1 + K, B, q]``."""
         network, views = self.network.eval(), self.network.prepare(target)
-        names = [name for name, each in network.named_parameters() if each.requires_grad]
-        found = [network.extract(network.embed(views))]
-        for gradient in gradients:
+        names = [name for name, parameter in network.named_parameters() if parameter.requires_grad]
+        features = [network.extract(network.embed(views))]
+        for source_gradients in gradients:
             moved = {
-                name: each - self.training.lr * slope
-                for name, each, slope in zip(names, self.own, gradient, strict=False)
+                name: parameter - self.training.lr * gradient
+                for name, parameter, gradient in zip(names, self.own, source_gradients, strict=False)
             }
-            found.append(torch.func.functional_call(network, moved, (views,))[1])
-        return torch.stack(found)
+            features.append(torch.func.functional_call(network, moved, (views,))[1])
+        return torch.stack(features)

@@ -1,4 +1,4 @@
-"""What a client is told to do in a round of a method."""
+"""Makes the task of a client in a round of a method."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def client_task(
     shared: Mapping[str, Tensor],
     trusted: float = 1.0,
 ) -> Task:
-    """A client's task in a round, in a simulation, a deployment, or of a client that comes later.
+    """A client's task in a round: in a simulation, in a deployment, or for a newcomer.
 
     Args:
-        method: what is played.
+        method: the method of the federation.
         training: how clients train, with its schedule; the task has the learning rate of the round.
         round: its number, from 0.
         keys: where random numbers come from.
-        client: whose draws it has.
-        shared: what the server shares of uploads that are not models.
+        client: its number, which selects its random draws.
+        shared: what the server made of uploads that are not models; see `pool_collected`.
         trusted: how far its labels are trusted, 0 to 1.
     """
     return Task(

@@ -1,4 +1,4 @@
-"""The networks that a method trains beside the one that predicts, and what of a model stays with clients."""
+"""Extra networks that a method trains besides the one that predicts, and parts of a model that stay with clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Part = Adaptation | Objective
 
 
 def changes_network(part: Part) -> bool:
-    """Whether a method's part puts something beside the network that predicts."""
+    """Whether a part of a method adds something to the network that predicts."""
     if isinstance(part, Objective):
         return bool(part.networks(2, 2)) or part.feature_draws > 0
     return bool(part.networks(2, 2)) or part.by_client
@@ -30,56 +30,56 @@ def changes_network(part: Part) -> bool:
 def grow_network(
     network: Network, parts: Sequence[Part], seed: int, *, place: int | None = None, sizes: int = 1
 ) -> Network:
-    """A network with a method's extra ones beside it; itself where the method has none.
+    """A copy of a network with a method's extra networks added; the network itself if the method has none.
 
     Args:
-        network: the one that predicts; its weights stay, so that all methods begin with the same.
+        network: the one that predicts; its weights are kept, so that all methods begin with the same.
         parts: the method's, see `fedwca.federated.method.Method.trained`.
-        seed: of the extra networks' weights; each is drawn by its name.
-        place: which of the sizes of models it has, from 0; None: the widest.
-        sizes: of how many.
+        seed: of the extra networks' weights; each network's draw also depends on its name.
+        place: index of its size among the model sizes, from 0; None: the widest.
+        sizes: number of model sizes.
 
     Raises:
         UsageError: see `check_networks`.
     """
     place = sizes - 1 if place is None else place
     parts = [part.at_size(place, sizes) if isinstance(part, Adaptation) else part for part in parts]
-    classes, features, read = network.classifier.out_features, network.features, network.backbone.width
+    classes, features, backbone_width = network.classifier.out_features, network.features, network.backbone.width
     objectives = [part for part in parts if isinstance(part, Objective)]
     generates = any(isinstance(part, Adaptation) and part.by_client for part in parts)
     shapes = {slot.name: slot.shape for slot in Layout.of(network).parameters}
     draws = max((objective.feature_draws for objective in objectives), default=0)
 
     def make() -> dict[str, nn.Module]:
-        found: dict[str, nn.Module] = {}
+        networks: dict[str, nn.Module] = {}
         for part in parts:
-            own = part.networks(classes, features)
+            part_networks = part.networks(classes, features)
             if isinstance(part, Adaptation) and part.by_client:
-                own |= part.generators(shapes, (network.channels, network.side))
-            found |= check_networks(part, own)
-        return {**found, **({SPREAD: nn.Linear(read, features)} if draws else {})}
+                part_networks |= part.generators(shapes, (network.channels, network.side))
+            networks |= check_networks(part, part_networks)
+        return {**networks, **({SPREAD: nn.Linear(backbone_width, features)} if draws else {})}
 
     grown = add_extras(network, make, lambda name: fold_key([seed, "weights", name]) >> 1)
     if draws:
-        # The same of all models, so that a model's prediction depends on nothing but the model.
+        # All models use the same draws, so that a prediction depends on nothing but the model.
         draw_features(grown, normal(fold_key(["features"]), torch.arange(draws * features)).view(draws, features))
     if grown is not network:
         grown.generated = generates
-        own = [name for objective in objectives for name in objective.stays]
+        staying = [name for objective in objectives for name in objective.stays]
         base = Layout.of(network).parts if generates else ()
-        grown.stays = tuple(dict.fromkeys((*base, *own)))
+        grown.stays = tuple(dict.fromkeys((*base, *staying)))
     return grown
 
 
 def check_networks(part: Part, networks: dict[str, nn.Module]) -> dict[str, nn.Module]:
-    """A part's networks, if they hold parameters alone and the names that it has rates for and that stay are theirs.
+    """Check the networks of a part and return them: they hold parameters only, and the part names no others.
 
     Raises:
-        UsageError: a network has a buffer, which would be neither sent nor mixed, or draws at random by itself; or
-            there is none of a name.
+        UsageError: a network has a buffer, which would be neither sent nor mixed, or draws random numbers by itself;
+            or the part has a rate for a network that is not there, or lets it stay.
     """
-    said = [*part.rates(), *(part.stays if isinstance(part, Objective) else ())]
-    if unknown := [name for name in said if name not in networks]:
+    names = [*part.rates(), *(part.stays if isinstance(part, Objective) else ())]
+    if unknown := [name for name in names if name not in networks]:
         raise UsageError(
             f"{part.name!r} has a rate for the network {unknown[0]!r}, or lets it stay, and has none of that name; "
             f"there are {', '.join(networks) or 'none'}"
@@ -97,39 +97,37 @@ def check_networks(part: Part, networks: dict[str, nn.Module]) -> dict[str, nn.M
 
 
 def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], seed: Callable[[str], int]) -> Network:
-    """A copy of a network with extra ones beside it, which shares nothing; the network itself where there are none.
+    """A copy of a network with extra networks added, sharing no tensors; the network itself if there are none.
 
     Args:
-        network: has none; its weights stay as they are, whatever is put beside them.
-        make: makes them by name, with random weights.
-        seed: a name to the seed of that one's weights.
+        network: one without extra networks; its weights are the same in the copy.
+        make: makes the extra networks by name, with random weights.
+        seed: maps a network's name to the seed of its weights.
     """
     with initial_weights(0):
         names = list(make())
     if not names:
         return network
-    grown, like = copy.deepcopy(network), network.classifier.bias
+    grown, reference = copy.deepcopy(network), network.classifier.bias
     for name in names:
         with initial_weights(seed(name)):
-            grown.extras[name] = make()[name].to(like.device, like.dtype)
+            grown.extras[name] = make()[name].to(reference.device, reference.dtype)
     return grown
 
 
 def draw_features(network: Network, draws: Tensor) -> Network:
-    """The network, changed in place: its features are drawn from normal distributions.
+    """Make a network draw its features from normal distributions, in place, and return it.
 
     Args:
-        network: has an extra network `SPREAD`, from what the backbone gives to a number for each feature, whose
+        network: has an extra network `SPREAD`, which maps the backbone's output to a number for each feature, whose
             softplus is the standard deviation.
-        draws: standard normal ``[S, q]``, of which a prediction is the mean.
+        draws: standard normal ``[S, q]``; a prediction is the mean over the S draws.
     """
     network.draws = draws.to(network.classifier.bias)
     return network
 
 
 def remove_extras(network: Network) -> Network:
-    """The network alone, changed in place where there are others beside it; it predicts by the means of features that
-    were drawn.
-    """
+    """Remove extra networks, in place, and return the network; it then predicts by the means of drawn features."""
     network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
     return network

@@ -31,12 +31,12 @@ def open_last_phase(
     domains: Tensor,
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
-    """Send clients without labels what they end the rounds with; they train it towards their labeler's labels.
+    """Open the last phase: clients without labels get their final models, and train them towards pseudo-labels.
 
     Args:
         round: its number, that of one more round.
         server: what the server holds after the last round.
-        method: has objectives and a training for it.
+        method: has ``finish`` objectives and a ``finish_training``.
         engine: owns the clients' images and the bank, where adapted models are left.
         keys: where random numbers come from.
         domains: true domains ``[K]``.
@@ -44,18 +44,18 @@ def open_last_phase(
     """
     training = method.finish_training
     trusted: Tensor | None = None
-    if not server.state:  # of a method without rounds, whose one model is everybody's
+    if not server.state:  # a method without rounds has one model for everybody
         server = replace(server, state={"labels": torch.zeros(len(engine.images), dtype=torch.int64)})
     assert training is not None
 
     def task(client: int) -> Task:
         draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
-        own = 1.0 if trusted is None else float(trusted[client])
-        return Task(method.pseudo_labeler, method.finish, training, draws, trusted=own)
+        trust = 1.0 if trusted is None else float(trusted[client])
+        return Task(method.pseudo_labeler, method.finish, training, draws, trusted=trust)
 
     clients = find_unlabeled(engine.labels).nonzero()[:, 0].tolist()
     offer = offer_delivered(method, server)
-    # What labels trained is to them what the source model is where nobody has any.
+    # For these clients the model trained with labels takes the place of a source model.
     trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, clients)
     return OpenRound(
         round=round,
@@ -74,23 +74,23 @@ def open_last_phase(
 
 
 def offer_delivered(method: Method, server: Server) -> Offer:
-    """The model each client ends the rounds with, as its only one."""
+    """An offer of the model that each client ends the rounds with, and no other."""
     return Offer.of_personal(deliver_mixtures(method.aggregator, server.state, len(server.rows)))
 
 
 def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
-    """What the last phase left: the server as it was, adapted models in the engine's bank.
+    """The unchanged server and the outcome of the last phase; adapted models are in the engine's bank.
 
     Args:
-        opened: as it was opened.
-        uploads: of its clients, in order; none of it leaves them.
+        opened: the last phase, from `open_last_phase`.
+        uploads: of its clients, in order; in a deployment none of it leaves them.
 
     Raises:
         Diverged: an adapted model has values that are not finite.
     """
     began = time.perf_counter()
     by_client = dict(zip(opened.clients, uploads, strict=True))
-    # Whatever objectives collect stays with the clients, so nothing is declared; models are looked at.
+    # What objectives collect stays with the clients, so only the models are checked.
     expected = ExpectedUpload(undeclared=True, dtype=opened.engine.bank.dtype)
     check_uploads(opened.engine.bank, by_client, expected, "--set finish_training.lr")
     seconds = {"group": time.perf_counter() - began, "mix": 0.0}
@@ -98,10 +98,10 @@ def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> t
 
 
 def final_models(method: Method, server: Server, engine: Engine, finished: bool) -> Tensor:
-    """The model each client ends with ``[K, P]``: what it is delivered, or what it made of that in the last phase.
+    """The model each client ends with ``[K, P]``: the delivered one, or the one adapted from it in the last phase.
 
     Args:
-        method: delivers.
+        method: its aggregator delivers models.
         server: after a round.
         engine: its bank holds adapted models.
         finished: whether the last phase is over.
@@ -120,34 +120,34 @@ class Shift:
     """What the last phase did to a client's predictions of its training images; no label is read."""
 
     agreement: float
-    """Share of the images whose class stayed, from 0 to 1."""
+    """Share of the images whose predicted class stayed the same, from 0 to 1."""
     before: Tensor
-    """Images of each class ``[M]`` as the delivered model sees them."""
+    """Number of images that the delivered model predicts as each class ``[M]``."""
     after: Tensor
     """The same of the adapted model."""
 
 
 def measure_shift(opened: OpenRound) -> dict[int, Shift]:
-    """How predictions of the training images of clients without labels moved, by client.
+    """How predictions of the training images changed, for each client without labels.
 
     Args:
         opened: the last phase, after it; adapted models are in the engine's bank.
     """
     engine, classes = opened.engine, opened.engine.network.classifier.out_features
 
-    def look(work: ClientWork) -> list[Tensor]:
-        return [own.logits.argmax(1).cpu() for own in work.outputs(work.own)]
+    def predict_classes(work: ClientWork) -> list[Tensor]:
+        return [predictions.logits.argmax(1).cpu() for predictions in work.outputs(work.own)]
 
-    def ask(offer: Offer, rows: Tensor) -> list[Tensor]:
-        return engine.run(SingleStep(offer, rows, opened.task, opened.clients, look))
+    def classes_by(offer: Offer, rows: Tensor) -> list[Tensor]:
+        return engine.run(SingleStep(offer, rows, opened.task, opened.clients, predict_classes))
 
-    before = ask(opened.offer, opened.rows)
-    after = ask(offer_own(len(engine.bank)), engine.bank.clone())
+    delivered = classes_by(opened.offer, opened.rows)
+    adapted = classes_by(offer_own(len(engine.bank)), engine.bank.clone())
     return {
         client: Shift(
-            float((one == other).double().mean()),
-            one.bincount(minlength=classes),
-            other.bincount(minlength=classes),
+            float((delivered_classes == adapted_classes).double().mean()),
+            delivered_classes.bincount(minlength=classes),
+            adapted_classes.bincount(minlength=classes),
         )
-        for client, one, other in zip(opened.clients, before, after, strict=True)
+        for client, delivered_classes, adapted_classes in zip(opened.clients, delivered, adapted, strict=True)
     }

@@ -1,4 +1,4 @@
-"""What a federation plays: components put together."""
+"""A method of federated learning, composed of components."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedwca.registry import Component
 
 @dataclass(frozen=True)
 class Method:
-    """A composition of components: what one row of a table is."""
+    """A composition of components; a table has one row for each."""
 
     name: str
     label: str
@@ -29,29 +29,31 @@ class Method:
     """What clients without labels minimise in a last phase, after the rounds of those that have labels; none: there is
     no such phase."""
     start: Central | None = None
-    """What trains the model that is started from, where all domains are at one place; None: the run's own."""
+    """Trains the initial model centrally, with all domains at one place; None: the initial model is the run's."""
     training: Training | None = None
-    """How its clients train in a round; None: as the run says."""
+    """How its clients train in a round; None: as set for the run."""
     finish_training: FinishTraining | None = None
-    """How they train in the last phase; None where there is none."""
+    """How clients without labels train in the last phase; None where there is none."""
     adaptation: Adaptation | None = None
     """The steps that clients without labels take on the images they predict, and that objectives with ``adapts`` train
     through; None: models predict as they are."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no component, before a round finds it out.
+        """Refuse parts that are no components, before a round fails on them.
 
         Raises:
             UsageError: names the part and what would be right.
         """
-        given = {"aggregator": self.aggregator, "pseudo_labeler": self.pseudo_labeler}
-        given |= {} if self.clusterer is None else {"clusterer": self.clusterer}
-        for part, value in given.items():
+        components = {"aggregator": self.aggregator, "pseudo_labeler": self.pseudo_labeler}
+        components |= {} if self.clusterer is None else {"clusterer": self.clusterer}
+        for part, value in components.items():
             if not isinstance(value, Component):
                 raise UsageError(
                     f"method {self.name!r}: {part} is {describe_value(value)}; right is a component's instance"
                 )
-        if not isinstance(self.objectives, tuple) or not all(isinstance(one, Component) for one in self.objectives):
+        if not isinstance(self.objectives, tuple) or not all(
+            isinstance(objective, Component) for objective in self.objectives
+        ):
             raise UsageError(f"method {self.name!r}: objectives are no tuple of objectives, such as (Shot(),)")
 
     @property
@@ -61,25 +63,25 @@ class Method:
 
     @property
     def public_objective(self) -> PublicObjective | None:
-        """What they minimise on public images before that; None: nothing."""
-        found = [objective for objective in self.objectives if isinstance(objective, PublicObjective)]
-        return found[0] if found else None
+        """What clients minimise on public images before that; None: nothing."""
+        objectives = [objective for objective in self.objectives if isinstance(objective, PublicObjective)]
+        return objectives[0] if objectives else None
 
     @property
     def trained(self) -> tuple[Adaptation | Objective, ...]:
-        """The parts that may put networks of their own beside the model, each once."""
-        own = () if self.adaptation is None else (self.adaptation,)
-        return tuple(dict.fromkeys((*own, *self.objectives, *self.finish)))
+        """The parts that may add networks of their own to the model, each once."""
+        adaptations = () if self.adaptation is None else (self.adaptation,)
+        return tuple(dict.fromkeys((*adaptations, *self.objectives, *self.finish)))
 
     def training_in(self, run: Training) -> Training:
-        """How its clients train in a round: its own values, or those of the run."""
+        """How its clients train in a round: the method's own settings, or those of the run."""
         return self.training or run
 
     def largest_batch(self, run: Training) -> int:
-        """The most images of a step, in its rounds or in its last phase."""
-        own = self.training_in(run).batch_size
-        return max(own, self.finish_training.batch_size) if self.finish_training else own
+        """The largest number of images of a step, in its rounds or in its last phase."""
+        batch_size = self.training_in(run).batch_size
+        return max(batch_size, self.finish_training.batch_size) if self.finish_training else batch_size
 
     def is_last_phase(self, round: int, rounds: int) -> bool:
-        """Whether a round is the last phase: it takes the place of one more round."""
+        """Whether a round, of ``rounds`` in all, is the last phase, which counts as the last round."""
         return bool(self.finish) and round == rounds - 1

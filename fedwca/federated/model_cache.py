@@ -1,4 +1,4 @@
-"""Models that were trained once and are found again by a hash of everything that determined them."""
+"""Cache of trained models; a model is found again by a hash of everything that determined it."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from fedwca.core.tensor_files import checksum, fill_module, open_tensors, write_
 from fedwca.errors import CheckpointError
 
 CHECKSUM = "checksum"
-"""How the metadata of a file in the cache calls the checksum of its tensors."""
+"""Key of the tensors' checksum in the metadata of a cached file."""
 
 
-def read_cached_model(network: Network, path: Path, what: str) -> dict[str, Tensor] | None:
-    """Fill a network from a file of the cache; it is in eval mode afterwards.
+def read_cached_model(network: Network, path: Path, model_name: str) -> dict[str, Tensor] | None:
+    """Load a cached file into a network, which is in eval mode afterwards.
 
     Args:
-        network: of the architecture that the file's name speaks for.
+        network: of the file's architecture.
         path: of the file.
-        what: how a warning calls the model; a file that is damaged gives one.
+        model_name: what the warning about a damaged file calls the model.
 
     Returns:
-        All tensors of the file; None where there is none that can be used.
+        All tensors of the file; None if there is no file or it cannot be used.
     """
     if not path.is_file():
         return None
     try:
         file = open_tensors(path)
         tensors = file.tensors()
-        # Files that were kept before there were checksums have none.
+        # Files that were written before checksums existed have none.
         if file.metadata.get(CHECKSUM) not in (None, str(checksum(tensors))):
             raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
         fill_module(network, tensors, path)
     except CheckpointError as error:
-        warnings.warn(f"{error}; {what} is trained again", stacklevel=3)
+        warnings.warn(f"{error}; {model_name} is trained again", stacklevel=3)
         return None
     network.eval()
     return tensors
 
 
-def write_cached_model(path: Path, tensors: Mapping[str, Tensor], what: str) -> None:
-    """Keep tensors in the cache with their checksum; where that fails there is a warning.
+def write_cached_model(path: Path, tensors: Mapping[str, Tensor], model_name: str) -> None:
+    """Write tensors to the cache with their checksum; if that fails there is a warning.
 
     Args:
         path: of the file.
-        tensors: of the model, and others beside it.
-        what: how the warning calls the model.
+        tensors: of the model, and any others to store with it.
+        model_name: what the warning calls the model.
     """
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     try:
         write_tensors(path, plain, {CHECKSUM: str(checksum(plain))})
     except OSError as error:
-        # It costs the next run its time, not this one its result.
-        warnings.warn(f"{what} could not be kept in {path.parent} ({error})", stacklevel=3)
+        # Only a later run is affected: it has to train the model again.
+        warnings.warn(f"{model_name} could not be kept in {path.parent} ({error})", stacklevel=3)

@@ -1,7 +1,7 @@
-"""Models of several sizes in one bank: which one a client has, and the rows that they begin with.
+"""Models of several sizes in one bank: which size a client has, and the rows that all begin with.
 
-A small network is the leading corner of the widest, zeros elsewhere: units with zero weights in and out have zero
-gradients behind a ReLU, second derivatives, decay and momentum included, so they stay so.
+A small network is the leading corner of the widest one, with zeros elsewhere. Units whose incoming and outgoing weights
+are 0 have zero gradients behind a ReLU, also in second derivatives; weight decay and momentum keep them at 0 as well.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from fedwca.functional import padded
 
 
 def draw_sizes(keys: Keys, clients: Sequence[int], sizes: int) -> Tensor:
-    """The size ``[n]`` int64 of some clients, from 0, the smallest, each with the same chance.
+    """Draw the model size of each of n clients ``[n]`` int64, uniformly from 0, the smallest.
 
     Args:
         keys: of the trial.
-        clients: their numbers; newcomers come behind those that train.
-        sizes: how many there are.
+        clients: their numbers; newcomers' numbers follow those of the clients that train.
+        sizes: number of sizes.
     """
     drawn = [uniform(keys(0, client, "size"), torch.zeros(1, dtype=torch.int64)) for client in clients]
     return (torch.cat(drawn) * sizes).long() if drawn else torch.zeros(0, dtype=torch.int64)
 
 
-def begin_rows(model: Architecture, parts: Sequence[Part], whole: Network, seed: int) -> Tensor:
-    """Models that nobody trained ``[S, P]``, one of each size, in the layout of the widest.
+def begin_rows(model: Architecture, parts: Sequence[Part], widest: Network, seed: int) -> Tensor:
+    """Untrained models ``[S, P]``, one of each size, in the layout of the widest.
 
     Args:
         model: the architecture.
-        parts: the method's that have networks beside the model; these have sizes too.
-        whole: the network that the rows are of, with the method's extra ones.
+        parts: the method's parts that add networks to the model; these networks have sizes too.
+        widest: the network that the rows are of, with the method's extra networks.
         seed: of the initial weights, as of `fedwca.federated.source_model.initial_model`.
     """
-    layout, variants = Layout.of(whole), model.variants
+    layout, variants = Layout.of(widest), model.variants
     if len(variants) == 1:
-        return layout.read(whole)[None]
+        return layout.read(widest)[None]
     rows = []
     for place, variant in enumerate(variants):
-        made = variant.build(whole.classifier.out_features, seed=fold_key([seed, "weights"]) >> 1, whole=True)
-        grown = grow_network(made, parts, seed, place=place, sizes=len(variants))
-        like = whole.class_vectors
-        own = Layout.of(grown)
-        rows.append(pad_row(own.read(grown).to(like.device, like.dtype), own, layout))
+        network = variant.build(widest.classifier.out_features, seed=fold_key([seed, "weights"]) >> 1, whole=True)
+        grown = grow_network(network, parts, seed, place=place, sizes=len(variants))
+        reference = widest.class_vectors
+        own_layout = Layout.of(grown)
+        rows.append(pad_row(own_layout.read(grown).to(reference.device, reference.dtype), own_layout, layout))
     return torch.stack(rows)
 
 
-def pad_row(row: Tensor, own: Layout, wide: Layout) -> Tensor:
+def pad_row(row: Tensor, own_layout: Layout, wide: Layout) -> Tensor:
     """A model's row ``[P]`` as one of a wider network of the same layers.
 
     Args:
-        row: in the model's own layout.
-        own: that layout.
-        wide: the wider network's.
+        row: in the layout of the model.
+        own_layout: the layout of the model.
+        wide: the layout of the wider network.
 
     Raises:
-        UsageError: a layer is wider than the other network's.
+        UsageError: a layer is wider than in the wider network.
     """
-    slots = {slot.name: slot for slot in own.slots}
+    slots = {slot.name: slot for slot in own_layout.slots}
     return torch.cat([padded(slots[slot.name].of(row), slot.shape).reshape(-1) for slot in wide.slots])

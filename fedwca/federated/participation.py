@@ -8,11 +8,11 @@ from fedwca.engine.randomness import Keys, permutation
 
 
 def sample_clients(round: int, clients: int, participation: float, keys: Keys, least: int = 1) -> list[int]:
-    """Clients that take part: all in round 0, where clusters are made, then a drawn share, ``least`` or more."""
+    """Clients that take part: all in round 0, where clusters are made, later a random share, at least ``least``."""
     if round == 0 or participation == 1:
         return list(range(clients))
-    number = max(least, count_sampled(clients, participation))
-    return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
+    count = max(least, count_sampled(clients, participation))
+    return sorted(permutation(keys(round, -1, "participation"), clients)[:count].tolist())
 
 
 def count_sampled(clients: int, participation: float) -> int:

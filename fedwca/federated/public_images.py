@@ -1,5 +1,6 @@
-"""What clients do with public images, which everybody has and nobody labels: before they train they learn what the
-server makes of all clients' predictions of them, and after it they upload their own. Nothing else travels.
+"""Training on public images, which every client has and nobody labels. Before clients train on their own images they
+learn what the server pooled of all clients' predictions of the public ones; afterwards they upload their own
+predictions. Nothing else is sent.
 
 Source: FedTTA, Algorithm 2 (HeteroFedTTA); Li and Wang (FedMD), 2019.
 """
@@ -28,11 +29,11 @@ from fedwca.federated.server import offer_own, pool_collected
 from fedwca.federated.simulated_uploads import SimulatedUpload
 
 PURPOSE = "public "
-"""How the purpose begins of what draws the order of public images."""
+"""Prefix of the purposes whose keys are for public images, such as their order."""
 
 
 class NoLabels(PseudoLabeler):
-    """Labels nothing: what an image is trained towards comes from elsewhere."""
+    """Gives no labels: public images are trained towards pooled predictions."""
 
     models = ()
 
@@ -42,12 +43,12 @@ class NoLabels(PseudoLabeler):
         return False
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
-        """Weights of 0."""
+        """Labels of weight 0."""
         return Targets.of_labels(torch.zeros_like(draws, dtype=torch.int64), torch.zeros_like(draws))
 
 
 def holders_of(public: Tensor, number: int) -> list[ClientImages]:
-    """So many clients that have public images to train on, without labels, and no others."""
+    """Images of ``number`` clients, each with the public images to train on, without labels, and no others."""
     return [ClientImages(public, public[:0], public[:0])] * number
 
 
@@ -60,22 +61,22 @@ def _public_task(
     taught: Mapping[str, Tensor],
     passes: int,
 ) -> Task:
-    """What a client does on public images: epochs in place of steps, all else as it trains on its own.
+    """A client's task on public images: in epochs, not in steps; all else as on its own images.
 
     Args:
-        method: what is played.
-        objective: its public one.
+        method: the method of the federation.
+        objective: its public objective.
         training: of the round.
-        factor: that round's learning rates over those that were set.
-        keys: a purpose to the key of the client's draws.
-        taught: what the server makes of all clients' predictions.
-        passes: over the images.
+        factor: that round's learning rates divided by those that were set.
+        keys: maps a purpose to the key of the client's draws.
+        taught: all clients' predictions, as the server pooled them.
+        passes: number of passes over the images.
     """
-    same = {"steps": None, "epochs": passes, "batch_size": objective.batch_size, "cuts": 1, "trains": "all"}
+    changes = {"steps": None, "epochs": passes, "batch_size": objective.batch_size, "cuts": 1, "trains": "all"}
     return Task(
         NoLabels(),
         (objective,),
-        training.model_copy(update=same),
+        training.model_copy(update=changes),
         lambda purpose: keys(f"{PURPOSE}{purpose}"),
         adaptation=method.adaptation,
         taught=taught,
@@ -84,11 +85,11 @@ def _public_task(
 
 
 def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
-    """A round in which clients have learned what the server makes of all predictions; as it is before there are any.
+    """The round after clients have learned from the pooled predictions; unchanged while there are none.
 
     Args:
-        opened: as the server began it; every client has a row of its own.
-        public: has the public images for each client; its bank holds the models that come of it.
+        opened: as the server opened it; every client has a row of its own.
+        public: has the public images for each client; its bank holds the trained models afterwards.
     """
     objective = opened.method.public_objective
     assert objective is not None
@@ -97,10 +98,10 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
         return opened
 
     def task(client: int) -> Task:
-        own = opened.task(client)
-        given = (opened.method, objective, own.training, own.factor)
+        own_task = opened.task(client)
+        arguments = (opened.method, objective, own_task.training, own_task.factor)
         return _public_task(
-            *given, lambda purpose: opened.keys(opened.round, client, purpose), taught, objective.passes
+            *arguments, lambda purpose: opened.keys(opened.round, client, purpose), taught, objective.passes
         )
 
     public.bank.copy_(opened.rows)
@@ -110,7 +111,7 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
 
 
 def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[SimulatedUpload]) -> list[SimulatedUpload]:
-    """Clients' uploads, and in each what its trained model says of the public images.
+    """Clients' uploads, each with its trained model's predictions of the public images added.
 
     Args:
         opened: the round; trained models are in its engine's bank.
@@ -120,30 +121,30 @@ def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[Simu
     objective, began = opened.method.public_objective, time.perf_counter()
     assert objective is not None
 
-    def tell(work: ClientWork) -> list[tuple[dict[str, Tensor], int]]:
+    def predict(work: ClientWork) -> list[tuple[dict[str, Tensor], int]]:
         with torch.no_grad():
-            found = work.outputs_after_step(work.own)
-            nothing = NoLabels()({}, found[0].logits.new_zeros(len(found[0].logits)))
-            said = [objective.collect(own, nothing) for own in found]
-        return [({name: value.cpu() for name, value in own.items()}, work.passes) for own in said]
+            predictions = work.outputs_after_step(work.own)
+            no_targets = NoLabels()({}, predictions[0].logits.new_zeros(len(predictions[0].logits)))
+            collected = [objective.collect(x, no_targets) for x in predictions]
+        return [({name: value.cpu() for name, value in x.items()}, work.passes) for x in collected]
 
     bank = opened.engine.bank
-    told = public.run(SingleStep(offer_own(len(bank)), bank, opened.task, opened.clients, tell))
-    spent = (opened.public_seconds + time.perf_counter() - began) / len(uploads)
+    answers = public.run(SingleStep(offer_own(len(bank)), bank, opened.task, opened.clients, predict))
+    seconds = (opened.public_seconds + time.perf_counter() - began) / len(uploads)
     return [
         replace(
             upload,
-            collected={**upload.collected, **{f"{objective.name}.{name}": value for name, value in said.items()}},
+            collected={**upload.collected, **{f"{objective.name}.{name}": value for name, value in predicted.items()}},
             passes=upload.passes + passes,
-            seconds={**upload.seconds, "public": spent},
+            seconds={**upload.seconds, "public": seconds},
         )
-        for upload, (said, passes) in zip(uploads, told, strict=True)
+        for upload, (predicted, passes) in zip(uploads, answers, strict=True)
     ]
 
 
 @dataclass(frozen=True, eq=False)
 class FreshModels:
-    """Models that nobody trained, one of each size, for new clients to learn from public images and then to adapt.
+    """Untrained models, one of each size, which new clients train on public images and then adapt.
 
     New clients of one size begin with the same weights and see the public images in one order, so that one training
     serves all of them.
@@ -154,10 +155,10 @@ class FreshModels:
     sizes: Tensor
     """Size of each new client ``[K']`` int64, from 0."""
     public: Engine
-    """Has the public images for each size."""
+    """Engine that has the public images for each size."""
     keys: Keys
     clients: int
-    """Those that train, whose numbers come first."""
+    """Number of clients that train, whose numbers come first."""
 
     @property
     def weights(self) -> Tensor:
@@ -167,15 +168,14 @@ class FreshModels:
     def learn(
         self, method: Method, state: State, training: Training, round: int, sizes: Sequence[int] | None = None
     ) -> Tensor:
-        """Models ``[S, P]`` that have learned what the server makes of all clients' predictions; as they are before
-        there are any.
+        """Models ``[S, P]`` that have learned from all clients' pooled predictions; untrained while there are none.
 
         Args:
-            method: what was played.
+            method: the method of the federation.
             state: the server's, after a round.
             training: how clients train, with its schedule.
-            round: in whose learning rates.
-            sizes: whose learn, from 0; rows of others mean nothing then. None: all.
+            round: the round whose learning rates are used.
+            sizes: sizes that learn, from 0; the rows of other sizes then have no meaning. None: all.
         """
         objective = method.public_objective
         assert objective is not None
@@ -185,10 +185,10 @@ class FreshModels:
 
         def task(size: int) -> Task:
             draws = lambda purpose: self.keys(0, self.clients + size, purpose)  # noqa: E731
-            now, factor = training.at(round), training.factor(round)
-            return _public_task(method, objective, now, factor, draws, taught, objective.new_passes)
+            round_training, factor = training.at(round), training.factor(round)
+            return _public_task(method, objective, round_training, factor, draws, taught, objective.new_passes)
 
-        own = range(len(self.rows)) if sizes is None else sizes
+        learning_sizes = range(len(self.rows)) if sizes is None else sizes
         train = lambda work: work.train(Blend(work.own))  # noqa: E731
-        self.public.run(SingleStep(offer_own(len(self.rows)), self.rows, task, own, train))
+        self.public.run(SingleStep(offer_own(len(self.rows)), self.rows, task, learning_sizes, train))
         return self.public.bank

@@ -51,21 +51,22 @@ class Outcome:
     """Cluster of each client ``[K]``."""
     offer: Offer
     uploads: Mapping[int, SimulatedUpload]
-    """By client; those that were absent are not in it."""
+    """By client; absent clients have none."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
-    """What each client was sent beside models."""
+    """What each client was sent besides models."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What the clusterer says of its clusters, as plain values; only in round 0."""
+    """The clusterer's notes on its clusters, as plain values; only in round 0."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
+    """Server time: ``group`` for checks and clusters, ``mix`` for averages."""
     gathered: Tensor | None = None
-    """The server's rows as mixtures ``[C, R+K]`` of (previous rows, clients); None where clients were not asked."""
+    """The server's rows as mixtures ``[C, R+K]`` of (previous rows, clients); None where clients were not asked
+    about the mean."""
     mean_answers: MeanAnswers | None = None
-    """What clients said of the fresh mean; None where they were not asked."""
+    """What clients answered about the new mean; None where they were not asked."""
     trusted: Tensor | None = None
     """How far clients' labels are trusted ``[K]``, 0 to 1; None where all are."""
     signature: int = 0
-    """Numbers that each client uploaded to be grouped by, beside its model."""
+    """How many numbers each client uploaded to be grouped by, besides its model."""
 
     @property
     def present(self) -> Tensor:
@@ -84,12 +85,12 @@ class Outcome:
 
 
 def init_server(engine: Engine, start: Network | None = None, own: Tensor | None = None) -> Server:
-    """The server before round 0: it owns the source model and nothing else; every client's own model is the source.
+    """The server before round 0, which holds the source model only; every client's own model is the source model.
 
     Args:
         engine: has the bank.
-        start: what stands in for the source model; None: the engine's.
-        own: what every client begins with ``[K, P]`` instead, each with a row at the server; None: with the source.
+        start: the network to use as the source model; None: the engine's.
+        own: the model each client begins with ``[K, P]``, also a row of the server; None: the source model for all.
     """
     source = engine.layout.read(engine.network if start is None else start)
     rows = source[None] if own is None else own.to(engine.bank)
@@ -99,7 +100,7 @@ def init_server(engine: Engine, start: Network | None = None, own: Tensor | None
 
 @dataclass(frozen=True)
 class OpenRound:
-    """A round of one federation that the server has begun: what it sends to whom, and what comes back of it."""
+    """A round of one federation that the server has opened: what it sends to whom, and what clients do with it."""
 
     round: int
     server: Server
@@ -109,7 +110,7 @@ class OpenRound:
     domains: Tensor
     offer: Offer
     shared: Mapping[str, Tensor]
-    """What each client is sent beside models."""
+    """What each client is sent besides models."""
     task: Callable[[int], Task]
     """What each client is to do."""
     clients: Sequence[int]
@@ -121,9 +122,9 @@ class OpenRound:
     trusted: Tensor | None = None
     """How far clients' labels are trusted ``[K]``, 0 to 1; None where all are."""
     taught: Mapping[str, Tensor] = field(default_factory=dict)
-    """What each client was sent of all clients' predictions of public images."""
+    """All clients' predictions of public images, pooled, as each client was sent them."""
     public_seconds: float = 0.0
-    """That all of them learned from these, by the clock."""
+    """Wall-clock time in which all clients learned from these."""
 
     @property
     def unlabeled(self) -> Tensor:
@@ -136,14 +137,14 @@ class OpenRound:
         return self.server.rows
 
     def blend(self, work: ClientWork) -> Blend:
-        """Where clients start, by what they find in their own images."""
+        """Where clients start, computed from their own images."""
         with work.clock("evidence"):
             if (self.round or self.method.aggregator.from_start) and not self.last_phase:
                 return blend_mixtures(self.method.aggregator, self.round, work)
-            if any(own is not None for own in work.labels):
+            if any(labels is not None for labels in work.labels):
                 return Blend(work.own)
-            # Of the untouched source model, or in the last phase of what clients with labels made.
-            with torch.no_grad():  # the pass that labels are made by, which is not made twice
+            # Measured with the untouched source model, or in the last phase with the model that labelled clients trained.
+            with torch.no_grad():  # the same pass makes the labels; its result is reused there
                 return Blend(work.own, notes={"trust": measure_trust(work.outputs(work.own))})
 
     def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[SimulatedUpload]:
@@ -151,7 +152,7 @@ class OpenRound:
         return make_uploads(blend, work, targets, work.collect(targets))
 
     def step(self, work: ClientWork) -> list[SimulatedUpload]:
-        """A client's part from the first message to the last."""
+        """A client's whole part of the round, from the offer to the upload."""
         blend = self.blend(work)
         return self.upload(work, blend, work.train(blend))
 
@@ -171,19 +172,19 @@ def open_round(
     participation: float = 1.0,
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
-    """The server's first part of a round; see `run_round`."""
+    """The first part of a round at the server; see `run_round`."""
     clients, shared = len(engine.images), pool_collected(method.own_objectives, server.state)
 
     def task(client: int) -> Task:
-        own = 1.0 if trusted is None else float(trusted[client])
-        return client_task(method, training, round, keys, client, shared, own)
+        trust = 1.0 if trusted is None else float(trusted[client])
+        return client_task(method, training, round, keys, client, shared, trust)
 
     if not round and method.aggregator.from_start:
         server = replace(server, state=method.aggregator.initial_state(clients))
-    trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
+    trusted = server.state.get(TRUSTED)  # tasks read it when they are made, so they also see the value set below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
-    members = [k for k, without in enumerate(find_unlabeled(engine.labels).tolist()) if not without]
-    chosen = [members[place] for place in sample_clients(round, len(members), participation, keys)]
+    trainable = [k for k, lacks_labels in enumerate(find_unlabeled(engine.labels).tolist()) if not lacks_labels]
+    chosen = [trainable[place] for place in sample_clients(round, len(trainable), participation, keys)]
     if not round:
         unlabeled = [k for k in chosen if engine.labels[k] is None]
         trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, unlabeled)
@@ -204,7 +205,7 @@ def open_round(
 
 
 def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
-    """The server's last part of a round: check, group, average, remember.
+    """The last part of a round at the server: check, group, average, remember.
 
     Args:
         opened: the round; its clients' trained models are in the engine's bank.
@@ -224,22 +225,22 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, opened.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, opened.trusted)
-    given = (labels, engine.sizes, present, opened.trusted, engine.layout.trained)
-    give_back = spread_trained_mean(method, engine.bank, *given)
-    known = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
-    gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
+    arguments = (labels, engine.sizes, present, opened.trusted, engine.layout.trained)
+    give_back = spread_trained_mean(method, engine.bank, *arguments)
+    state_and_reach = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
+    gather = gather_mixtures(aggregator, state_and_reach, labels, engine.sizes, counted, len(server.rows))
     rows, mean_answers = engine.gather(gather, server.rows), None
-    if aggregator.asks and bool(opened.unlabeled.any()):  # the fresh mean is judged before it is final
+    if aggregator.asks and bool(opened.unlabeled.any()):  # clients evaluate the new mean before it is final
         mean_answers = ask_about_mean(opened.task, aggregator, engine, labels, rows, present | opened.unlabeled)
-        heard, unlabeled = mean_answers.counts(present), mean_answers.counts(opened.unlabeled)
-        if bool(heard.any()) and bool(unlabeled.any()):
-            gather = regather_mixtures(aggregator, mean_answers.answers, gather, heard, unlabeled)
+        answered, unlabeled = mean_answers.counts(present), mean_answers.counts(opened.unlabeled)
+        if bool(answered.any()) and bool(unlabeled.any()):
+            gather = regather_mixtures(aggregator, mean_answers.answers, gather, answered, unlabeled)
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)
-    give_back()  # what is looked at after the round, such as nearest clients, is of the models that clients trained
-    kept = {} if opened.trusted is None else {TRUSTED: opened.trusted}
-    state = {**next_state(aggregator, server.state, labels, by_client, present, counted), **kept}
+    give_back()  # diagnostics after the round, such as nearest clients, use the models that clients trained
+    trust_state = {} if opened.trusted is None else {TRUSTED: opened.trusted}
+    state = {**next_state(aggregator, server.state, labels, by_client, present, counted), **trust_state}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
     outcome = Outcome(
         labels,
@@ -257,17 +258,17 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
 
 
 def measure_reach(opened: OpenRound) -> Tensor:
-    """How far plain SGD goes in a round by a gradient of length 1 ``[K]``, steps times rate; 0 of who is absent."""
+    """Steps times learning rate of each client ``[K]``: how far plain SGD moves at gradient norm 1; 0 if absent."""
     reach = torch.zeros(len(opened.engine.images), dtype=torch.float64)
     for client in opened.clients:
         task = opened.task(client)
-        taken = task.count_steps(int(opened.engine.sizes[client]), opened.engine.layout.least_images)
-        reach[client] = taken * task.training.lr
+        steps = task.count_steps(int(opened.engine.sizes[client]), opened.engine.layout.least_images)
+        reach[client] = steps * task.training.lr
     return reach
 
 
 def expect_simulated(opened: OpenRound) -> ExpectedUpload:
-    """What is taken from each client beside its model; a simulation takes what no objective declares."""
+    """What the server accepts from a client besides its model; in a simulation also what no objective declares."""
     method, network = opened.method, opened.engine.network
     classes, features = network.classifier.out_features, network.features
     collected = declare_collected(method.objectives, classes, features)
@@ -276,7 +277,7 @@ def expect_simulated(opened: OpenRound) -> ExpectedUpload:
 
 
 def read_signatures(opened: OpenRound) -> BankSignatures:
-    """What the clusterer may look at: the true domains only where it is an oracle."""
+    """What the clusterer may read: the true domains only if it is an oracle."""
     engine, clusterer, keys = opened.engine, opened.method.clusterer, opened.keys
     truth = opened.domains if clusterer is not None and clusterer.oracle else None
     style_key = lambda client: keys(0, client, "style")  # noqa: E731
@@ -304,13 +305,13 @@ def run_round(
         engine: owns the clients' images and the bank.
         training: epochs and optimiser.
         keys: where random numbers come from.
-        domains: true domains ``[K]``, handed on to oracles alone.
+        domains: true domains ``[K]``, passed on to oracles only.
         participation: share of the clients that take part in a round after the first, above 0 and at most 1.
         done: called after each client.
 
     Raises:
         Diverged: a client's model has values that are not finite.
-        FedwcaError: a client's report does not fit what the aggregator declares.
+        FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
     opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
     return close_round(opened, engine.run(opened))

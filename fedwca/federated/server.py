@@ -1,7 +1,7 @@
-"""The server's part of a round, which simulation and deployment share: values in, values out, no engine and no file.
+"""The server's part of a round, shared by simulation and deployment: values in, values out, no engine and no file.
 
-In the order of a round: who takes part, what they are sent, what is taken from them, who is grouped with whom, and what
-the server holds next. The means themselves are `Aggregator.gather`'s weights times models, which an engine multiplies.
+In the order of a round: who takes part, what they are sent, what is accepted from them, who is grouped with whom, and
+what the server holds next. The means themselves are `Aggregator.gather`'s weights times models, multiplied by an engine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedwca.federated.upload_checks import ExpectedUpload, Upload
 from fedwca.functional import Metric, cluster_means
 
 COLLECTED = "collected."
-"""How a server's state calls what objectives collected and clients uploaded last."""
+"""Prefix in a server's state of what objectives collected and clients uploaded last."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Server:
     """``[R, P]``; before round 0 one row, the source model, or a row for each client."""
     state: State
     """What the aggregator remembers, and under ``collected.<objective>.<name>`` what clients collected
-    last ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` says."""
+    last ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` gives."""
     source: Tensor
     """``[P]``, the model everybody started from."""
 
@@ -48,8 +48,8 @@ def find_unlabeled(labels: Sequence[Tensor | None]) -> Tensor:
     >>> find_unlabeled([None, torch.tensor([3])]).tolist(), find_unlabeled([None, None]).tolist()
     ([True, False], [False, False])
     """
-    some = any(own is not None for own in labels)
-    return torch.tensor([some and own is None for own in labels])
+    any_labels = any(client_labels is not None for client_labels in labels)
+    return torch.tensor([any_labels and client_labels is None for client_labels in labels])
 
 
 def offer_source(clients: int) -> Offer:
@@ -58,7 +58,7 @@ def offer_source(clients: int) -> Offer:
 
 
 def offer_own(clients: int) -> Offer:
-    """Every client goes on from a row of its own."""
+    """Every client is sent a row of its own, in order."""
     return Offer.of_personal(torch.eye(clients, dtype=torch.float64))
 
 
@@ -68,9 +68,9 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
     Args:
         round: r, counted from 0.
         server: what the server holds.
-        aggregator: says what is sent after round 0, or from it on.
+        aggregator: decides what is sent after round 0, or in round 0 too.
         clients: K.
-        trained: trained parameters of a row, which come first.
+        trained: number of trained parameters of a row, which come first.
     """
     if round or aggregator.from_start:
         return offer_mixtures(aggregator, server.state, round, server.rows[:, :trained], clients)
@@ -78,12 +78,12 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
 
 
 def pool_collected(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
-    """What every client is sent beside models, made of what they collected and uploaded last."""
+    """What every client is sent besides models: each objective's pool of what clients uploaded last."""
     shared: dict[str, Tensor] = {}
     for objective in objectives:
         prefix = f"{COLLECTED}{objective.name}."
-        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        shared |= check_tensors(objective.pool(own), f"objective {objective.name!r}: pool") if own else {}
+        uploaded = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        shared |= check_tensors(objective.pool(uploaded), f"objective {objective.name!r}: pool") if uploaded else {}
     return shared
 
 
@@ -99,7 +99,7 @@ def declare_collected(objectives: Sequence[Objective], classes: int, features: i
 def expect_uploads(
     round: int, server: Server, aggregator: Aggregator, offer: Offer, collected: Mapping[str, Bounded]
 ) -> ExpectedUpload:
-    """What is taken from each client beside its model; from the source model only what objectives collect."""
+    """What the server accepts from a client besides its model; in round 0 usually only what objectives collect."""
     if not round and not aggregator.from_start:
         return ExpectedUpload(collected=collected)
     clusters = len(server.rows) if round and aggregator.grouping.clients_choose else 0
@@ -115,15 +115,15 @@ def assign_clusters(
     signatures: Callable[[], Signatures],
     keys: Keys,
 ) -> tuple[Tensor, Mapping[str, Any]]:
-    """Cluster of each client ``[K]``, as the aggregator's grouping says, and what a clusterer that was asked notes.
+    """Cluster of each client ``[K]`` by the aggregator's grouping, and the notes of the clusterer if it was called.
 
     Args:
         round: r, counted from 0.
-        method: its aggregator says how clients are grouped, its clusterer groups them where that needs one.
+        method: its aggregator decides how clients are grouped, its clusterer groups them where one is needed.
         state: what the server remembers of earlier rounds.
         uploads: by client, of those that took part.
         present: clients whose models count ``[K]`` bool; others are in cluster 0 in round 0.
-        signatures: gives those of the clients that are present, in order; called where the clusterer reads them.
+        signatures: returns those of the present clients, in order; called only if the clusterer groups.
         keys: where random numbers come from.
 
     Raises:
@@ -137,9 +137,9 @@ def assign_clusters(
         nonlocal notes
         if clusterer is None:
             raise UsageError(f"method {method.name!r}: aggregator {aggregator.name!r} groups by a clusterer; name one")
-        found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
-        labels[present] = check_labels(clusterer(found), int(present.sum()), clusterer.name)
-        notes = check_notes(clusterer.notes(found), clusterer.name)
+        present_signatures, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
+        labels[present] = check_labels(clusterer(present_signatures), int(present.sum()), clusterer.name)
+        notes = check_notes(clusterer.notes(present_signatures), clusterer.name)
         return labels
 
     def deal() -> Tensor:
@@ -153,13 +153,13 @@ def assign_clusters(
 
 
 def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tuple[Tensor, Metric]:
-    """What a newcomer is compared with ``[K, …]``, and the distance: whoever comes later joins the nearest client.
+    """The vectors of clients ``[K, …]`` that a newcomer's is compared with to find the nearest client, and the metric.
 
-    The same that clusters were made of; the first layer's weights where the clusterer compares nothing of clients.
+    They are what clusters were made from; the first layer's weights where the clusterer compares no client vectors.
     `fedwca.functional.member_distances` takes both.
     """
-    compared = None if clusterer is None else clusterer.client_vectors(signatures)
-    return (signatures.layer(1), "cosine") if compared is None else compared
+    vectors_and_metric = None if clusterer is None else clusterer.client_vectors(signatures)
+    return (signatures.layer(1), "cosine") if vectors_and_metric is None else vectors_and_metric
 
 
 def spread_trained_mean(
@@ -172,38 +172,38 @@ def spread_trained_mean(
     trained: int,
     mean: Callable[[Tensor, Tensor], Tensor] = mix_rows,
 ) -> Callable[[], None]:
-    """Give clients of groups in which nobody trains the mean parameters of those that are trusted most, in place.
+    """Overwrite models of groups in which nobody trains with the mean of the most trusted clients, in place.
 
     Their own BatchNorm statistics stay, so a mean over their group has the trained parameters and its statistics.
-    Nothing is given where the method does not say so, nobody trains, or a single client that trains is present: its
-    model would be handed on alone.
+    Nothing is overwritten where the method does not ask for it, nobody trains, or only one training client is present,
+    since its model would be passed on unmixed.
 
     Args:
-        method: its labeler says whether, its aggregator how a mean weighs clients.
+        method: its labeler decides whether to do so, its aggregator how the mean weighs clients.
         models: of the clients ``[K, P]``.
         labels: group of each client ``[K]``.
         sizes: training images of each client ``[K]``.
         present: clients that took part ``[K]`` bool.
         trusted: how far ``[K]``, 0 to 1; None: all are.
-        trained: trained parameters of a model, which come first.
-        mean: makes means ``[1, P]`` of weights ``[1, K]`` and models.
+        trained: number of trained parameters of a model, which come first.
+        mean: computes means ``[1, P]`` from weights ``[1, K]`` and models.
 
     Returns:
-        What gives these clients their own models back, when the server has averaged.
+        A function that restores these clients' own models, to be called after the server has averaged.
     """
-    nothing = lambda: None  # noqa: E731
+    do_nothing = lambda: None  # noqa: E731
     if trusted is None or not method.pseudo_labeler.untrained_take_mean or not method.aggregator.travels:
-        return nothing
-    takes, gives = present & untrained_clients(labels, trusted), present & (trusted == trusted.max()) & (trusted > 0)
-    if not bool(takes.any()) or int(gives.sum()) < 2:
-        return nothing
+        return do_nothing
+    receives, gives = present & untrained_clients(labels, trusted), present & (trusted == trusted.max()) & (trusted > 0)
+    if not bool(receives.any()) or int(gives.sum()) < 2:
+        return do_nothing
     weights = cluster_means(torch.zeros_like(labels), 1, method.aggregator.client_weights(sizes), gives)
-    here = takes.to(models.device)
-    own = models[here, :trained]
-    models[here, :trained] = mean(weights, models)[:, :trained]
+    receivers = receives.to(models.device)
+    original = models[receivers, :trained]
+    models[receivers, :trained] = mean(weights, models)[:, :trained]
 
     def give_back() -> None:
-        models[here, :trained] = own
+        models[receivers, :trained] = original
 
     return give_back
 
@@ -211,44 +211,45 @@ def spread_trained_mean(
 def take_server_step(
     aggregator: Aggregator, rows: Tensor, mixed: Tensor, gather: Tensor, models: Tensor, trained: int
 ) -> Tensor:
-    """The server's next rows ``[C, P]``: mixtures, or what the aggregator's own step makes of them.
+    """The server's next rows ``[C, P]``: the mixtures, or the result of the aggregator's own step from them.
 
     Args:
         aggregator: may have a step.
         rows: previous ones ``[R, P]``.
         mixed: mixtures of them and of the clients' models ``[C, P]``; changed in place.
-        gather: what they are mixtures by ``[C, R+K]``.
+        gather: the weights of the mixtures ``[C, R+K]``.
         models: the clients' ``[K, P]``.
-        trained: trained parameters of a row, which come first.
+        trained: number of trained parameters of a row, which come first.
 
     Raises:
-        FedwcaError: the step is no such rows.
+        FedwcaError: the step does not give rows of that shape.
     """
     if not aggregator.takes_step:
         return mixed
-    given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
-    found = aggregator.server_step(*given)
-    if not isinstance(found, Tensor) or found.shape != given[1].shape:
-        shown = describe_value(found)
+    arguments = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
+    next_rows = aggregator.server_step(*arguments)
+    if not isinstance(next_rows, Tensor) or next_rows.shape != arguments[1].shape:
+        description = describe_value(next_rows)
         raise FedwcaError(
-            f"aggregator {aggregator.name!r}: server_step gave {shown}; right are rows {list(given[1].shape)}"
+            f"aggregator {aggregator.name!r}: server_step gave {description}; right are rows {list(arguments[1].shape)}"
         )
-    mixed[:, :trained] = found
+    mixed[:, :trained] = next_rows
     return mixed
 
 
 def keep_layers(aggregator: Aggregator, rows: Tensor, models: Tensor, layout: Layout) -> Tensor:
-    """Rows ``[K, P]`` with each client's own last layers, where these stay with it; all others as they are.
+    """Rows ``[K, P]`` with each client's own last layers, if these stay with clients; else the rows unchanged.
 
     Args:
-        aggregator: says how many stay.
+        aggregator: decides how many layers stay.
         rows: the server's; changed in place.
         models: the clients' own ``[K, P]``.
         layout: of a row.
     """
     if aggregator.keeps:
-        own = layout.last_layers(aggregator.keeps)
-        for positions in (own, *layout.statistics_of(own)):  # a mean of others' statistics does not fit own layers
+        own_layers = layout.last_layers(aggregator.keeps)
+        # Their BatchNorm statistics too, since averaged ones do not fit a client's own layers.
+        for positions in (own_layers, *layout.statistics_of(own_layers)):
             rows[:, positions] = models[:, positions]
     return rows
 
@@ -281,20 +282,20 @@ def next_state(
         labels: cluster of each client ``[K]``.
         uploads: by client.
         present: clients whose reports count ``[K]`` bool; each has an upload.
-        averaged: those of them whose models are in a mean.
+        averaged: those of them whose models are averaged.
 
     Raises:
-        FedwcaError: the aggregator's part is no mapping of tensors; or see `remember_collected`.
+        FedwcaError: the aggregator's part is no mapping of tensors with labels; or see `remember_collected`.
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
-    heard = present if aggregator.reports else averaged
-    learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), heard)
+    reporting = present if aggregator.reports else averaged
+    learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), reporting)
     learned = check_tensors(learned, f"aggregator {aggregator.name!r}: learn")
-    own = learned.get("labels")
-    if own is None or own.shape != (len(present),) or own.dtype != torch.int64:
-        shown = "without labels" if own is None else f"with labels {describe_value(own)}"
+    cluster_labels = learned.get("labels")
+    if cluster_labels is None or cluster_labels.shape != (len(present),) or cluster_labels.dtype != torch.int64:
+        given = "without labels" if cluster_labels is None else f"with labels {describe_value(cluster_labels)}"
         raise FedwcaError(
-            f"aggregator {aggregator.name!r}: learn gave a state {shown}; right are labels, int64 [{len(present)}], "
+            f"aggregator {aggregator.name!r}: learn gave a state {given}; right are labels, int64 [{len(present)}], "
             "the cluster of each client"
         )
     return {**learned, **remember_collected(state, uploads, len(present))}
@@ -311,18 +312,18 @@ def remember_collected(state: State, uploads: Mapping[int, Upload], clients: int
     Raises:
         FedwcaError: values are not finite, or two clients' have different names or shapes.
     """
-    found: dict[str, Tensor] = {}
-    first, model = next((client, upload.collected) for client, upload in uploads.items())
+    entries: dict[str, Tensor] = {}
+    first, reference = next((client, upload.collected) for client, upload in uploads.items())
     for client, upload in uploads.items():
-        for name in sorted(upload.collected.keys() | model.keys()):
-            value, like = upload.collected.get(name), model.get(name)
-            if value is None or like is None or value.shape != like.shape:
-                shapes = [None if v is None else tuple(v.shape) for v in (value, like)]
+        for name in sorted(upload.collected.keys() | reference.keys()):
+            value, expected = upload.collected.get(name), reference.get(name)
+            if value is None or expected is None or value.shape != expected.shape:
+                shapes = [None if v is None else tuple(v.shape) for v in (value, expected)]
                 raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
             if not bool(torch.isfinite(value).all()):
                 raise FedwcaError(f"client {client} uploaded {name} with values that are not finite")
             key = COLLECTED + name
-            if key not in found:
-                found[key] = state[key].clone() if key in state else value.new_zeros(clients, *value.shape)
-            found[key][client] = value
-    return found
+            if key not in entries:
+                entries[key] = state[key].clone() if key in state else value.new_zeros(clients, *value.shape)
+            entries[key][client] = value
+    return entries

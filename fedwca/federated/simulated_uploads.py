@@ -15,7 +15,7 @@ from fedwca.federated.upload_checks import Upload
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedUpload(Upload):
-    """An upload, and what stays with its client: metrics and records alone look at that."""
+    """An upload, and values that stay with its client; only metrics and records read these."""
 
     weights: Tensor
     """``[R]``: its start as a mixture of the server's rows (v_k of eq. 8)."""
@@ -26,7 +26,7 @@ class SimulatedUpload(Upload):
     passes: int
     """Evaluation passes over the client's images, and over public ones."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
-    """``trust``, in round 0 or in the last phase, of a client without labels: see `measure_trust`."""
+    """``trust`` of a client without labels, in round 0 or in the last phase: see `measure_trust`."""
 
 
 def make_uploads(
@@ -34,7 +34,7 @@ def make_uploads(
 ) -> list[SimulatedUpload]:
     """One upload for each of the clients that worked together; their time is shared out evenly.
 
-    Values may be read once the engine has come to the end of its part of the round.
+    Values are copied to the host in the background: read them only after the engine has finished the round.
     """
     clients = len(targets)
     weights = to_host_async((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()

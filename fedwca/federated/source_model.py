@@ -1,4 +1,4 @@
-"""The source model: trained once on the labelled source domain, kept by a hash of everything that determines it."""
+"""The source model: trained once on the labelled source domain, cached by a hash of everything that determines it."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import read_cached_model, write_cached_model
 
 RECIPE = 3
-"""Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
+"""Increased whenever the procedure below changes, so that no cached model of an older procedure is used."""
 
 
 @dataclass(frozen=True)
 class StartModel:
-    """A model that clients begin with, trained or not, and how good it is at home."""
+    """A model that clients begin with, trained or not, and its accuracy on the source domain."""
 
     network: Network
     accuracy: float
     """Percent on the held-out part of the source domain; NaN where that is not known."""
     digest: str
-    """Hash of everything that determined it, or of the checkpoint file."""
+    """Hash of everything that determined the model, or of the checkpoint file."""
 
     @cached_property
     def weights(self) -> str:
-        """Checksum of its values, 8 hex digits: two kinds of CPU make two models of one `digest`."""
+        """Checksum of its values, 8 hex digits: different CPUs may train different models of one `digest`."""
         return f"{checksum({name: value.cpu() for name, value in self.network.state_dict().items()}):08x}"
 
 
 def split_source(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices (training, held out) of a source domain; variants of one base stay on one side."""
+    """Indices (training, held out) of a source domain; variants of one base image stay together."""
     groups = torch.arange(len(domain.labels)) if domain.groups is None else torch.from_numpy(domain.groups)
-    names, inverse = groups.unique(return_inverse=True)
-    if len(names) < 2:
+    group_ids, inverse = groups.unique(return_inverse=True)
+    if len(group_ids) < 2:
         raise DataError(f"source domain {domain.name}: all images are variants of one, so none can be held out")
-    order = permutation(fold_key([seed, "source split"]), len(names))
-    aside = torch.zeros(len(names), dtype=torch.bool)
-    aside[order[: min(max(1, round(share * len(names))), len(names) - 1)]] = True
-    held = aside[inverse]
-    return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+    order = permutation(fold_key([seed, "source split"]), len(group_ids))
+    group_held_out = torch.zeros(len(group_ids), dtype=torch.bool)
+    group_held_out[order[: min(max(1, round(share * len(group_ids))), len(group_ids) - 1)]] = True
+    held_out = group_held_out[inverse]
+    return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
 
 
 def source_digest(
@@ -90,7 +90,7 @@ def pretrain(
     device: str = "cpu",
     progress: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None,
 ) -> StartModel:
-    """The source model for a domain, from the cache where it is there.
+    """The source model for a domain, read from the cache if it is there.
 
     Args:
         domain: the labelled source domain.
@@ -99,7 +99,7 @@ def pretrain(
         training: hyper-parameters.
         seed: of the initial weights, the split, the order of batches and dropout.
         device: where to train.
-        progress: told (epochs done, epochs, held-out accuracy in percent).
+        progress: called with (epochs done, epochs, held-out accuracy in percent).
 
     Raises:
         Diverged: an epoch gave a model that is not finite.
@@ -111,9 +111,9 @@ def pretrain(
     key = source_digest(domain, classes, model, training, seed, device)
     path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
     network = model.build(len(classes), pretrained=False).to(device)
-    found = read_cached_model(network, path, "the source model")
-    if found is not None:
-        return StartModel(network, _accuracy_of(found), key)
+    cached = read_cached_model(network, path, "the source model")
+    if cached is not None:
+        return StartModel(network, _accuracy_of(cached), key)
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
     # One thread: sums have one order, so the model does not depend on the machine's cores.
     with limit_to_one_thread():
@@ -132,23 +132,23 @@ def _fit(
     device: str,
     progress: Callable[[int, int, float], None],
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Best held-out accuracy (percent) and the state that reached it; of equals the later one."""
+    """Best held-out accuracy (percent) and the state that reached it; the later one of equals."""
     images = torch.from_numpy(domain.images).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
     images, labels = images.to(device), torch.from_numpy(domain.labels).to(device)
-    once = network.backbone.frozen and not network.augments
-    plain = embed_images(network, [images])[0] if once else images
-    train, held = split_source(domain, training.held_out, seed)
+    embed_once = network.backbone.frozen and not network.augments
+    inputs = embed_images(network, [images])[0] if embed_once else images
+    train, held_out = split_source(domain, training.held_out, seed)
     crops = fold_key([seed, "source crop"])
     optimiser = torch.optim.SGD(
         network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay
     )
     loss = torch.nn.CrossEntropyLoss(label_smoothing=training.smoothing)
-    best, kept = torch.tensor(-1.0), {}
+    best, state = torch.tensor(-1.0), {}
     step = 0
     for epoch in range(training.epochs + 1):
-        accuracy = _accuracy(network, plain, labels, held)
+        accuracy = _accuracy(network, inputs, labels, held_out)
         if accuracy >= best:
-            best, kept = accuracy, {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+            best, state = accuracy, {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
         progress(epoch, training.epochs, float(accuracy))
         if epoch == training.epochs or accuracy < 0:
             break
@@ -160,51 +160,54 @@ def _fit(
             if len(indices) < 2 or 2 * len(indices) < min(training.batch_size, len(train)):
                 continue
             positions = torch.arange(len(indices), device=device)
-            drop = dropout_masks(
+            masks = dropout_masks(
                 network.drops, fold_key([seed, "source dropout"]), step, positions, training.batch_size
             )
-            here = to_device(indices, images.device)
-            if once:
-                read = network.show(plain[here.to(plain.device)])  # a file, where features are many
+            batch = to_device(indices, images.device)
+            if embed_once:
+                embedded = network.show(inputs[batch.to(inputs.device)])  # a file, where features are many
             else:
-                read = network.embed(weak_views(network, images[here], crops, step, positions, training.batch_size))
-            logits, _ = network.classify(network.extract(read, drop), network.classifier, drop)
+                embedded = network.embed(
+                    weak_views(network, images[batch], crops, step, positions, training.batch_size)
+                )
+            logits, _ = network.classify(network.extract(embedded, masks), network.classifier, masks)
             optimiser.zero_grad()
-            loss(logits, labels[here]).backward()
+            loss(logits, labels[batch]).backward()
             optimiser.step()
             step += 1
     if accuracy < 0:
         raise Diverged("source training gave values that are not finite; a lower source_training.lr may help")
-    return best, kept
+    return best, state
 
 
 @torch.no_grad()
-def _accuracy(network: Network, plain: Tensor, labels: Tensor, held: Tensor) -> Tensor:
-    """Percent of the held-out images classified right; -1 where the outputs are not finite. What is ``plain``:
-    `Network.show`.
+def _accuracy(network: Network, inputs: Tensor, labels: Tensor, held_out: Tensor) -> Tensor:
+    """Percent of the held-out images classified right; -1 if the outputs are not finite.
+
+    ``inputs`` are images, or embeddings of them, as `Network.show` takes.
     """
     network.eval()
-    here = held.to(plain.device)
-    found = [network.extract(network.show(plain[chunk])) for chunk in here.split(network.chunk)]
-    logits = torch.cat([network.classify(some, network.classifier)[0] for some in found])
+    indices = held_out.to(inputs.device)
+    features = [network.extract(network.show(inputs[chunk])) for chunk in indices.split(network.chunk)]
+    logits = torch.cat([network.classify(x, network.classifier)[0] for x in features])
     if not bool(torch.isfinite(logits).all()):
         return torch.tensor(-1.0)
-    return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()
+    return 100 * (logits.argmax(1) == labels[indices]).float().mean().cpu()
 
 
 def _accuracy_of(tensors: Mapping[str, Tensor]) -> float:
-    """The accuracy stored with a model's tensors; NaN if none."""
+    """The accuracy stored with a model's tensors; NaN if there is none."""
     return float(tensors.get("accuracy", torch.tensor(float("nan"))))
 
 
 def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, device: str = "cpu") -> StartModel:
-    """The network that clients begin from where nobody trained it before: whole, its weights drawn or pre-trained.
+    """The initial network where no source model is trained: it is whole, its weights are random or pre-trained.
 
     Args:
         classes: names of the M classes.
         model: architecture.
         seed: of the initial weights, as for `pretrain`.
-        device: where it is.
+        device: where the network is placed.
     """
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, whole=True).to(device).eval()
     recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": torch.__version__.partition("+")[0]}
@@ -220,7 +223,7 @@ def load_source(
         path: of the file.
         classes: names of the M classes, in the order of the classifier's outputs.
         model: the architecture that the state dict is of.
-        device: where it is to be.
+        device: where the network is placed.
         whole: the classifier is trained too, as in SFDA and UPFL.
 
     Raises:

@@ -19,12 +19,12 @@ from fedwca.functional import mutual_information
 
 
 def measure_trust(predictions: Sequence[Predictions]) -> Tensor:
-    """What a model's outputs on each client's images say of the class ``[K]`` float64, from 0 to 1.
+    """Mutual information between class and image by a model's outputs on each client ``[K]`` float64, 0 to 1.
 
     Args:
-        predictions: of the source model, one a client.
+        predictions: of the source model, one for each client.
     """
-    return torch.stack([mutual_information(own.logits.double()) for own in predictions])
+    return torch.stack([mutual_information(x.logits.double()) for x in predictions])
 
 
 def find_trusted(
@@ -35,13 +35,13 @@ def find_trusted(
     task: Callable[[int], Task],
     clients: Sequence[int],
 ) -> Tensor | None:
-    """How far a labeler trusts clients ``[K]``, 0 to 1, by a pass of the first model they are sent; others it does.
+    """How far a labeler trusts clients ``[K]``, 0 to 1, by the outputs of the first model they are sent; 1 for others.
 
     Args:
-        labeler: decides.
+        labeler: decides how far.
         engine: has the clients' images.
-        offer: the model that is asked: the source model.
-        rows: that the offer is mixtures of ``[R, P]``.
+        offer: its first model is the one whose outputs are read: the source model.
+        rows: the server's, which the offer's models are mixtures of ``[R, P]``.
         task: what each client is to do.
         clients: those without labels that take part.
 
@@ -61,17 +61,19 @@ def find_trusted(
     trust = torch.ones(len(engine.images))
     for client, answer in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
         if answer.numel() != 1 or not 0 <= float(answer) <= 1:
-            shown = f"{float(answer):g}" if answer.numel() == 1 else describe_value(answer)
-            raise FedwcaError(f"pseudo-labeler {labeler.name!r}: trusts gave {shown}; right is one number from 0 to 1")
+            description = f"{float(answer):g}" if answer.numel() == 1 else describe_value(answer)
+            raise FedwcaError(
+                f"pseudo-labeler {labeler.name!r}: trusts gave {description}; right is one number from 0 to 1"
+            )
         trust[client] = float(answer)
     return trust
 
 
 def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, task: Task) -> Tensor | None:
-    """How far a labeler trusts an engine's only client ``[1]``, 0 to 1, in whichever round it comes.
+    """How far a labeler trusts the only client of an engine ``[1]``, 0 to 1, in whichever round it joins.
 
     Args:
-        labeler: decides.
+        labeler: decides how far.
         engine: has the client's images.
         source: the source model ``[P]``.
         task: the client's.
@@ -86,7 +88,7 @@ def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, t
 
 
 def measure_trust_alone(engine: Engine, source: Tensor, task: Task) -> float:
-    """What the source model says of the class on the images of an engine's only client, from 0 to 1.
+    """`measure_trust` by the source model for the only client of an engine, from 0 to 1.
 
     Args:
         engine: has the client's images.
@@ -98,5 +100,5 @@ def measure_trust_alone(engine: Engine, source: Tensor, task: Task) -> float:
         with torch.no_grad():
             return [measure_trust(work.outputs(work.own))]
 
-    ((found,),) = engine.run(SingleStep(offer_source(1), source[None].to(engine.device), lambda _: task, [0], ask))
-    return float(found)
+    ((trust,),) = engine.run(SingleStep(offer_source(1), source[None].to(engine.device), lambda _: task, [0], ask))
+    return float(trust)

@@ -1,4 +1,4 @@
-"""What clients upload beside their models, and every check of an upload; simulation and deployment make the same."""
+"""What clients upload besides their models, and all checks of uploads, for simulation and deployment alike."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedwca.errors import Diverged, FedwcaError
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """What one client sends beside its model."""
+    """What one client uploads besides its model."""
 
     report: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the aggregator declares, one vector each."""
+    """What the aggregator declares, by name, one vector each."""
     label: Tensor | None = None
     """The cluster it chooses, int64 ``[1]``; None where clients do not choose."""
     collected: Mapping[str, Tensor] = field(default_factory=dict)
@@ -29,79 +29,79 @@ class Upload:
 
 @dataclass(frozen=True)
 class ExpectedUpload:
-    """What the server takes from a client beside its model."""
+    """What the server accepts from a client besides its model."""
 
     reports: Mapping[str, Simplex | Bounded] = field(default_factory=dict)
     shared: int = 0
-    """Shared models that were sent: the length of a report that declares none."""
+    """Number of shared models that were sent, which is the length of a report that declares no size."""
     clusters: int = 0
-    """Clusters it may choose from; 0: it does not choose."""
+    """Number of clusters the client may choose from; 0: it does not choose."""
     collected: Mapping[str, Bounded] = field(default_factory=dict)
     undeclared: bool = False
-    """Whether values are taken that no objective declares: in a simulation, where nobody lies."""
+    """Whether values that no objective declares are accepted, as in a simulation, where no client is malicious."""
     dtype: torch.dtype = torch.float32
     """Of what is collected."""
 
 
 def check_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr") -> None:
-    """Refuse a round in which an upload is not in order.
+    """Refuse a round in which an upload is invalid.
 
     Args:
         bank: trained models ``[K, P]``.
         uploads: by client.
-        expected: of each client.
-        option: sets the learning rate that they were made with.
+        expected: what each client should upload.
+        option: the command-line option that sets the clients' learning rate.
 
     Raises:
-        Diverged: a client's model, or what it sends beside it, has values that are not finite.
-        FedwcaError: see `upload_problem`; says which client.
+        Diverged: a client's model, or what it sends besides it, has values that are not finite.
+        FedwcaError: see `upload_problem`; the message names the client.
     """
-    here = to_device(list(uploads), bank.device)
-    # Some rows at a time: what is asked of all at once would take as much memory as the bank again.
-    finite = torch.cat([finite_models(bank[some]) for some in here.split(32)])
+    clients = to_device(list(uploads), bank.device)
+    # In chunks, since a check of all rows at once would need as much memory again as the bank.
+    finite = torch.cat([finite_models(bank[chunk]) for chunk in clients.split(32)])
     if not bool(finite.all()):
-        client = int(here[~finite][0])
+        client = int(clients[~finite][0])
         raise Diverged(f"client {client}'s model {model_problem(bank[client])}; a lower {option} may help")
     for client, upload in uploads.items():
         if problem := upload_problem(upload, expected):
-            refused = f"client {client}'s upload is refused: {problem}"
-            raise FedwcaError(refused) if finite_upload(upload) else Diverged(f"{refused}; a lower {option} may help")
+            message = f"client {client}'s upload is refused: {problem}"
+            raise FedwcaError(message) if finite_upload(upload) else Diverged(f"{message}; a lower {option} may help")
 
 
 def finite_models(rows: Tensor) -> Tensor:
-    """Which models ``[N, P]`` have finite values alone ``[N]`` bool."""
+    """Which models ``[N, P]`` have only finite values ``[N]`` bool."""
     return torch.isfinite(rows).all(1)
 
 
 def finite_upload(upload: Upload) -> bool:
-    """Whether what a client sends beside its model has finite values alone."""
+    """Whether what a client sends besides its model has only finite values."""
     return all(bool(torch.isfinite(value).all()) for value in (*upload.report.values(), *upload.collected.values()))
 
 
 def model_problem(row: Tensor) -> str:
-    """Why a model ``[P]`` is refused; empty if it is in order."""
+    """Why a model ``[P]`` is refused; empty if it is valid."""
     return "" if bool(finite_models(row[None])) else "has values that are not finite"
 
 
 def upload_problem(upload: Upload, expected: ExpectedUpload) -> str:
-    """Why what a client sent beside its model is refused; empty if it is in order."""
-    if lacks := sorted(set(expected.collected) - set(upload.collected)):
-        return f"uploads no {', '.join(lacks)}"
+    """Why what a client sent besides its model is refused; empty if it is valid."""
+    if missing := sorted(set(expected.collected) - set(upload.collected)):
+        return f"uploads no {', '.join(missing)}"
     for name, value in upload.collected.items():
         if name not in expected.collected and expected.undeclared:
             continue
-        if why := describe_misfit(value, expected.collected.get(name), expected.dtype):
-            return f"{printable(name[:80])} {why}"
-    if lacks := sorted(set(expected.reports) - set(upload.report)):
-        return f"reports no {', '.join(lacks)}, which the aggregator declares"
+        if problem := describe_misfit(value, expected.collected.get(name), expected.dtype):
+            return f"{printable(name[:80])} {problem}"
+    if missing := sorted(set(expected.reports) - set(upload.report)):
+        return f"reports no {', '.join(missing)}, which the aggregator declares"
     for name, value in upload.report.items():
-        if why := report_problem(value, expected.reports.get(name), expected.shared):
-            return f"{printable(name[:80])} {why}"
+        if problem := report_problem(value, expected.reports.get(name), expected.shared):
+            return f"{printable(name[:80])} {problem}"
     return choice_problem(upload.label, expected.clusters)
 
 
 def tensor_problem(value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> str:
-    """Why a tensor has not the shape and type it should, or values that are not finite; empty if it is in order."""
+    """Why a tensor has not the shape and type it should, or values that are not finite; empty if it is valid."""
     if tuple(value.shape) != shape or value.dtype != dtype:
         return f"is {describe_value(value)}; right is {dtype} of {shape}"
     return "" if bool(torch.isfinite(value).all()) else "has values that are not finite"
@@ -115,12 +115,12 @@ def describe_misfit(value: Tensor, declared: Bounded | None, dtype: torch.dtype 
     """
     if declared is None:
         return "is declared by no objective"
-    if why := tensor_problem(value, declared.shape, dtype):
-        return why
-    longest = float(value.norm(dim=-1).max())
-    if longest <= declared.norm * (1 + ROUNDING):
+    if problem := tensor_problem(value, declared.shape, dtype):
+        return problem
+    norm = float(value.norm(dim=-1).max())
+    if norm <= declared.norm * (1 + ROUNDING):
         return ""
-    return f"has a vector of length {longest:.3g}; right is at most {declared.norm:.3g}"
+    return f"has a vector of length {norm:.3g}; right is at most {declared.norm:.3g}"
 
 
 def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: int) -> str:
@@ -145,7 +145,7 @@ def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: in
 
 
 def choice_problem(label: Tensor | None, clusters: int) -> str:
-    """Why a client's choice among that many clusters is refused; empty if it is in order.
+    """Why a client's choice among that many clusters is refused; empty if it is valid.
 
     >>> choice_problem(torch.tensor([2]), 2)
     'chooses no cluster from 0 to 1'
@@ -154,5 +154,5 @@ def choice_problem(label: Tensor | None, clusters: int) -> str:
         return "chooses a cluster in a method where clients do not, or does not where they do"
     if label is None:
         return ""
-    right = label.shape == (1,) and label.dtype == torch.int64 and 0 <= int(label[0]) < clusters
-    return "" if right else f"chooses no cluster from 0 to {clusters - 1}"
+    valid = label.shape == (1,) and label.dtype == torch.int64 and 0 <= int(label[0]) < clusters
+    return "" if valid else f"chooses no cluster from 0 to {clusters - 1}"
