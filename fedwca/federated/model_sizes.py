@@ -26,8 +26,8 @@ def draw_sizes(keys: Keys, clients: Sequence[int], sizes: int) -> Tensor:
         clients: their numbers; newcomers' numbers follow those of the clients that train.
         sizes: number of sizes.
     """
-    drawn = [uniform(keys(0, client, "size"), torch.zeros(1, dtype=torch.int64)) for client in clients]
-    return (torch.cat(drawn) * sizes).long() if drawn else torch.zeros(0, dtype=torch.int64)
+    draws = [uniform(keys(0, client, "size"), torch.zeros(1, dtype=torch.int64)) for client in clients]
+    return (torch.cat(draws) * sizes).long() if draws else torch.zeros(0, dtype=torch.int64)
 
 
 def begin_rows(model: Architecture, parts: Sequence[Part], widest: Network, seed: int) -> Tensor:

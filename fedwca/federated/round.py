@@ -143,7 +143,7 @@ class OpenRound:
                 return blend_mixtures(self.method.aggregator, self.round, work)
             if any(labels is not None for labels in work.labels):
                 return Blend(work.own)
-            # Measured with the untouched source model, or in the last phase with the model that labelled clients trained.
+            # Measured with the untouched source model; in the last phase with the model that labelled clients trained.
             with torch.no_grad():  # the same pass makes the labels; its result is reused there
                 return Blend(work.own, notes={"trust": measure_trust(work.outputs(work.own))})
 

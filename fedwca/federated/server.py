@@ -1,7 +1,7 @@
 """The server's part of a round, shared by simulation and deployment: values in, values out, no engine and no file.
 
 In the order of a round: who takes part, what they are sent, what is accepted from them, who is grouped with whom, and
-what the server holds next. The means themselves are `Aggregator.gather`'s weights times models, multiplied by an engine.
+what the server holds next. The means themselves are `Aggregator.gather`'s weights times models, computed by an engine.
 """
 
 from __future__ import annotations
@@ -293,10 +293,10 @@ def next_state(
     learned = check_tensors(learned, f"aggregator {aggregator.name!r}: learn")
     cluster_labels = learned.get("labels")
     if cluster_labels is None or cluster_labels.shape != (len(present),) or cluster_labels.dtype != torch.int64:
-        given = "without labels" if cluster_labels is None else f"with labels {describe_value(cluster_labels)}"
+        description = "without labels" if cluster_labels is None else f"with labels {describe_value(cluster_labels)}"
         raise FedwcaError(
-            f"aggregator {aggregator.name!r}: learn gave a state {given}; right are labels, int64 [{len(present)}], "
-            "the cluster of each client"
+            f"aggregator {aggregator.name!r}: learn gave a state {description}; right are labels, int64 "
+            f"[{len(present)}], the cluster of each client"
         )
     return {**learned, **remember_collected(state, uploads, len(present))}
 

@@ -1,4 +1,4 @@
-"""Which cluster a newcomer goes to: by its model's update, by alignment of features, or by the loss it has."""
+"""Chooses the cluster of a newcomer: by its model's update, by alignment of features, or by its loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ By = Literal["update", "alignment"]
 
 @dataclass(frozen=True, eq=False)
 class ClusterAssignment:
-    """A cluster for the newcomer, and how sure that is."""
+    """The cluster of a newcomer, and the scores of all clusters."""
 
     cluster: int
     by: str
@@ -40,18 +40,18 @@ class ClusterAssignment:
     scores: Tensor
     """Of each cluster ``[C]`` float64: distances, cosines or losses."""
     member: int
-    """A client of that cluster, by update the nearest; the newcomer is sent what this one would be sent."""
+    """A client of that cluster, by update the nearest one; the newcomer is sent what this client would be sent."""
 
     @property
     def ranked(self) -> list[int]:
-        """Clusters, the best first; those nobody is in are left out."""
+        """Clusters, the best first, without empty ones."""
         sign = -1 if self.by == "alignment" else 1
         order = (sign * self.scores).argsort(stable=True).tolist()
         return [cluster for cluster in order if bool(self.scores[cluster].isfinite())]
 
     @property
     def runner_up(self) -> int | None:
-        """The second best cluster; None where there is one alone."""
+        """The second best cluster; None if there is only one."""
         return self.ranked[1] if len(self.ranked) > 1 else None
 
     @property
@@ -81,30 +81,30 @@ def choose_cluster(
     Args:
         federation: trained.
         engine: holds the newcomer alone; by update its model becomes what round 0 makes of the source model.
-        offer: what clients would be sent in round 1.
+        offer: what each client would be sent in round 1.
         rows: the server's ``[R, P]``.
-        by: how, where a clusterer groups clients.
+        by: how the cluster is chosen, where a clusterer groups clients.
         done: see `join`.
         trusted: how far its labels are trusted ``[1]``, 0 to 1; None: in full.
     """
     aggregator, labels = federation.method.aggregator, federation.labels.cpu()
     task = newcomer_task(federation, federation.training, 1, [newcomer_number(federation)])
-    # Behind the clusters' models a server may keep others, such as teachers; where clients choose, all are clusters.
+    # After the clusters' models a server may hold others, such as teachers; if clients choose, each row is a cluster.
     clusters = len(rows) if aggregator.grouping.clients_choose else int(labels.max()) + 1
-    everything = torch.eye(clusters, len(rows), dtype=torch.float64)
+    all_clusters = torch.eye(clusters, len(rows), dtype=torch.float64)
     if clusters == 1:
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
     if aggregator.grouping.clients_choose:
-        sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
+        sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), all_clusters)
         (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.loss(work.shared)[0]]))
-        # What is sent to whoever chooses is the same for all.
+        # Clients that choose are all sent the same, so any member will do.
         return ClusterAssignment(int(losses.argmin()), "loss", losses, 0)
     if by == "alignment":
-        shared = offer.shared if len(offer.shared) else everything
+        shared = offer.shared if len(offer.shared) else all_clusters
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
-        (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.alignment(work.shared)[0]]))
-        cluster = int(found.argmax())
-        return ClusterAssignment(cluster, by, found, int((labels == cluster).nonzero()[0]))
+        (alignments,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.alignment(work.shared)[0]]))
+        cluster = int(alignments.argmax())
+        return ClusterAssignment(cluster, by, alignments, int((labels == cluster).nonzero()[0]))
     distances, members = by_update(federation, engine, done, trusted)
     cluster = int(distances.argmin())
     return ClusterAssignment(cluster, "update", distances, int(members[cluster]))
@@ -113,15 +113,15 @@ def choose_cluster(
 def by_update(
     federation: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None], trusted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
+    """Distances to clusters ``[C]`` and nearest members ``[C]``, by the signature that clients were grouped by."""
     source, clusterer = federation.server.source.to(engine.device), federation.method.clusterer
-    if clusterer is not None and clusterer.norm_layers is not None:  # whatever was trained plays no part
+    if clusterer is not None and clusterer.norm_layers is not None:  # these signatures do not depend on trained models
         first = source.expand(len(federation.clients), -1)
     else:
         task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)], trusted)
         engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
         first = first_round(federation, done) if federation.first is None else federation.first
-    found = BankSignatures(
+    signatures = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
         source,
@@ -129,15 +129,15 @@ def by_update(
         keys=lambda client: federation.keys(0, client, "style"),
         network=engine.network,
     )
-    x, metric = compare_clients(clusterer, found)
-    return member_distances(x[:-1], x[-1], federation.labels, metric)
+    vectors, metric = compare_clients(clusterer, signatures)
+    return member_distances(vectors[:-1], vectors[-1], federation.labels, metric)
 
 
 def first_round(federation: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
-    """Models of the clients after round 0 ``[K, P]``, made again.
+    """Models of the clients after round 0 ``[K, P]``, trained again.
 
-    A server keeps the signatures of round 0. A run folder has none, but the same images and the same random numbers
-    give the same models.
+    A server keeps the signatures of round 0, a run folder does not. The same images and the same random numbers give
+    the same models.
     """
     clients = list(range(len(federation.clients)))
     workers, batch_norm, precision = federation.workers, federation.batch_norm, federation.precision
@@ -151,7 +151,7 @@ def first_round(federation: TrainedFederation, done: Callable[[int], None] = lam
 
 
 def source_network(federation: TrainedFederation) -> Network:
-    """A network of its own with the source model on it."""
+    """A new network with the weights of the source model."""
     network = copy.deepcopy(federation.network)
     Layout.of(network).write(network, federation.server.source)
     return network
@@ -164,9 +164,9 @@ def _adapt(work: ClientWorker) -> list[Targets]:
 def trust_newcomer(
     federation: TrainedFederation, engine: SequentialEngine, delivered: Tensor | None = None
 ) -> Tensor | None:
-    """How far labels of the newcomer that an engine holds are trusted ``[1]``, 0 to 1; None where all are.
+    """How far the labels of an engine's newcomer are trusted ``[1]``, 0 to 1; None where all labels are.
 
-    Asked is the source model, or the model ``[P]`` that is delivered, where a last phase adapts that.
+    Judged by the outputs of the source model, or of the ``delivered`` model ``[P]`` where a last phase adapts that.
     """
     number = newcomer_number(federation)
     task = newcomer_task(federation, federation.training, 0, [number])(0)
@@ -176,7 +176,7 @@ def trust_newcomer(
 
 
 def measure_newcomer_trust(federation: TrainedFederation, engine: SequentialEngine) -> float | None:
-    """What the source model says of the class on the newcomer's images, from 0 to 1; None: there is no such model."""
+    """`measure_trust` by the source model on the newcomer's images, 0 to 1; None: there is no such model."""
     if federation.network.whole:
         return None
     task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])(0)
@@ -190,17 +190,17 @@ def newcomer_task(
     numbers: Sequence[int],
     trusted: Tensor | None = None,
 ) -> Callable[[int], Task]:
-    """A client's task in a round, with the draws of the client numbers given and how far each is trusted."""
+    """The task of each client of an engine in a round, with the random draws of client ``numbers[client]``."""
     method, keys = federation.method, federation.keys
     shared = pool_collected(method.own_objectives, federation.server.state) if round else {}
 
     def task(client: int) -> Task:
-        own = 1.0 if trusted is None else float(trusted[client])
-        return client_task(method, training, round, keys, numbers[client], shared, own)
+        trust = 1.0 if trusted is None else float(trusted[client])
+        return client_task(method, training, round, keys, numbers[client], shared, trust)
 
     return task
 
 
 def newcomer_number(federation: TrainedFederation) -> int:
-    """The newcomer's number: the first that nobody has, so that its draws are its own."""
+    """The newcomer's number: the first that is free, so that its random draws are its own."""
     return len(federation.clients)

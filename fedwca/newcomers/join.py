@@ -1,4 +1,4 @@
-"""A client that comes after training: its cluster, its model, and if wanted its own adaptation; nobody else changes."""
+"""Joins a client after training: its cluster, its model and optionally its own adaptation; no other client changes."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from fedwca.newcomers.load_federation import TrainedFederation
 
 @dataclass(frozen=True, eq=False)
 class JoinedClient:
-    """What a newcomer has in the end."""
+    """What a newcomer has after joining."""
 
     choice: ClusterAssignment
     weights: Tensor
-    """``[R]``: its start as a mixture of the server's rows; all 0 where it began with a model that nobody trained."""
+    """``[R]``: its start as a mixture of the server's rows; all 0 where it began with an untrained model."""
     network: Network
     """Its model."""
     epochs: int
-    """Of its own training; 0 where its labels are not trusted: it re-estimates BatchNorm's statistics alone."""
+    """Epochs of its own training; 0 where its labels are not trusted: it only re-estimates BatchNorm statistics."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
-    """What it would upload beside a model: alpha and beta in FedWCA."""
+    """What it would upload besides a model: alpha and beta in FedWCA."""
     adaptation: Adaptation | None = None
-    """Whose steps its model took on its images; None: none."""
+    """The adaptation whose steps its model took on its images; None: no steps."""
     steps: AdaptedModel | None = None
-    """What these steps did."""
+    """The result of these steps."""
     size: int | None = None
-    """Which size its model has, from 0, where it began with one that nobody trained."""
+    """Size of its model, from 0, where it began with an untrained one."""
     trust: float | None = None
-    """What the source model says of the class on its images, from 0 to 1; None: clients train the whole network."""
+    """`measure_trust` by the source model on its images, 0 to 1; None: clients train the whole network."""
 
 
 def join(
@@ -70,24 +70,25 @@ def join(
 ) -> JoinedClient:
     """Give a client without labels a cluster and a model.
 
-    It does what the others did, later: by update, it adapts the source model as everybody did in round 0, and goes to
-    the cluster of the client whose signature is nearest; by alignment, it goes to the soft cluster model its features
-    align with best (argmax of alpha, eq. 1), without training. Then it makes its start as in a client's round 1, from
-    the models the server holds now, and if wanted trains on, or takes steps on a loss of its outputs. Where models stay
-    with the clients that train, it learns what these say of public images, from a model that nobody trained.
+    It repeats what the other clients did: by update, it adapts the source model as in round 0 and joins the cluster of
+    the client with the nearest signature; by alignment, it joins the cluster whose soft model its features align with
+    best (argmax of alpha, eq. 1), without training. Then it makes its start as a client does in round 1, from the
+    models that the server holds now, and optionally trains on, or takes adaptation steps on a loss of its outputs.
+    Where models stay with the clients that train, it learns their predictions of public images, with an untrained
+    model.
 
     Args:
-        federation: trained; left as it is.
+        federation: trained; it is not changed.
         images: of the newcomer ``[N, 3, H, W]`` uint8, N at least 2.
         by: how the cluster is found, where the method groups clients by a clusterer.
-        epochs: E of its own adaptation; 0 for none.
-        done: told each client whose round 0 has been repeated, by update.
-        adaptation: its steps end what the client does; None: the method's own, if it has one and there are no epochs.
-        size: of its model, from 0, the smallest, where models of a run have several; None: drawn.
+        epochs: E, epochs of its own training; 0 for none.
+        done: called with each client whose round 0 was repeated, by update.
+        adaptation: its steps come last; None: the method's adaptation, if it has one and there are no epochs.
+        size: of its model, from 0, the smallest, where a run has models of several sizes; None: drawn at random.
 
     Raises:
-        UsageError: too few images, the method leaves nothing to join, a network that the adaptation reads is not there,
-            clients have labels and nothing says what one without them does, or there is no such size.
+        UsageError: too few images, the method has no model to join with, a network that the adaptation reads is
+            missing, the method does not say what a client without labels does, or there is no such size.
     """
     method, server = federation.method, federation.server
     adaptation = adaptation or (None if epochs else method.adaptation)
@@ -98,8 +99,8 @@ def join(
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
     sizes = 0 if federation.fresh is None else len(federation.fresh.rows)
     if size is not None and not 0 <= size < sizes:
-        known = f"has models of sizes 0 to {sizes - 1}" if sizes > 1 else "has models of one size"
-        raise UsageError(f"no size {size}: method {method.name!r} {known}")
+        sizes_note = f"has models of sizes 0 to {sizes - 1}" if sizes > 1 else "has models of one size"
+        raise UsageError(f"no size {size}: method {method.name!r} {sizes_note}")
     if method.aggregator.grouping.keeps_models_apart and federation.fresh is None:
         raise UsageError(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
@@ -115,8 +116,10 @@ def join(
             f"method {method.name!r} leaves the last layers with its clients, so there is no whole model for a "
             "newcomer to join with; `fedwca bench` measures what other clients' would do"
         )
-    newcomer, alone = source_network(federation), _alone(images, predicts=adaptation is not None)
-    engine = SequentialEngine(newcomer, [alone], federation.device, 1, federation.batch_norm, federation.precision)
+    newcomer, newcomer_images = source_network(federation), _alone(images, predicts=adaptation is not None)
+    engine = SequentialEngine(
+        newcomer, [newcomer_images], federation.device, 1, federation.batch_norm, federation.precision
+    )
     training, round = federation.training, federation.round
     report, steps, trained = dict[str, Tensor](), None, epochs
     with matmul_precision(federation.precision, federation.device):
@@ -132,8 +135,8 @@ def join(
             (steps,) = engine.adapt(adaptation, lr)
             engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])
-    own = remove_extras(newcomer).eval()
-    return JoinedClient(choice, weights, own, trained, report, adaptation, steps, size, trust)
+    network = remove_extras(newcomer).eval()
+    return JoinedClient(choice, weights, network, trained, report, adaptation, steps, size, trust)
 
 
 def receive_model(
@@ -146,18 +149,19 @@ def receive_model(
         federation: trained.
         engine: holds the newcomer alone; its model is left there.
         by: see `join`.
-        epochs: E of its own adaptation.
+        epochs: E, epochs of its own training.
         done: see `join`.
     """
     method, server = federation.method, federation.server
     rows = server.rows.to(engine.device)
     offer = offer_mixtures(method.aggregator, server.state, 1, rows[:, : engine.layout.trained])
-    # Asked as the others were, before anything is trained; where a last phase adapts it, below of what is delivered.
+    # Judged before anything is trained, as for the other clients; where a last phase adapts it, by the delivered model
+    # below.
     trusted = None if method.finish else trust_newcomer(federation, engine)
     choice = choose_cluster(federation, engine, offer, rows, by, done, trusted)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
-    # Statistics that stay with clients are, at one that trains nothing, those of its own images.
-    measures = engine.batch_norm is BatchNormPolicy.LOCAL and torch.equal(
+    # Local BatchNorm statistics of a client that trains nothing are those of its own images.
+    recalibrates = engine.batch_norm is BatchNormPolicy.LOCAL and torch.equal(
         engine.bank[0], engine.layout.read(engine.network)
     )
 
@@ -167,14 +171,14 @@ def receive_model(
             work.train(blend)
         else:
             work.slot.copy_(work.received.mix(blend.start[0]))
-            if measures:
+            if recalibrates:
                 work.replica.bind(work.slot)
                 work.replica.recalibrate(work.plain)
         return [((blend.start.double() @ work.received.weights)[0], blend)]
 
-    # Epochs of its own are at the rate that was set: it comes in no round, so no schedule says where it stands.
-    own = {"epochs": max(1, epochs), "steps": None, "cuts": 1, "cosine": None, "decay": 1.0}
-    training = federation.training.model_copy(update=own)
+    # It trains at the learning rate that was set, since it joins in no round, so no schedule applies.
+    changes = {"epochs": max(1, epochs), "steps": None, "cuts": 1, "cosine": None, "decay": 1.0}
+    training = federation.training.model_copy(update=changes)
     if method.finish:
         trusted = trust_newcomer(federation, engine, sent.personal[0, 0].to(rows) @ rows)
     task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trusted)
@@ -184,7 +188,7 @@ def receive_model(
 
 
 def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation | None) -> None:
-    """Refuse a newcomer that has nothing to adapt by.
+    """Refuse a newcomer whose model cannot be adapted.
 
     Raises:
         UsageError: see `join`.
@@ -204,12 +208,12 @@ def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation 
             else f"adaptation {adaptation.name!r} generates a model, which method {method.name!r} has not trained; "
             "take entropy"
         )
-    if federation.fresh is not None:  # rows are those of the widest networks
+    if federation.fresh is not None:  # the server's rows are of the widest networks
         adaptation = adaptation.at_size(len(federation.fresh.rows) - 1, len(federation.fresh.rows))
     needed = adaptation.networks(network.classifier.out_features, network.features)
-    trained = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
-    asked = {f"{name}.{n}": x.shape for name, made in needed.items() for n, x in made.named_parameters()}
-    if any(trained.get(name) != shape for name, shape in asked.items()):
+    trained_shapes = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
+    needed_shapes = {f"{name}.{n}": x.shape for name, module in needed.items() for n, x in module.named_parameters()}
+    if any(trained_shapes.get(name) != shape for name, shape in needed_shapes.items()):
         raise UsageError(
             f"adaptation {adaptation.name!r} reads a network that method {method.name!r} has not trained, or one of "
             "other widths; take entropy, or a run whose method trains it"
@@ -217,5 +221,5 @@ def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation 
 
 
 def _alone(images: Tensor, predicts: bool) -> ClientImages:
-    """The newcomer's images to train on, and to predict if it is to take steps on what it predicts."""
+    """The newcomer's images for training, and also as test images if it takes adaptation steps on its predictions."""
     return ClientImages(images, images[:0], images if predicts else images[:0])

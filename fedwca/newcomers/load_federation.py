@@ -1,4 +1,4 @@
-"""A trained federation as a newcomer meets it, from a run that was opened again."""
+"""A trained federation as a newcomer needs it, from an opened run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainedFederation:
-    """A federation after its last round: all that a newcomer meets."""
+    """A federation after its last round, with all that a newcomer needs."""
 
     method: Method
     network: Network
     """Gives shapes and the classifier."""
     clients: Sequence[ClientImages]
-    """Those that were there; only to repeat their round 0 where ``first`` is not there."""
+    """Clients that trained; only used to repeat their round 0 where ``first`` is None."""
     server: Server
     labels: Tensor
     """Cluster of each client ``[K]``."""
@@ -43,19 +43,19 @@ class TrainedFederation:
     workers: int | None = None
     precision: Precision = "fp32"
     first: Tensor | None = None
-    """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
+    """The clients' models after round 0 ``[K, P]``, from which clusters were made; None: trained again when needed."""
     round: int = 0
-    """The last that was played; an adaptation's steps are those of its learning rates."""
+    """The last round; its learning rates are those of an adaptation's steps."""
     fresh: FreshModels | None = None
-    """What a newcomer begins with where models stay with the clients that train; None: one of the server's."""
+    """Initial models of newcomers where models stay with the clients that train; None: they get one of the server's."""
 
 
 def load_federation(opened: OpenedRun) -> TrainedFederation:
-    """The federation of a run that was opened again; where its clients have labels, newcomers do as those without did.
+    """The federation of an opened run; if it has a last phase, newcomers do what its clients without labels did.
 
     Raises:
-        DatasetMissing: its images are not there.
-        DataError: they are others than those the run began with.
+        DatasetMissing: the images of the run are not there.
+        DataError: they are not the images that the run began with.
     """
     config, unit, method = opened.config, opened.unit, opened.method
     training: Training = method.finish_training or method.training_in(config.training)

@@ -1,1 +1,1 @@
-"""The tables and figures of published papers, run anew and shown beside what was printed."""
+"""Reproduction of published tables and figures: methods are run, and results shown beside the printed numbers."""

@@ -1,7 +1,7 @@
-"""How often models travel in methods with several labelled sources.
+"""Numbers of communications of methods with several labelled sources.
 
-Source: SFDA with MDMGB, sec. 4.6 and Table 4, which prints numbers without a rule. Both forms here are inferred from
-them: of SFDA a model that goes up or down, for all clients, counts once.
+Source: SFDA with MDMGB, sec. 4.6 and Table 4, which prints numbers without a rule. Both rules here are inferred from
+them: for SFDA, models sent up or down count once for all clients together.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from fedwca.errors import UsageError
 
 
 def sfda(epochs: int, r: float) -> int:
-    """Communications as Table 4 seems to count them: models up and the model down, r times an epoch.
+    """Communications as Table 4 seems to count them: models up and the mean model down, r times per epoch.
 
     Args:
         epochs: E.
         r: aggregations per epoch.
 
     Raises:
-        UsageError: r times the epochs is no whole number above 0, so an epoch is left without its aggregation.
+        UsageError: r times the epochs is no whole number above 0, so some epochs end without an aggregation.
 
     >>> [sfda(epochs, 0.2) for epochs in (45, 90, 135, 180)]
     [18, 36, 54, 72]
@@ -31,7 +31,7 @@ def sfda(epochs: int, r: float) -> int:
 
 
 def sfda_with_evidence(epochs: int, r: float) -> int:
-    """The same with what sec. 3.2 also sends: the uniform mean down to sources and target, and centroids up.
+    """The same count, with what sec. 3.2 also sends: the uniform mean down to sources and target, and centroids up.
 
     >>> sfda_with_evidence(45, 0.2)
     36
@@ -40,14 +40,14 @@ def sfda_with_evidence(epochs: int, r: float) -> int:
 
 
 def fada(epochs: int, smallest: int, batch: int) -> int:
-    """FADA's communications: three for each step, and as many steps an epoch as the smallest domain has full batches.
+    """FADA's communications: three per step, with as many steps per epoch as the smallest domain has full batches.
 
     Inferred: 7,438 images of USPS and batches of 64 give Table 4's numbers exactly.
 
     Args:
         epochs: E.
         smallest: training images of the smallest domain.
-        batch: images of a step.
+        batch: images per step.
 
     >>> [fada(epochs, 7438, 64) for epochs in (45, 90, 135, 180)]
     [15660, 31320, 46980, 62640]

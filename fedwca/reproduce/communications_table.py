@@ -1,4 +1,4 @@
-"""The table of communications: nothing is run for it."""
+"""The table of communications, which is computed without running anything."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from fedwca.reproduce.side_by_side import messages_beside
 from fedwca.results.tables import Table
 
 
-def message_table(name: str, found: Definition) -> tuple[Table, list[dict[str, Any]]]:
-    """How often models travel by epochs, ours beside the published counts, and with everything that sec. 3.2 sends.
+def message_table(name: str, table_definition: Definition) -> tuple[Table, list[dict[str, Any]]]:
+    """The table and its entries: communications by epochs beside the published ones, and with all that sec. 3.2 sends.
 
     Raises:
-        UsageError: the table does not show that.
+        UsageError: the table does not show communications.
     """
     name = canonical_name(name)
-    said, (dataset,) = found.messages, found.datasets
-    if said is None:
+    messages, (dataset,) = table_definition.messages, table_definition.datasets
+    if messages is None:
         raise UsageError(f"{name} does not count messages")
     counted = {
-        "FADA": [communications.fada(epochs, said.smallest, said.batch) for epochs in said.epochs],
-        "SFDA": [communications.sfda(epochs, said.per_epoch) for epochs in said.epochs],
+        "FADA": [communications.fada(epochs, messages.smallest, messages.batch) for epochs in messages.epochs],
+        "SFDA": [communications.sfda(epochs, messages.per_epoch) for epochs in messages.epochs],
     }
-    counts = {row: ours for row, ours in counted.items() if row in found.rows}
+    counts = {row: ours for row, ours in counted.items() if row in table_definition.rows}
     if "SFDA" in counts:
         counts["SFDA, all that is sent"] = [
-            communications.sfda_with_evidence(epochs, said.per_epoch) for epochs in said.epochs
+            communications.sfda_with_evidence(epochs, messages.per_epoch) for epochs in messages.epochs
         ]
     printed = published_table(name, dataset)
-    values, where = (printed.values, printed.where) if printed else ({}, "nothing")
+    values, citation = (printed.values, printed.where) if printed else ({}, "nothing")
     entries = [
         {
             "row": row,
@@ -41,6 +41,6 @@ def message_table(name: str, found: Definition) -> tuple[Table, list[dict[str, A
             "published": values.get((row, str(epochs)), (None,))[0],
         }
         for row, ours in counts.items()
-        for epochs, count in zip(said.epochs, ours, strict=True)
+        for epochs, count in zip(messages.epochs, ours, strict=True)
     ]
-    return messages_beside(f"{name}: {found.title}", counts, said.epochs, values, where), entries
+    return messages_beside(f"{name}: {table_definition.title}", counts, messages.epochs, values, citation), entries

@@ -1,4 +1,4 @@
-"""The cost of a reproduction, estimated before it is run: rounds, images, hours."""
+"""Estimates of the cost of runs before they start: rounds, images, hours."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fedwca.runs.load_data import architecture
 
 @dataclass(frozen=True)
 class Cost:
-    """What a set of runs takes, roughly."""
+    """The rough cost of a set of runs."""
 
     runs: int
     """Methods × source models × trials."""
     rounds: int
-    """Of all these together."""
+    """Rounds of all these runs together."""
     images: float
-    """Images trained on, each time counted; NaN where the data set is not catalogued."""
+    """Images trained on, counted each time; NaN where the data set is not in the catalogue."""
     hours: float
-    """On two CPU cores; NaN where nobody measured the model."""
+    """Hours on two CPU cores; NaN where the model's speed was not measured."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -41,18 +41,18 @@ class Cost:
 
 
 ADAPTED = 3
-"""How much dearer a step through a step is, roughly (`benchmarks/adapted_step.py`)."""
+"""Rough cost of a training step through an adaptation step, relative to a plain one (`benchmarks/adapted_step.py`)."""
 TRAINING = 0.64
-"""Share of the images of a client in a domain that it trains on."""
+"""Share of a client's images that it trains on, in partitions without newcomers."""
 
 
 def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
-    """The cost of a run; source models come on top, once.
+    """The cost of a run, without that of training its source models, which are trained once.
 
     Args:
         plan: methods, rounds and trials.
-        domain: source or target; empty where no domain is unlike the others.
-        names: only these methods; None: all.
+        domain: the source or target; empty where no domain is set apart.
+        names: names of the methods to count; None: all.
     """
     config, methods = plan.config, [(m, r) for m, r in plan.methods if names is None or m.name in names]
     runs, catalogued = config.source_models * config.trials, {}
@@ -63,73 +63,74 @@ def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None
         trained = runs * count_trained_images(config, method, rounds, domain, catalogued)
         images += trained
         work += trained * (ADAPTED if any(part.adapts for part in method.objectives) else 1)
-    known = read_toml("reproduce")["speed"].get(config.model)
-    pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
-    hours = work * pixels / known["images"] / 3600 if known else float("nan")
+    speed = read_toml("reproduce")["speed"].get(config.model)
+    pixels = (architecture(config).side / speed["side"]) ** 2 if speed else float("nan")
+    hours = work * pixels / speed["images"] / 3600 if speed else float("nan")
     return Cost(runs * len(methods), runs * sum(rounds for _, rounds in methods), images, hours)
 
 
 def count_trained_images(
     config: RunConfig, method: Method, rounds: int, domain: str, catalogued: Mapping[str, int]
 ) -> float:
-    """Images that one run of a method trains on, each time counted, and those that its own start is trained on.
+    """Images that one run of a method trains on, counted each time, including central training of its initial model.
 
     Args:
         config: the run's.
-        method: which one.
-        rounds: of it, of which the last is the last phase where it has one.
-        domain: source or target; empty where no domain is unlike the others.
-        catalogued: images by domain.
+        method: the method.
+        rounds: of the method; if it has a last phase, the last round is that.
+        domain: the source or target; empty where no domain is set apart.
+        catalogued: number of images by domain.
     """
-    others = {name: count for name, count in catalogued.items() if name != domain}
-    plain = rounds - bool(method.finish)
-    # Who takes part is drawn after the first round.
-    played = min(1, plain) + max(0, plain - 1) * config.participation
-    images = played * count_round_images(config, others, method.training_in(config.training))
+    other_domains = {name: count for name, count in catalogued.items() if name != domain}
+    training_rounds = rounds - bool(method.finish)
+    # All clients take part in the first round, later a share of them.
+    full_rounds = min(1, training_rounds) + max(0, training_rounds - 1) * config.participation
+    images = full_rounds * count_round_images(config, other_domains, method.training_in(config.training))
     if method.finish_training is not None:
-        without_labels = {domain: catalogued[domain]} if domain in catalogued else others
+        without_labels = {domain: catalogued[domain]} if domain in catalogued else other_domains
         images += count_round_images(config, without_labels, method.finish_training)
     if method.start is not None:
         epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0
-        seen = {domain: catalogued[domain]} if method.start.oracle else others
-        sizes = [min(count, config.clients * (config.samples or count)) for count in seen.values()]
-        # Beside heaps a step has as many images of each source and of the target, an epoch those of the largest source.
-        each = sum(sizes) if method.start.pooled else max(sizes) * (len(sizes) + 1)
-        images += epochs * TRAINING * each
+        trained_on = {domain: catalogued[domain]} if method.start.oracle else other_domains
+        sizes = [min(count, config.clients * (config.samples or count)) for count in trained_on.values()]
+        # Unless domains are pooled, a step has as many images of each source as of the target, and the largest source
+        # determines the steps of an epoch.
+        images_per_epoch = sum(sizes) if method.start.pooled else max(sizes) * (len(sizes) + 1)
+        images += epochs * TRAINING * images_per_epoch
     return images
 
 
 def count_round_images(config: RunConfig, counts: Mapping[str, int], training: Training) -> float:
-    """Images that all clients train on in a round, each time counted.
+    """Images that all clients train on in a round, counted each time.
 
     Args:
-        config: says how many clients there are, and how many images each has at most.
-        counts: images by domain, of those that have clients.
+        config: sets the number of clients, and how many images each has at most.
+        counts: number of images by domain, for domains that have clients.
         training: how they train.
     """
-    partition, most = partition_of(config), config.samples or float("inf")
-    clients, dealt, share = config.clients * len(counts), config.clients, TRAINING
-    if partition.newcomers:  # images of all domains are dealt together, to clients that come later too
+    partition, max_images = partition_of(config), config.samples or float("inf")
+    clients, receivers, share = config.clients * len(counts), config.clients, TRAINING
+    if partition.newcomers:  # images of all domains are pooled and divided among clients, newcomers included
         clients, counts = config.clients, {"": sum(counts.values())}
-        dealt += config.new_clients or config.clients
+        receivers += config.new_clients or config.clients
         share = 1 - (VALIDATION if config.validation is None else config.validation)
     if training.steps is not None:
         return float(clients * training.steps * training.batch_size)
-    each = sum(config.clients * share * min(most, count / dealt) for count in counts.values())
-    return each * training.epochs / training.cuts
+    images = sum(config.clients * share * min(max_images, count / receivers) for count in counts.values())
+    return images * training.epochs / training.cuts
 
 
-def describe_cost(found: Cost, what: str = "") -> str:
-    """Runs, rounds, and images and hours as far as they are known."""
-    return f"{count_of(found.runs, 'run')}{what}, {count_of(found.rounds, 'round')}, {_rough(found)}"
+def describe_cost(cost: Cost, runs_note: str = "") -> str:
+    """The cost in words: runs, rounds, and images and hours as far as they are known."""
+    return f"{count_of(cost.runs, 'run')}{runs_note}, {count_of(cost.rounds, 'round')}, {_rough(cost)}"
 
 
-def _rough(found: Cost) -> str:
-    if math.isnan(found.images):
+def _rough(cost: Cost) -> str:
+    if math.isnan(cost.images):
         return "cost unknown (the data set is not in the catalogue)"
-    hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
-    million = found.images / 1e6
-    images = f"{million:.1f} million" if million >= 0.1 else f"{found.images:,.0f}"
+    hours = "" if math.isnan(cost.hours) else f", roughly {_hours(cost.hours)} on 2 CPU cores without source models"
+    millions = cost.images / 1e6
+    images = f"{millions:.1f} million" if millions >= 0.1 else f"{cost.images:,.0f}"
     return f"{images} images trained on{hours}"
 
 

@@ -1,4 +1,4 @@
-"""The published tables and figures: what has to be run for each, and what was printed."""
+"""The published tables and figures: what is to be run for each, and the printed numbers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fedwca.registry import canonical_name
 from fedwca.runs.load_data import architecture
 
 NOT_PRINTED = ""
-"""Stands in published.toml where a row has nothing in a column."""
+"""Value in published.toml where a row has no number in a column."""
 
 
 class Messages(BaseModel):
-    """What counts of communications are made of; see `fedwca.reproduce.communications`."""
+    """What numbers of communications are computed from; see `fedwca.reproduce.communications`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -38,99 +38,105 @@ class Messages(BaseModel):
     smallest: int
     """Training images of the smallest domain."""
     batch: int
-    """Images of a step."""
+    """Images per step."""
 
 
 class Definition(BaseModel):
-    """One table or figure: its rows, its data, what varies, what is shown."""
+    """One table or figure: its rows, its data sets, its settings and what it shows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     title: str
-    """What it is about."""
+    """What the table or figure is about."""
     shows: Literal["accuracy", "groups", "curves", "clusters", "domains", "weights", "images", "phases", "messages"] = (
         "accuracy"
     )
-    """What of the runs it shows."""
+    """Which results of the runs it shows."""
     partition: str = RunConfig.model_fields["partition"].default
-    """Who has labels; says too whether domains are sources or targets. Where the preset names this one, it says which
-    one a data set has."""
+    """Who has labels, and so whether domains are sources or targets. Where it is the preset's own partition, the preset
+    may name another one for a data set."""
     preset: str = "paper"
-    """What holds where neither the table nor the user says anything."""
+    """Preset of the settings that neither the table nor the user sets."""
     datasets: tuple[str, ...]
-    """Data sets it is published for."""
+    """Data sets that it is published for."""
     domains: dict[str, tuple[str, ...]] = {}
-    """Sources, or targets, by data set; where none are named: all."""
+    """Sources, or targets, by data set; a data set that is not in it: all."""
     rows: dict[str, str]
-    """Rows as the paper calls them, and the method of each."""
+    """Name of each row, as in the paper, to its method."""
     settings: Layer = {}
-    """Put over the preset and over ``--quick``."""
+    """Settings that override the preset and ``--quick``."""
     smaller: Layer = {}
-    """Put over all these by ``--quick``."""
+    """Settings with which ``--quick`` overrides all of these."""
     signatures: dict[str, int | str] = {}
-    """Layers by which the clients are clustered as well, as the paper calls them."""
+    """Name of a row, as in the paper, to a layer by which the clients are clustered as well."""
     messages: Messages | None = None
-    """Of a table that shows how often models travel."""
+    """For a table of communications."""
 
     @property
     def rules(self) -> type[Partition]:
-        """The partition itself."""
+        """The class of the partition."""
         return partitions.get(self.partition)
 
     @property
     def named(self) -> str | None:
-        """What its runs call the one domain that is unlike the others: source or target; None where there is none."""
+        """What its runs call the one domain that is set apart: source or target; None where there is none."""
         return self.rules.named
 
     def layer(self) -> Layer:
         """Methods, probes and settings as a layer of a run's configuration."""
         probes = [layer_clusterer(signature) for signature in self.signatures.values()]
         methods = {"baselines": list(self.rows.values()), "composed": False, "probes": probes}
-        said = RunConfig.model_fields["partition"].default, named_by_preset(self.preset, "partition")
-        usual = self.partition in said
-        return {**self.settings, **({} if usual else {"partition": self.partition}), **methods}
+        default_partitions = RunConfig.model_fields["partition"].default, named_by_preset(self.preset, "partition")
+        is_default = self.partition in default_partitions
+        return {**self.settings, **({} if is_default else {"partition": self.partition}), **methods}
 
     def under(self, preset: str, dataset: str) -> Definition:
-        """The table for a data set under another preset than its own: with the partition that its own one says."""
+        """The definition under another preset, with the partition that its own preset names for a data set."""
         if preset == self.preset:
             return self
-        said = self.partition
-        if said == named_by_preset(self.preset, "partition"):
-            said = named_by_preset(self.preset, "partition", dataset) or said
-        return self.model_copy(update={"preset": preset, "partition": said})
+        partition = self.partition
+        if partition == named_by_preset(self.preset, "partition"):
+            partition = named_by_preset(self.preset, "partition", dataset) or partition
+        return self.model_copy(update={"preset": preset, "partition": partition})
 
     def chosen(self, rows: Sequence[str]) -> Definition:
-        """Only some of the rows; none named: all.
+        """The definition with only some of its rows, or with all where none are named.
 
         Raises:
             UsageError: it has no such row.
         """
-        known = {canonical_name(name): name for name in self.rows}
+        names = {canonical_name(name): name for name in self.rows}
         for row in rows:
-            if canonical_name(row) not in known:
+            if canonical_name(row) not in names:
                 raise UsageError(f"--row {row}: {describe_unknown('row', row, self.rows)}")
-        kept = {known[canonical_name(row)] for row in rows} or set(self.rows)
-        return self.model_copy(update={"rows": {name: word for name, word in self.rows.items() if name in kept}})
+        chosen_names = {names[canonical_name(row)] for row in rows} or set(self.rows)
+        return self.model_copy(
+            update={"rows": {name: method for name, method in self.rows.items() if name in chosen_names}}
+        )
 
     def split_known(self) -> tuple[Definition, list[str]]:
         """The definition with the rows whose baselines this version has, and the names of the others."""
-        known = baseline_names(self.rules.setting)
-        there = {row: word for row, word in self.rows.items() if parse_method(word).head in known}
-        return self.model_copy(update={"rows": there}), [row for row in self.rows if row not in there]
+        baselines = baseline_names(self.rules.setting)
+        known_rows = {row: method for row, method in self.rows.items() if parse_method(method).head in baselines}
+        return self.model_copy(update={"rows": known_rows}), [row for row in self.rows if row not in known_rows]
 
     def check(self, name: str) -> None:
-        """See that every row's method exists.
+        """Check that every row's method exists.
 
         Raises:
-            UnknownComponent: names the row and the baseline that is not there.
+            UnknownComponent: one does not; the message names the row and the baseline.
         """
-        known = baseline_names(self.rules.setting)
-        for row, word in self.rows.items():
-            if (head := parse_method(word).head) not in known:
-                others = " ".join(f"--row {other!r}" for other, w in self.rows.items() if parse_method(w).head in known)
+        baselines = baseline_names(self.rules.setting)
+        for row, method in self.rows.items():
+            if (head := parse_method(method).head) not in baselines:
+                options = " ".join(
+                    f"--row {other!r}"
+                    for other, other_method in self.rows.items()
+                    if parse_method(other_method).head in baselines
+                )
                 raise UnknownComponent(
                     f"{name}, row {row!r}: needs the baseline {head!r}, which this version does not have; "
-                    f"the others run with {others}"
+                    f"the others run with {options}"
                 )
 
 
@@ -141,7 +147,7 @@ def layer_clusterer(signature: int | str) -> str:
 
 @cache
 def read_toml(name: str) -> dict[str, Any]:
-    """A file of this folder: ``reproduce``, what is to be run, or ``published``, what was printed."""
+    """A TOML file of this folder: ``reproduce``, what is to be run, or ``published``, the printed numbers."""
     return tomllib.loads((resources.files("fedwca.reproduce") / f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -154,7 +160,7 @@ def definition(name: str) -> Definition:
     """A table or figure by name.
 
     Raises:
-        UsageError: there is no such one, or nothing is to be run for it.
+        UsageError: there is none of that name, or nothing is to be run for it.
     """
     if canonical_name(name) not in reproduction_names():
         raise UsageError(describe_unknown("table or figure to run", name, reproduction_names()))
@@ -162,11 +168,11 @@ def definition(name: str) -> Definition:
 
 
 def quick_settings(dataset: str, setting: str) -> Layer:
-    """What ``--quick`` puts over the preset in a setting; the setting's own values stand over the data set's."""
-    found = read_toml("reproduce")["quick"]
-    layer: Layer = dict(found.get(canonical_name(dataset), found["else"]))
-    own = {name: layer.pop(name, {}) for name in settings()}
-    return lay_over(layer, own[setting])
+    """Settings with which ``--quick`` overrides the preset; values for the setting override those for the data set."""
+    quick = read_toml("reproduce")["quick"]
+    layer: Layer = dict(quick.get(canonical_name(dataset), quick["else"]))
+    by_setting = {name: layer.pop(name, {}) for name in settings()}
+    return lay_over(layer, by_setting[setting])
 
 
 @dataclass(frozen=True)
@@ -174,44 +180,48 @@ class PublishedTable:
     """What a paper prints for one data set."""
 
     where: str
-    """Paper and table."""
+    """Paper and table that the numbers are from."""
     values: dict[tuple[str, str], tuple[float, float | None]]
     """(row, column) to mean and standard deviation, accuracies in percent; columns are sources, targets, groups of
     clients or numbers of epochs, and ``average`` is over all."""
     clusters: dict[str, str]
-    """Row to one letter a client."""
+    """Row to its clusters, as one letter for each client."""
 
 
 def published_table(name: str, dataset: str) -> PublishedTable | None:
-    """The published values of a table for a data set; None where it has none."""
+    """The published values of a table for a data set; None if there are none."""
     table = read_toml("published").get(canonical_name(name), {})
-    found = table.get(canonical_name(dataset))
-    if found is None:
+    published = table.get(canonical_name(dataset))
+    if published is None:
         return None
-    spreads = found.get("std", {})
-    columns = next((found[key] for key in ("sources", "targets", "groups", "epochs") if key in found), ())
+    spreads = published.get("std", {})
+    columns = next((published[key] for key in ("sources", "targets", "groups", "epochs") if key in published), ())
     values = {
         (row, column): (mean, spreads[row][index] if row in spreads else None)
-        for row, means in found.get("mean", {}).items()
+        for row, means in published.get("mean", {}).items()
         for index, (column, mean) in enumerate(zip(columns, means, strict=True))
         if mean != NOT_PRINTED
     }
-    return PublishedTable(table["source"], values, found.get("clusters", {}))
+    return PublishedTable(table["source"], values, published.get("clusters", {}))
 
 
-def fitting_definitions(found: Definition, config: RunConfig) -> Definition:
-    """The definition without the layers that a smaller model than the paper's does not have."""
-    if not found.signatures:
-        return found
+def fitting_definitions(table_definition: Definition, config: RunConfig) -> Definition:
+    """The definition without layers that the configured model does not have, as when it is smaller than the paper's."""
+    if not table_definition.signatures:
+        return table_definition
     count = len(Layout.of(architecture(config).build(2, pretrained=False)).layers())
-    kept = {name: layer for name, layer in found.signatures.items() if isinstance(layer, str) or layer <= count}
-    return found.model_copy(update={"signatures": kept})
+    signatures = {
+        name: layer for name, layer in table_definition.signatures.items() if isinstance(layer, str) or layer <= count
+    }
+    return table_definition.model_copy(update={"signatures": signatures})
 
 
-def layered_settings(found: Definition, dataset: str, small: bool, given: Layer) -> Layer:
-    """The layer for one data set: the definition over ``--quick``, the command line over both."""
-    quick = quick_settings(dataset, found.rules.setting) if small else {}
-    if "methods" in quick:  # a table may have some rows alone
-        quick["methods"] = {name: own for name, own in quick["methods"].items() if name in found.rows.values()}
-    base = merge(quick, {**found.layer(), "dataset": dataset})
-    return lay_over(lay_over(base, found.smaller) if small else base, given)
+def layered_settings(table_definition: Definition, dataset: str, is_quick: bool, user_layer: Layer) -> Layer:
+    """The settings for one data set: the definition's override those of ``--quick``, the user's override both."""
+    quick = quick_settings(dataset, table_definition.rules.setting) if is_quick else {}
+    if "methods" in quick:  # a table may have only some of these methods
+        quick["methods"] = {
+            name: values for name, values in quick["methods"].items() if name in table_definition.rows.values()
+        }
+    base = merge(quick, {**table_definition.layer(), "dataset": dataset})
+    return lay_over(lay_over(base, table_definition.smaller) if is_quick else base, user_layer)

@@ -14,37 +14,38 @@ from fedwca.runs.reuse_runs import CollectedRuns
 from fedwca.runs.split_trials import split_trial
 
 
-def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
-    """One figure from the runs of one source, or target; those of single runs show the first.
+def draw_figure(job: Job, domain: str, collected: CollectedRuns) -> Any:
+    """Draw one figure from the runs of one source or target; figures of a single run show the first.
 
     Raises:
         NotDrawn: there are too few rounds for it, or the runs it shows diverged.
     """
-    methods, small = job.methods, " (--quick)" if job.quick else ""
-    title = f"{job.dataset}, {job.named or 'partition'} {domain}{small}"
+    methods, quick_note = job.methods, " (--quick)" if job.quick else ""
+    title = f"{job.dataset}, {job.named or 'partition'} {domain}{quick_note}"
     if job.found.shows == "curves":
-        curves = {row: found.lines(name) for row, name in methods.items()}
+        curves = {row: collected.lines(name) for row, name in methods.items()}
         return draw_curves(curves, f"{job.table}: {title}")
     if job.found.shows == "domains":
-        entries = summarise(found.table)
-        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
-        return draw_bars(named, f"Accuracy by target domain: {title}")
+        entries = summarise(collected.table)
+        bars = {name: {**entries[name], "label": row} for row, name in methods.items()}
+        return draw_bars(bars, f"Accuracy by target domain: {title}")
     first = {
-        row: {r["round"]: r for r in found.records(name) if TrialKey.of(r) == (0, 0)} for row, name in methods.items()
+        row: {r["round"]: r for r in collected.records(name) if TrialKey.of(r) == (0, 0)}
+        for row, name in methods.items()
     }
-    domains = found.runs[next(iter(methods.values()))].domains
+    domains = collected.runs[next(iter(methods.values()))].domains
     if job.found.shows == "weights":
-        last = found.config.rounds - 1
+        last = collected.config.rounds - 1
         if last < 1:
             raise NotDrawn("clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
-        ended = {row: records for row, records in first.items() if last in records}
-        chosen = {row: [records[number] for number in rounds] for row, records in ended.items()}
+        complete = {row: records for row, records in first.items() if last in records}
+        chosen = {row: [records[number] for number in rounds] for row, records in complete.items()}
         if not chosen:
             raise NotDrawn("the first run of every row diverged, so there are no weights to show")
         return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
-    dataset, name = load(found.config)
-    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
+    dataset, name = load(collected.config)
+    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(collected.config, dataset, name, 0, 0).clients]
     (records,) = first.values()
     if 0 not in records:
         raise NotDrawn("the first run diverged in round 0, so there are no clusters to show")

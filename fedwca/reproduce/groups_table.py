@@ -1,4 +1,4 @@
-"""Accuracies of clients that train and of groups of new ones, beside the published numbers."""
+"""Accuracies of clients that train and of groups of new clients, beside the published numbers."""
 
 from __future__ import annotations
 
@@ -16,42 +16,44 @@ from fedwca.results.trial_key import TrialKey
 
 
 def groups_beside(
-    title: str, table: Sequence[Row], rows: Mapping[str, str], values: Values, where: str
+    title: str, table: Sequence[Row], rows: Mapping[str, str], values: Values, citation: str
 ) -> tuple[Table, list[dict[str, Any]]]:
-    """A line for each group and row: ours, published, their difference, and ours to the first row's, paired by run.
+    """A line for each group and row: ours, published, their difference, and that to the first row, paired by run.
 
-    All of the round that validation images choose.
+    All values are of the round that validation images choose. Returns the table and its entries.
 
     Args:
         title: of the table.
         table: rows of our results.
         rows: row to method.
         values: (row, group) to what is published.
-        where: paper and table of the values; empty where there are none.
+        citation: paper and table of the values; empty where there are none.
     """
-    own = {row.name: row for row in table}
+    results = {row.name: row for row in table}
     groups = list(dict.fromkeys(group for row in table for group in row.domains))
-    shown = [TRAINING, *groups, *([NEW] if len(groups) > 1 else [])]
+    shown_groups = [TRAINING, *groups, *([NEW] if len(groups) > 1 else [])]
     first, compared = next(iter(rows)), len(rows) > 1
     lines, entries = [], []
-    for group in shown:
-        reference = _runs(own[rows[first]], group)
+    for group in shown_groups:
+        reference = _runs(results[rows[first]], group)
         for row, method in rows.items():
-            runs = _runs(own[method], group)
+            runs = _runs(results[method], group)
             ours = sample_of(list(runs.values()))
             printed = values.get((row, group))
-            beside = compare_cells(ours, printed) if values else []
-            ahead = None if row == first else paired_difference(runs, reference)
-            paired = [difference_cell(ahead) if row != first else ""] if compared else []
-            lines.append([f"{group}: {row}{own[method].mark}", sample_cell(ours, 2), *paired, *beside, str(ours.n)])
+            published = compare_cells(ours, printed) if values else []
+            difference = None if row == first else paired_difference(runs, reference)
+            paired = [difference_cell(difference) if row != first else ""] if compared else []
+            lines.append(
+                [f"{group}: {row}{results[method].mark}", sample_cell(ours, 2), *paired, *published, str(ours.n)]
+            )
             mean, std = printed or (None, None)
             entries.append(
                 {
                     "group": group,
                     "row": row,
                     **asdict(ours),
-                    "diverged": len(own[method].diverged),
-                    "ahead": asdict(ahead) if ahead else None,
+                    "diverged": len(results[method].diverged),
+                    "ahead": asdict(difference) if difference else None,
                     "published": mean,
                     "published_std": std,
                 }
@@ -62,15 +64,15 @@ def groups_beside(
         *(["Difference: ours − published, points."] if values else []),
         *([NOTE] if any(row.diverged for row in table) else []),
         *([f"{NEW}: over all groups of them."] if len(groups) > 1 else []),
-        f"Published: {where}." if values else NOTHING,
+        f"Published: {citation}." if values else NOTHING,
     ]
-    beside_ours = ("published", "difference") if values else ()
-    columns = ("clients: row", "ours", *([f"− {first}"] * compared), *beside_ours, "n")
+    published_columns = ("published", "difference") if values else ()
+    columns = ("clients: row", "ours", *([f"− {first}"] * compared), *published_columns, "n")
     return Table(title, columns, lines, notes), entries
 
 
 def _runs(row: Row, group: str) -> Mapping[TrialKey, float]:
-    """Trial means of a row at clients that train, at all new ones, or at a group of these, by run."""
+    """Trial means of a row by run: of clients that train, of all new clients, or of a group of these."""
     if group == TRAINING:
         return row.validation
     return dict(zip(row.runs, row.domains[group], strict=True)) if group in row.domains else row.runs

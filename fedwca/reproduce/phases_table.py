@@ -1,4 +1,4 @@
-"""Methods before and after the last phase, which the paper of SFDA never shows apart."""
+"""Accuracy before and after the last phase, which the SFDA paper does not report separately."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ Runs = dict[tuple[str, int, int], float]
 def phases_apart(
     title: str, tables: Mapping[str, Sequence[Row]], rows: Mapping[str, str]
 ) -> tuple[Table, list[dict[str, Any]]]:
-    """A line for each target and method: before and after the last phase, and differences paired by run.
+    """A line for each target and method: before and after the last phase, with differences paired by run; and entries.
 
     Args:
         title: of the table.
         tables: rows of the results by target; each method has a last phase.
         rows: row to method; the first is what the others are compared with.
     """
-    found = {row: _runs(tables, method) for row, method in rows.items()}
+    runs_by_row = {row: _runs(tables, method) for row, method in rows.items()}
     first = next(iter(rows))
     lines, entries = [], []
     for target in [*tables, *([None] if len(tables) > 1 else [])]:
-        reference = _part(found[first], target)
+        reference = _part(runs_by_row[first], target)
         for row in rows:
-            before, after = _part(found[row], target)
-            ahead = [paired_difference(ours, theirs) for ours, theirs in zip((before, after), reference, strict=True)]
+            before, after = _part(runs_by_row[row], target)
+            differences = [
+                paired_difference(ours, reference_runs)
+                for ours, reference_runs in zip((before, after), reference, strict=True)
+            ]
             gain = paired_difference(after, before)
             samples = [sample_of(list(values.values())) for values in (before, after)]
-            compared = ["", ""] if row == first else [difference_cell(one) for one in ahead]
-            lost = _diverged(tables, rows[row], target)
-            head = f"{target or 'all'}: {row}{mark_divergence(lost, len(lost) + len(after))}"
+            compared = ["", ""] if row == first else [difference_cell(difference) for difference in differences]
+            diverged = _diverged(tables, rows[row], target)
+            head = f"{target or 'all'}: {row}{mark_divergence(diverged, len(diverged) + len(after))}"
             lines.append([head, *map(sample_cell, samples), difference_cell(gain), *compared, str(samples[1].n)])
             entries.append(
                 {
@@ -46,9 +49,9 @@ def phases_apart(
                     "before": asdict(samples[0]),
                     "after": asdict(samples[1]),
                     "gain": asdict(gain) if gain else None,
-                    "ahead_before": asdict(ahead[0]) if ahead[0] and row != first else None,
-                    "diverged": len(lost),
-                    "ahead_after": asdict(ahead[1]) if ahead[1] and row != first else None,
+                    "ahead_before": asdict(differences[0]) if differences[0] and row != first else None,
+                    "diverged": len(diverged),
+                    "ahead_after": asdict(differences[1]) if differences[1] and row != first else None,
                 }
             )
     columns = ("target: row", "before", "after", "after − before", f"before − {first}", f"after − {first}", "n")
@@ -66,18 +69,18 @@ def phases_apart(
 
 
 def _runs(tables: Mapping[str, Sequence[Row]], method: str) -> tuple[Runs, Runs]:
-    own = {target: row for target, table in tables.items() for row in table if row.name == method}
-    before = {(target, *trial): value for target, row in own.items() for trial, value in row.before.items()}
-    after = {(target, *trial): value for target, row in own.items() for trial, value in row.runs.items()}
+    row_by_target = {target: row for target, table in tables.items() for row in table if row.name == method}
+    before = {(target, *trial): value for target, row in row_by_target.items() for trial, value in row.before.items()}
+    after = {(target, *trial): value for target, row in row_by_target.items() for trial, value in row.runs.items()}
     return before, after
 
 
 def _diverged(tables: Mapping[str, Sequence[Row]], method: str, target: str | None) -> list[Divergence]:
     """Runs of a method that diverged, for one target; None: for all."""
-    own = [row for one, table in tables.items() if target in (None, one) for row in table if row.name == method]
-    return [found for row in own for found in row.diverged.values()]
+    rows = [row for name, table in tables.items() if target in (None, name) for row in table if row.name == method]
+    return [divergence for row in rows for divergence in row.diverged.values()]
 
 
 def _part(runs: tuple[Runs, Runs], target: str | None) -> tuple[Runs, Runs]:
-    before, after = ({run: v for run, v in each.items() if target in (None, run[0])} for each in runs)
+    before, after = ({run: accuracy for run, accuracy in phase.items() if target in (None, run[0])} for phase in runs)
     return before, after

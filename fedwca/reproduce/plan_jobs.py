@@ -1,4 +1,4 @@
-"""What `fedwca reproduce` will do: one job a data set, a run folder a source or target, checked and with its cost."""
+"""Plans `fedwca reproduce`: one job for each data set, one run for each source or target, all checked, and its cost."""
 
 from __future__ import annotations
 
@@ -43,117 +43,119 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What is shown, and whether it is the small version."""
+        """What the job shows, and whether it is the ``--quick`` version."""
         config = next(iter(self.plans.values())).config
-        each = f"{config.samples or 'all'} images each, {count_of(config.rounds, 'round')}"
-        who = "per domain" if self.named else "that train"
-        size = f"{count_of(config.clients, 'client')} {who}, {each}"
-        what = f"{self.table}, {self.dataset}: {self.found.title}"
-        return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
+        per_client = f"{config.samples or 'all'} images each, {count_of(config.rounds, 'round')}"
+        clients_note = "per domain" if self.named else "that train"
+        size = f"{count_of(config.clients, 'client')} {clients_note}, {per_client}"
+        title = f"{self.table}, {self.dataset}: {self.found.title}"
+        return f"{title} [--quick: {size}; not comparable with the paper]" if self.quick else title
 
     @property
     def named(self) -> str | None:
-        """What its domains are: source or target; None where no domain is unlike the others."""
+        """What its domains are: source or target; None where no domain is set apart."""
         return self.found.named
 
     @property
     def methods(self) -> dict[str, str]:
-        """Names of the methods by the row of the table."""
-        return {row: parse_method(word).name for row, word in self.found.rows.items()}
+        """Name of each row of the table to the name of its method."""
+        return {row: parse_method(method).name for row, method in self.found.rows.items()}
 
 
 @dataclass(frozen=True)
 class ReproductionRequest:
-    """What is to be reproduced, and what of it the user wants otherwise."""
+    """A table or figure to reproduce, and what the user changes of it."""
 
     table: str
     found: Definition
     asked: RunRequest
-    """What the user sets."""
+    """The user's settings."""
     datasets: Sequence[str] = ()
     """Empty: the paper's."""
     domains: Sequence[str] = ()
     """Sources, or targets; empty: the paper's."""
     quick: bool = False
     planning: bool = False
-    """Without looking at files."""
+    """Whether to plan only, without reading the data sets' files."""
 
 
-def domains_named(named: str | None, given: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """The domains that a user names, as what they are in a table.
+def domains_named(named: str | None, domains_by_option: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """The sources or targets that a user names, checked to be what the table's domains are.
 
     Args:
-        named: source or target; None: its domains are pooled.
-        given: domains by the option they came with.
+        named: source or target; None: the table's domains are pooled.
+        domains_by_option: the named domains by option, ``source`` and ``target``.
 
     Raises:
-        UsageError: they came with the other option.
+        UsageError: domains are given with the wrong option, or with one where domains are pooled.
     """
-    for option, domains in given.items():
+    for option, domains in domains_by_option.items():
         if domains and named is None:
             raise UsageError(f"--{option} {domains[0]}: this table pools the images of all domains; leave it out")
         if domains and option != named:
             raise UsageError(f"--{option} {domains[0]}: the domains of this table are {named}s; take --{named}")
-    return given[named] if named else []
+    return domains_by_option[named] if named else []
 
 
-def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
-    """The jobs of a table, every source or target checked before anything is trained."""
-    table, asked, quick = wanted.table, wanted.asked, wanted.quick
-    made = []
-    for name in [canonical_name(name) for name in wanted.datasets] or wanted.found.datasets:
-        found = wanted.found.under(asked.preset, name)
-        first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
-        fits = fitting_definitions(found, first.plan().config)
-        layer = layered_settings(fits, name, quick, asked.layer)
-        request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
+def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
+    """The jobs of a table; every source or target is checked before anything is trained."""
+    table, user_request, quick = reproduction.table, reproduction.asked, reproduction.quick
+    jobs = []
+    for name in [canonical_name(name) for name in reproduction.datasets] or reproduction.found.datasets:
+        table_definition = reproduction.found.under(user_request.preset, name)
+        first = replace(user_request, layer=layered_settings(table_definition, name, quick, user_request.layer))
+        fitting = fitting_definitions(table_definition, first.plan().config)
+        layer = layered_settings(fitting, name, quick, user_request.layer)
+        request = replace(user_request, layer=layer, said=setting_origins(reproduction, fitting, name))
         printed = published_table(table, name) or PublishedTable("", {}, {})
-        named = found.named
-        domains = list(wanted.domains) or list(found.domains.get(name, ["all"] if named else []))
-        chosen = chosen_domains(request, domains, wanted.planning)
-        requests = {str(one.layer[named]) if named else one.plan().config.partition: one for one in chosen}
-        plans = {domain: one.plan() for domain, one in requests.items()}
+        named = table_definition.named
+        domains = list(reproduction.domains) or list(table_definition.domains.get(name, ["all"] if named else []))
+        domain_requests = chosen_domains(request, domains, reproduction.planning)
+        requests = {str(r.layer[named]) if named else r.plan().config.partition: r for r in domain_requests}
+        plans = {domain: r.plan() for domain, r in requests.items()}
         config = next(iter(plans.values())).config
-        made.append(Job(canonical_name(table), fits, requests, plans, dataset_name(config), printed, quick))
-    return made
+        jobs.append(Job(canonical_name(table), fitting, requests, plans, dataset_name(config), printed, quick))
+    return jobs
 
 
-def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
-    """What the table or ``--quick`` sets for a data set, and the user did not."""
-    named = found.named
-    whole = {**found.layer(), "dataset": name, **({named: ""} if named else {})}
-    quick = quick_settings(name, found.rules.setting) if wanted.quick else {}
-    own = {key: "--quick" for key, _ in flatten_keys(quick)}
-    own |= {key: f"reproduce {canonical_name(wanted.table)}" for key, _ in flatten_keys(whole)}
-    own |= {key: "--quick" for key, _ in flatten_keys(found.smaller if wanted.quick else {})}
-    theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
-    theirs |= {key for key, given in (("dataset", wanted.datasets), (named, wanted.domains)) if key and given}
-    return {key: origin for key, origin in own.items() if key not in theirs}
+def setting_origins(reproduction: ReproductionRequest, table_definition: Definition, name: str) -> dict[str, str]:
+    """Origin of each setting, by key, that the table or ``--quick`` sets for a data set and the user does not."""
+    named = table_definition.named
+    table_layer = {**table_definition.layer(), "dataset": name, **({named: ""} if named else {})}
+    quick = quick_settings(name, table_definition.rules.setting) if reproduction.quick else {}
+    origins = {key: "--quick" for key, _ in flatten_keys(quick)}
+    origins |= {key: f"reproduce {canonical_name(reproduction.table)}" for key, _ in flatten_keys(table_layer)}
+    origins |= {key: "--quick" for key, _ in flatten_keys(table_definition.smaller if reproduction.quick else {})}
+    user_keys = {key for key, _ in (*flatten_keys(reproduction.asked.layer), *reproduction.asked.pairs)}
+    user_keys |= {
+        key for key, value in (("dataset", reproduction.datasets), (named, reproduction.domains)) if key and value
+    }
+    return {key: origin for key, origin in origins.items() if key not in user_keys}
 
 
 def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> None:
-    """Say what will be run and what it costs."""
-    whole = Cost(0, 0, 0.0, 0.0)
+    """Report what will be run, and its cost."""
+    total = Cost(0, 0, 0.0, 0.0)
     for job in planned:
         reporter.note(job.title)
-        whole += announce_runs(job.plans, out, reporter)
-    announce_total(whole, reporter)
+        total += announce_runs(job.plans, out, reporter)
+    announce_total(total, reporter)
 
 
 def announce_runs(plans: Mapping[str, RunPlan], out: Path, reporter: RunReporter) -> Cost:
-    """Say what is missing in a folder, by source or target, and what it costs; returns the cost of it all."""
-    whole = Cost(0, 0, 0.0, 0.0)
+    """Report the missing runs of a folder by source or target, with their cost; returns the total cost."""
+    total = Cost(0, 0, 0.0, 0.0)
     for domain, plan in plans.items():
-        there, missing = sort_methods(plan, out)
-        left = estimate_plan(plan, domain, missing)
-        had = f"; {len(there)} of {len(plan.methods)} methods are there already" if there else ""
-        what = describe_cost(left) if missing else "nothing to run"
-        reporter.note(f"  {plan.named or 'partition'} {domain}: {what}{had}")
-        whole += left
-    return whole
+        finished, missing = sort_methods(plan, out)
+        cost = estimate_plan(plan, domain, missing)
+        finished_note = f"; {len(finished)} of {len(plan.methods)} methods are there already" if finished else ""
+        work = describe_cost(cost) if missing else "nothing to run"
+        reporter.note(f"  {plan.named or 'partition'} {domain}: {work}{finished_note}")
+        total += cost
+    return total
 
 
-def announce_total(whole: Cost, reporter: RunReporter) -> None:
-    """Say what all runs cost that are missing."""
-    amount = describe_cost(whole, " (methods × source models × trials)")
-    reporter.note(f"In all {amount}." if whole.runs else "All runs are there.")
+def announce_total(total: Cost, reporter: RunReporter) -> None:
+    """Report the total cost of all missing runs."""
+    amount = describe_cost(total, " (methods × source models × trials)")
+    reporter.note(f"In all {amount}." if total.runs else "All runs are there.")

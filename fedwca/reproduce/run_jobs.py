@@ -1,4 +1,4 @@
-"""Runs what a job of `fedwca reproduce` lacks, and makes its table: accuracies, phases or clusters."""
+"""Runs what a job of `fedwca reproduce` lacks, and makes its table: accuracies, groups, phases or clusters."""
 
 from __future__ import annotations
 
@@ -27,84 +27,94 @@ from fedwca.runs.reuse_runs import CollectedRuns, collect_runs
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a job came to."""
+    """The result of a job."""
 
     grid: Table
     values: list[dict[str, Any]]
     """The table's entries."""
     figures: list[Path]
-    """Pictures that were drawn, one a source."""
+    """Paths of the figures that were drawn, one for each source or target."""
     rows: list[Row]
-    """Of methods that train, by source."""
+    """Results of methods that train, by source or target."""
 
 
 def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     """Run what is missing, then draw the figure and make the table."""
-    gathered = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
+    runs_by_domain = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
     figures = []
     if job.found.shows in ("domains", "weights", "images", "curves"):
-        for domain, found in gathered.items():
+        for domain, collected in runs_by_domain.items():
             path = out / f"{job.table}-{job.dataset}-{domain}{'-quick' if job.quick else ''}.png"
             try:
-                save(draw_figure(job, domain, found), path)
+                save(draw_figure(job, domain, collected), path)
             except NotDrawn as error:
                 reporter.warn(f"{path.name} is not drawn: {error}")
             else:
                 figures.append(path)
     if job.found.shows in ("clusters", "images"):
-        grid, values = cluster_table(job, gathered)
+        grid, values = cluster_table(job, runs_by_domain)
     elif job.found.shows in ("groups", "curves"):
-        grid, values = group_table(job, gathered)
+        grid, values = group_table(job, runs_by_domain)
     elif job.found.shows == "phases":
-        grid, values = phase_table(job, gathered)
+        grid, values = phase_table(job, runs_by_domain)
     else:
-        grid, values = accuracy_table(job, gathered)
+        grid, values = accuracy_table(job, runs_by_domain)
     return JobResult(
-        grid, values, figures, [row for found in gathered.values() for row in found.table if row.name in found.trained]
+        grid,
+        values,
+        figures,
+        [row for collected in runs_by_domain.values() for row in collected.table if row.name in collected.trained],
     )
 
 
-def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+def accuracy_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, or target, with the published values."""
     assert job.named is not None
-    found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None, job.named)
+    comparison = Comparison.of(
+        job.dataset, {domain: collected.table for domain, collected in runs_by_domain.items()}, None, job.named
+    )
     values = job.printed.values
-    grid = accuracies_beside(job.title, found, job.methods, values, job.printed.where)
+    grid = accuracies_beside(job.title, comparison, job.methods, values, job.printed.where)
     rows = {method: row for row, method in job.methods.items()}
     entries = []
-    for entry in found.flat():
-        key = entry["source"] if entry["source"] in found.sources else AVERAGE
-        mean, std = find_printed(values, rows[entry["method"]], key, found.sources) or (None, None)
+    for entry in comparison.flat():
+        key = entry["source"] if entry["source"] in comparison.sources else AVERAGE
+        mean, std = find_printed(values, rows[entry["method"]], key, comparison.sources) or (None, None)
         del entry["difference"]
         entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
     return grid, entries
 
 
-def phase_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+def phase_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy before and after the last phase by target, with differences paired by run."""
-    return phases_apart(job.title, {domain: found.table for domain, found in gathered.items()}, job.methods)
+    return phases_apart(
+        job.title, {domain: collected.table for domain, collected in runs_by_domain.items()}, job.methods
+    )
 
 
-def group_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+def group_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy of clients that train and of each group of new ones, with the published values."""
-    (found,) = gathered.values()
-    return groups_beside(job.title, found.table, job.methods, job.printed.values, job.printed.where)
+    (collected,) = runs_by_domain.values()
+    return groups_beside(job.title, collected.table, job.methods, job.printed.values, job.printed.where)
 
 
-def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+def cluster_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Clusters of round 0 by layer, or by domain where no layers are named."""
     runs: dict[str, list[dict[str, Any]]] = {}
     domains: dict[str, Sequence[str]] = {}
     (method,) = job.methods.values()
-    for domain, found in gathered.items():
-        firsts = [record for record in found.records(method) if record["round"] == 0]
-        shown = {
-            row if len(gathered) == 1 else f"{domain}: {row}": [r["probes"][layer_clusterer(layer)] for r in firsts]
+    for domain, collected in runs_by_domain.items():
+        first_records = [record for record in collected.records(method) if record["round"] == 0]
+        by_layer = {
+            row if len(runs_by_domain) == 1 else f"{domain}: {row}": [
+                r["probes"][layer_clusterer(layer)] for r in first_records
+            ]
             for row, layer in job.found.signatures.items()
         }
-        by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
-        for row, clustering in (shown or by_domain).items() if firsts else ():  # or every run diverged in round 0
-            runs[row], domains[row] = clustering, found.runs[method].domains
+        by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in first_records]}
+        # Without records every run diverged in round 0.
+        for row, clustering in (by_layer or by_domain).items() if first_records else ():
+            runs[row], domains[row] = clustering, collected.runs[method].domains
     letters = job.printed.clusters
     blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
     grid = clusters_beside(job.title, runs, domains, letters, job.printed.where, blocks)
@@ -116,7 +126,7 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, 
             "ari": run["ari"],
             "published": letters.get(row),
         }
-        for row, found_runs in runs.items()
-        for number, run in enumerate(found_runs)
+        for row, clusterings in runs.items()
+        for number, run in enumerate(clusterings)
     ]
     return grid, entries

@@ -1,4 +1,4 @@
-"""By what number a try of a search is judged: without target labels unless asked otherwise."""
+"""The criteria that a try of a search is judged by; none reads target labels, except the oracle."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from fedwca.results.table_rows import last_records, shown_records
 
 VALIDATION = "validation"
 CRITERIA = {"density": "maximize", "entropy": "minimize", VALIDATION: "maximize"}
-"""What the last models say of unlabeled images, or how clients that train do on images kept aside, and which way is
-better."""
+"""Criteria to the direction that is better: of the last models' outputs on unlabeled images, or of training clients on
+images held out for validation."""
 ORACLE = "accuracy"
 
 
-def choose_criterion(asked: str | None, partition: type[Partition]) -> str:
-    """The criterion that is asked for; else validation where clients that train have labels, and density where not.
+def choose_criterion(criterion: str | None, partition: type[Partition]) -> str:
+    """The criterion that the user names; by default validation if clients that train have labels, else density.
 
     Raises:
-        UsageError: there is none of that name, or it does not fit who has labels.
+        UsageError: there is none of that name, or the partition does not allow it.
     """
-    fits = [name for name in CRITERIA if (name == VALIDATION) == partition.newcomers]
-    if asked is None:
-        return fits[0]
-    if asked not in CRITERIA:
-        raise UsageError(f"--criterion: {describe_unknown('criterion', asked, CRITERIA)}")
-    if asked not in fits:
-        raise UsageError(f"--criterion {asked}: with partition {partition.name} a try is judged by {' or '.join(fits)}")
-    return asked
+    fitting = [name for name in CRITERIA if (name == VALIDATION) == partition.newcomers]
+    if criterion is None:
+        return fitting[0]
+    if criterion not in CRITERIA:
+        raise UsageError(f"--criterion: {describe_unknown('criterion', criterion, CRITERIA)}")
+    if criterion not in fitting:
+        raise UsageError(
+            f"--criterion {criterion}: with partition {partition.name} a try is judged by {' or '.join(fitting)}"
+        )
+    return criterion
 
 
 def check_criterion_is_measured(criterion: str, rounds: int, federation: Federation) -> None:
-    """See that a run has what the criterion reads, before anything is trained.
+    """Check before training that a run will have what the criterion reads.
 
     Args:
         criterion: as of `judge`.
@@ -48,7 +50,7 @@ def check_criterion_is_measured(criterion: str, rounds: int, federation: Federat
         federation: the clients of a trial.
 
     Raises:
-        UsageError: it has not.
+        UsageError: it will not.
     """
     if criterion == VALIDATION:
         if not any(len(client.test) for client in federation.clients):
@@ -73,16 +75,16 @@ def check_criterion_is_measured(criterion: str, rounds: int, federation: Federat
 
 
 def check_criterion_sees_values(criterion: str, keys: Iterable[str], method: Method) -> None:
-    """See that values which are searched change what the criterion reads.
+    """Check that the searched values can change what the criterion reads.
 
     Args:
         criterion: as of `judge`.
         keys: fields that are searched.
-        method: that has them.
+        method: the method that has them.
 
     Raises:
-        UsageError: one is of an adaptation, the criterion is of models before its steps, and none is trained through
-            them.
+        UsageError: a field belongs to an adaptation, while the criterion reads models before the adaptation's steps,
+            and no objective trains through these.
     """
     if criterion in (VALIDATION, ORACLE) or any(objective.adapts for objective in method.objectives):
         return
@@ -95,20 +97,20 @@ def check_criterion_sees_values(criterion: str, keys: Iterable[str], method: Met
 
 
 def worst(criterion: str) -> float:
-    """What a try that diverged is judged as."""
+    """The value of the criterion that a diverged try gets."""
     return math.inf if CRITERIA.get(criterion) == "minimize" else -math.inf
 
 
 def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
-    """Mean over runs of the mean over clients: after the last round, or in the round that tables show.
+    """The criterion as mean over runs of the mean over clients, after the last round or in the round that tables show.
 
     Args:
         records: of one method, all runs.
-        criterion: ``density`` or ``entropy`` (no label is read), ``validation`` (clients that train, on images kept
-            aside, in the round in which they are best), or ``accuracy`` (an oracle).
+        criterion: ``density`` or ``entropy`` (no label is read), ``validation`` (clients that train, on held-out
+            images, in the round that is best on them), or ``accuracy`` (an oracle).
 
     Returns:
-        The mean, NaN where it is known of nobody; where a run diverged, the `worst` there is.
+        The mean, NaN if no client has a value; `worst` if a run diverged.
     """
     if any(DIVERGED in record for record in records):
         return worst(criterion)
@@ -116,4 +118,4 @@ def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
         (runs,) = shown_records(records).values()
         return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())
     last = [record for runs in last_records(records).values() for record in runs.values()]
-    return mean(mean(r["accuracy"] if criterion == ORACLE else r["evidence"][criterion]) for r in last)
+    return mean(mean(record["accuracy"] if criterion == ORACLE else record["evidence"][criterion]) for record in last)

@@ -1,4 +1,4 @@
-"""A study of Optuna in a journal file: opened as a killed process left it, and refused where it is another search's."""
+"""An Optuna study in a journal file, which survives a killed process and is refused if it is of another search."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ NAME = "fedwca"
 
 
 def open_study(optuna: Any, folder: Path, about: Mapping[str, Any], direction: str) -> Any:
-    """The study in the folder, or a new one.
+    """The study in a folder, or a new one.
 
     Args:
         optuna: the module.
-        folder: its lock is held, so nobody else is at work on the journal.
-        about: what the search is of: ``config``, ``criterion``, ``params``, ``images``.
-        direction: which way is better.
+        folder: of the search; its lock is held, so no other process uses the journal.
+        about: what identifies the search: ``config``, ``criterion``, ``params``, ``images``.
+        direction: ``maximize`` or ``minimize``.
 
     Raises:
-        UsageError: it is of another search, or its tries were made on other images.
+        UsageError: the study is of another search, or its tries used other images or another checkpoint.
     """
     mend_lines(folder / JOURNAL, folder / f"{JOURNAL}.lock")
     study = optuna.create_study(
@@ -38,7 +38,7 @@ def open_study(optuna: Any, folder: Path, about: Mapping[str, Any], direction: s
 
 
 def read_tried_values(optuna: Any, folder: Path, about: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Values that have been tried in a folder; nothing is written.
+    """Values that were tried in the study of a folder, without writing to it.
 
     Raises:
         UsageError: as `open_study`.
@@ -47,49 +47,49 @@ def read_tried_values(optuna: Any, folder: Path, about: Mapping[str, Any]) -> li
         return []
     try:
         study = optuna.load_study(storage=_storage(optuna, folder), study_name=NAME)
-    except KeyError:  # it was killed before there was a study in it
+    except KeyError:  # the process was killed before it had made the study
         return []
     check_same_search(study, folder, about)
     return tried_values(optuna, study)
 
 
 def check_same_search(study: Any, folder: Path, about: Mapping[str, Any]) -> None:
-    """See that a study is of this search.
+    """Check that a study is of this search.
 
     Raises:
         UsageError: it is not.
     """
-    began = {**about, **study.user_attrs.get("about", {})}  # one of an earlier release does not say all of it
-    if began.get("checkpoint_digest") != about.get("checkpoint_digest"):
+    recorded = {**about, **study.user_attrs.get("about", {})}  # a study of an earlier release lacks some of it
+    if recorded.get("checkpoint_digest") != about.get("checkpoint_digest"):
         raise UsageError(
             f"--out {folder}: its tries began from another model than the checkpoint holds now; put that one back or "
             "name another folder"
         )
-    if _typed({**began, "images": None}) != _typed({**about, "images": None}):
+    if _typed({**recorded, "images": None}) != _typed({**about, "images": None}):
         raise UsageError(f"--out {folder}: holds a search with other settings; name another folder or remove it")
-    if began["images"] != about["images"]:
+    if recorded["images"] != about["images"]:
         raise UsageError(f"--out {folder}: its tries were made on other images; put those back or name another folder")
 
 
 def complete_trials(optuna: Any, study: Any) -> list[Any]:
-    """Tries with a value."""
-    found: list[Any] = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
-    return found
+    """Finished tries with a value."""
+    trials: list[Any] = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
+    return trials
 
 
 def tried_values(optuna: Any, study: Any) -> list[dict[str, Any]]:
-    """Values of tries that are over: judged, or left out since they do not go together."""
+    """Values of finished tries: judged, or pruned since the values do not go together."""
     states = optuna.trial.TrialState
-    ended = study.get_trials(deepcopy=False, states=[states.COMPLETE, states.PRUNED])
-    return [trial.params for trial in ended]
+    finished = study.get_trials(deepcopy=False, states=[states.COMPLETE, states.PRUNED])
+    return [trial.params for trial in finished]
 
 
 def _storage(optuna: Any, folder: Path) -> Any:
-    # Optuna's lock is a link to the path as it is given, which a relative one would not be found by.
+    # Optuna's lock is a symbolic link to the path as given, which a relative path would break.
     backend = optuna.storages.journal.JournalFileBackend(str((folder / JOURNAL).absolute()))
     return optuna.storages.JournalStorage(backend)
 
 
 def _typed(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study is of, its components' fields in their types: one of an earlier release may hold them as text."""
+    """``about`` with typed fields of components, which a study of an earlier release may hold as text."""
     return {**about, "config": type_components(validate(dict(about["config"]))).model_dump(mode="json")}

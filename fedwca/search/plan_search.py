@@ -1,4 +1,4 @@
-"""What a hyper-parameter search will try, checked before anything is trained."""
+"""Plans what a hyper-parameter search will try, and checks it before anything is trained."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fedwca.search.open_study import JOURNAL
 from fedwca.search.space import Options, Range, resolve_grid
 
 MOST_COMBINATIONS = 100_000
-"""Of listed values; each is a run."""
+"""The largest grid of listed values; each combination is a run."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched and where it is kept."""
+    """What is searched, and the folder where tries are stored."""
 
     request: RunRequest
     params: Sequence[Options | Range]
@@ -39,74 +39,74 @@ class Search:
 
     @property
     def direction(self) -> str:
-        """Which way is better, in Optuna's words."""
+        """Which way is better: ``maximize`` or ``minimize``, as Optuna calls it."""
         return CRITERIA.get(self.criterion, "maximize")
 
 
 @dataclass(frozen=True)
 class PlannedSearch:
-    """A search that can be run."""
+    """A search that was checked and can be run."""
 
     request: RunRequest
     params: list[Options | Range]
     grid: list[dict[str, Any]] | None
-    """Every combination of values; None: values are drawn."""
+    """Every combination of values, in the order to try them; None: values are drawn."""
     tries: int
-    """In all, those that are there already included."""
+    """Number of tries in all, including those that exist already."""
     seed: int
     about: dict[str, Any]
-    """What the study is of, as it is kept with it."""
+    """What identifies the search; stored with its study."""
 
     def missing(
         self, complete: Sequence[dict[str, Any]], stopped: Sequence[dict[str, Any]] = ()
     ) -> list[dict[str, Any]]:
-        """Values of each try that is left; empty where they are drawn.
+        """Values of each try that remains; an empty dict for a try whose values are drawn.
 
         Args:
-            complete: what was tried.
-            stopped: what was begun and has no value.
+            complete: values that were tried.
+            stopped: values of tries that were started and have no result.
         """
         missing = [values for values in (stopped if self.grid is None else self.grid) if values not in complete]
         # An earlier release may have tried a combination twice.
-        done = len(complete) if self.grid is None else len(self.grid) - len(missing)
+        finished = len(complete) if self.grid is None else len(self.grid) - len(missing)
         missing += [{}] * self.tries if self.grid is None else []
-        return missing[: max(0, self.tries - done)]
+        return missing[: max(0, self.tries - finished)]
 
     def plan(self, values: dict[str, Any]) -> RunPlan:
-        """The run of a try; of values that are drawn, at the first or lowest ones."""
+        """The run of a try; one whose values are to be drawn is planned at the first or lowest values."""
         return with_values(self.request, values or first_values(self.params)).plan()
 
 
-def plan_search(wanted: Search) -> PlannedSearch:
-    """See that every value fits and that the criterion can be measured.
+def plan_search(spec: Search) -> PlannedSearch:
+    """Check that every value fits and that the criterion can be measured.
 
     Raises:
         UsageError: a value would not reach the method, a field is given twice, there are too many combinations, or
-            nothing that the criterion reads is there.
+            the criterion cannot be measured.
     """
-    special = wanted.request.plan().named
-    named = wanted.request.layer.get(special) if special else None
-    (request,) = chosen_domains(wanted.request, [named] if named else [])
+    domain_field = spec.request.plan().named
+    domain_name = spec.request.layer.get(domain_field) if domain_field else None
+    (request,) = chosen_domains(spec.request, [domain_name] if domain_name else [])
     plan = request.plan()
-    params = [replace(param, key=resolve_grid(param.key, plan)) for param in wanted.params]
+    params = [replace(param, key=resolve_grid(param.key, plan)) for param in spec.params]
     keys = [param.key for param in params]
-    if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
-        raise UsageError(f"{twice[0]} is given twice; name all its values in one --param")
-    listed = {param.key: param.values for param in params if isinstance(param, Options)}
-    grid = _shuffled_grid(listed, plan.config.seed) if len(listed) == len(params) else None
-    others = first_values(params)
-    _check_values(request, params, others)
-    first = with_values(request, others).plan()
-    ((method, rounds),) = first.methods
-    check_criterion_sees_values(wanted.criterion, keys, method)
-    dataset, domain = load(first.config)
-    if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
-        check_criterion_is_measured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
-    most = 20 if grid is None else len(grid)
-    tries = most if wanted.tries is None else wanted.tries if grid is None else min(wanted.tries, most)
+    if duplicates := [key for number, key in enumerate(keys) if key in keys[:number]]:
+        raise UsageError(f"{duplicates[0]} is given twice; name all its values in one --param")
+    options = {param.key: param.values for param in params if isinstance(param, Options)}
+    grid = _shuffled_grid(options, plan.config.seed) if len(options) == len(params) else None
+    defaults = first_values(params)
+    _check_values(request, params, defaults)
+    first_plan = with_values(request, defaults).plan()
+    ((method, rounds),) = first_plan.methods
+    check_criterion_sees_values(spec.criterion, keys, method)
+    dataset, domain = load(first_plan.config)
+    if not (spec.out / JOURNAL).exists():  # a search that is continued was checked when it began
+        check_criterion_is_measured(spec.criterion, rounds, split_trial(first_plan.config, dataset, domain, 0, 0))
+    max_tries = 20 if grid is None else len(grid)
+    tries = max_tries if spec.tries is None else spec.tries if grid is None else min(spec.tries, max_tries)
     about = {
         "config": plan.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
-        "criterion": wanted.criterion,
+        "criterion": spec.criterion,
         "params": sorted(map(repr, params)),
         "images": describe_images(dataset),
     }
@@ -115,35 +115,35 @@ def plan_search(wanted: Search) -> PlannedSearch:
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
 
 
-def _check_values(request: RunRequest, params: Sequence[Options | Range], others: Mapping[str, Any]) -> None:
-    """Refuse what would not reach the method beside the first values of the others, which some alone go with."""
+def _check_values(request: RunRequest, params: Sequence[Options | Range], defaults: Mapping[str, Any]) -> None:
+    """Check that each value reaches the method, with the other fields at their defaults."""
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
-            with_values(request, {**others, param.key: value}).plan()
+            with_values(request, {**defaults, param.key: value}).plan()
 
 
 def first_values(params: Sequence[Options | Range]) -> dict[str, Any]:
-    """The first value of each field, or the lowest one of a range."""
+    """The first listed value of each field, or the lowest of its range."""
     return {param.key: param.values[0] if isinstance(param, Options) else param.low for param in params}
 
 
 def with_values(request: RunRequest, values: dict[str, Any]) -> RunRequest:
-    """The request of a try."""
+    """The run request of a try."""
     return replace(request, tried=[(key, str(value)) for key, value in values.items()])
 
 
-def _shuffled_grid(listed: Mapping[str, Sequence[Any]], seed: int) -> list[dict[str, Any]]:
-    """Each combination of values, in an order drawn by the seed: the first few are spread over the grid.
+def _shuffled_grid(options: Mapping[str, Sequence[Any]], seed: int) -> list[dict[str, Any]]:
+    """All combinations of values in a random order by the seed, so that the first few are spread over the grid.
 
     Raises:
         UsageError: there are too many.
     """
-    number = math.prod(map(len, listed.values()))
-    if number > MOST_COMBINATIONS:
+    count = math.prod(map(len, options.values()))
+    if count > MOST_COMBINATIONS:
         raise UsageError(
-            f"the values have {number:,} combinations, and {MOST_COMBINATIONS:,} can be listed; give one field as a "
+            f"the values have {count:,} combinations, and {MOST_COMBINATIONS:,} can be listed; give one field as a "
             "range, such as 0.001..0.1, to have values drawn"
         )
-    grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
+    grid = [dict(zip(options, values, strict=True)) for values in product(*options.values())]
     random.Random(seed).shuffle(grid)
     return grid

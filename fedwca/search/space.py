@@ -1,4 +1,4 @@
-"""Values to try for the fields of a run, and what they are judged by."""
+"""Values to try for the fields of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedwca.registry import canonical_name
 
 @dataclass(frozen=True)
 class Options:
-    """Some values, each tried."""
+    """A list of values, each of which is tried."""
 
     key: str
     values: tuple[Any, ...]
@@ -26,19 +26,19 @@ class Options:
 
 @dataclass(frozen=True)
 class Range:
-    """Any value between two ends."""
+    """All values between two ends, both included."""
 
     key: str
     low: float
     high: float
     log: bool = False
-    """Whether orders of magnitude are drawn alike."""
+    """Whether values are drawn uniformly on a log scale."""
     whole: bool = False
     """Whether only whole numbers are drawn."""
 
 
 def parse_space(text: str) -> Options | Range:
-    """``key=0.001..0.1:log`` or ``key=0.01,0.1``; keys as in ``--set``.
+    """Parse ``key=0.001..0.1:log`` or ``key=0.01,0.1``; keys as in ``--set``.
 
     >>> parse_space("aggregator.ta=0.001..0.1:log")
     Range(key='aggregator.ta', low=0.001, high=0.1, log=True, whole=False)
@@ -46,7 +46,7 @@ def parse_space(text: str) -> Options | Range:
     Options(key='training.epochs', values=(1, 5))
 
     Raises:
-        UsageError: neither of these.
+        UsageError: the text has neither form.
     """
     key, equals, tail = text.partition("=")
     key, tail = key.strip(), tail.strip()
@@ -76,7 +76,7 @@ def _value(text: str) -> Any:
 
 
 def grids() -> dict[str, dict[str, Any]]:
-    """The paper's grids by name: ``about``, ``params``, and the ``method`` they belong to if to one."""
+    """The paper's grids by name: ``about``, ``params``, and ``method`` if the grid belongs to one method."""
     return tomllib.loads((resources.files("fedwca.search") / "sweeps.toml").read_text(encoding="utf-8"))
 
 
@@ -88,25 +88,25 @@ def grid(name: str) -> tuple[str | None, list[Options]]:
     """
     if canonical_name(name) not in grids():
         raise UsageError(describe_unknown("grid", name, grids()))
-    found = grids()[canonical_name(name)]
-    return found.get("method"), [Options(key, tuple(values)) for key, values in found["params"].items()]
+    entry = grids()[canonical_name(name)]
+    return entry.get("method"), [Options(key, tuple(values)) for key, values in entry["params"].items()]
 
 
 def resolve_grid(key: str, plan: RunPlan) -> str:
-    """A key with the name of the component in it: ``aggregator.ta`` becomes ``aggregator.wca.ta``.
+    """A key with the component's name filled in: ``aggregator.ta`` becomes ``aggregator.wca.ta``.
 
     Raises:
         UsageError: the method has no such component or field, or several of them.
     """
-    head, *rest = [canonical_name(part) for part in key.split(".")]
-    if head in TABLES or len(rest) != 1:
-        return ".".join([head, *rest])
+    head, *fields = [canonical_name(part) for part in key.split(".")]
+    if head in TABLES or len(fields) != 1:
+        return ".".join([head, *fields])
     (method, _) = plan.methods[0]
-    own = {kind: getattr(plan.config, kind) for kind in ("dataset", "model", "partition")}
-    having = [part.name for kind, part in method_parts(method) if kind == head and rest[0] in type(part).model_fields]
-    having += [own[head]] if head in own else []
-    if not having:
-        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {rest[0]!r}")
-    if len(having) > 1:
-        raise UsageError(f"--param {key}: several have that field; say {head}.{having[0]}.{rest[0]}")
-    return f"{head}.{having[0]}.{rest[0]}"
+    run_components = {kind: getattr(plan.config, kind) for kind in ("dataset", "model", "partition")}
+    components = [x.name for kind, x in method_parts(method) if kind == head and fields[0] in type(x).model_fields]
+    components += [run_components[head]] if head in run_components else []
+    if not components:
+        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {fields[0]!r}")
+    if len(components) > 1:
+        raise UsageError(f"--param {key}: several have that field; say {head}.{components[0]}.{fields[0]}")
+    return f"{head}.{components[0]}.{fields[0]}"

@@ -1,4 +1,4 @@
-"""A hyper-parameter search with Optuna, kept in a journal file beside its runs."""
+"""Runs a hyper-parameter search with Optuna, stored in a journal file beside its runs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ from fedwca.search.plan_search import Search, plan_search, with_values
 from fedwca.search.space import Options, Range
 
 
-def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
-    """Try values until there are enough; returns the finished tries, the best first.
+def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
+    """Run the tries of a search that are missing; returns all finished tries, the best first.
 
     Args:
-        wanted: what is tried.
-        reporter: told of every try, and of warnings in it.
+        spec: what is searched.
+        reporter: gets a note for every try, and its warnings.
 
     Raises:
-        UsageError: Optuna is not installed, nothing that the criterion reads is there, or the folder holds another
-            search.
-        FedwcaError: the criterion was measured in no try.
+        UsageError: Optuna is not installed, the criterion cannot be measured, or the folder holds another search.
+        FedwcaError: no try has a value of the criterion.
     """
     optuna = import_optuna()
-    planned = plan_search(wanted)
+    planned = plan_search(spec)
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings(action="ignore"))  # Optuna calls some of its parts experimental
-        make_folder(wanted.out)
-        stack.callback(hold_lock(wanted.out).release)
-        study = open_study(optuna, wanted.out, planned.about, wanted.direction)
-        # What goes on draws anew, not what was tried before.
+        make_folder(spec.out)
+        stack.callback(hold_lock(spec.out).release)
+        study = open_study(optuna, spec.out, planned.about, spec.direction)
+        # A continued search draws new values, not those that were tried before.
         study.sampler = optuna.samplers.TPESampler(seed=planned.seed + len(study.trials))
 
         tried = tried_values(optuna, study)
         missing = planned.missing(tried, _end_stopped(optuna, study, len(planned.params)))
         if tried:
-            reporter.note(f"{wanted.out}: {len(tried)} tries are there already")
+            reporter.note(f"{spec.out}: {len(tried)} tries are there already")
         done = planned.tries - len(missing)
 
         def objective(trial: Any) -> float:
@@ -54,37 +53,37 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             values = {param.key: _suggested(trial, param) for param in planned.params}
             try:
                 with_values(planned.request, values).plan()
-            except UsageError as error:  # each value fits beside the first ones of the others, which says not all
+            except UsageError as error:  # values were checked one by one, not together
                 done += 1
                 reporter.warn(f"try {trial.number}: {_shown(values)} do not go together and are left out: {error}")
                 raise optuna.TrialPruned from None
-            value = _measure(with_values(planned.request, values), wanted, reporter)
+            value = _measure(with_values(planned.request, values), spec, reporter)
             done += 1
-            counted = f"{done} of {planned.tries}"
-            reporter.note(f"try {trial.number} ({counted}): {_shown(values)}: {wanted.criterion} {_number(value)}")
+            progress = f"{done} of {planned.tries}"
+            reporter.note(f"try {trial.number} ({progress}): {_shown(values)}: {spec.criterion} {_number(value)}")
             return value
 
         try:
             for values in missing:
                 study.enqueue_trial(values)
                 study.optimize(objective, n_trials=1)
-        except KeyboardInterrupt as stopped:
-            stopped.args = (
-                f"Stopped; {done} of {planned.tries} tries are kept in {wanted.out}; the same command goes on",
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = (
+                f"Stopped; {done} of {planned.tries} tries are kept in {spec.out}; the same command goes on",
             )
             raise
-        found = complete_trials(optuna, study)
-    if not found:
+        trials = complete_trials(optuna, study)
+    if not trials:
         raise FedwcaError(
-            f"{wanted.out}: no try can be judged, since {wanted.criterion} was measured in none; give clients the "
+            f"{spec.out}: no try can be judged, since {spec.criterion} was measured in none; give clients the "
             "images that it is measured on, or judge by another, and name another folder"
         )
-    best = sorted(found, key=lambda t: -t.value if wanted.direction == "maximize" else t.value)
-    return [{"try": t.number, **t.params, wanted.criterion: t.value} for t in best]
+    best = sorted(trials, key=lambda trial: -trial.value if spec.direction == "maximize" else trial.value)
+    return [{"try": trial.number, **trial.params, spec.criterion: trial.value} for trial in best]
 
 
 def import_optuna() -> Any:
-    """The module.
+    """Import Optuna.
 
     Raises:
         UsageError: it is not installed.
@@ -97,37 +96,37 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _measure(request: RunRequest, wanted: Search, reporter: RunReporter) -> float:
-    """The criterion of one try; its run is made, or reused where it is there."""
+def _measure(request: RunRequest, spec: Search, reporter: RunReporter) -> float:
+    """The criterion of one try; its run is executed, or reused if it exists."""
     try:
-        found = collect_runs(request, wanted.out / "runs", OneOfMany(reporter))
-    except Diverged as error:  # the source model: no run comes of it, and the next try may have another one
+        collected = collect_runs(request, spec.out / "runs", OneOfMany(reporter))
+    except Diverged as error:  # of the source model: there is no run, but the next try may have another source model
         reporter.warn(str(error))
-        return worst(wanted.criterion)
-    (method,) = found.runs
-    return judge(found.lines(method), wanted.criterion)
+        return worst(spec.criterion)
+    (method,) = collected.runs
+    return judge(collected.lines(method), spec.criterion)
 
 
 def _end_stopped(optuna: Any, study: Any, fields: int) -> list[dict[str, Any]]:
-    """Mark every try without a value as failed; returns what was tried in them, each once.
+    """Mark every unfinished try as failed; returns the values of all failed tries, without repetition.
 
-    A try that diverged is not among them: it has a value.
+    A diverged try is not among them, since it has a value.
 
     Args:
         optuna: the module.
-        study: no other process is at work on it.
-        fields: how many each try gets a value of; where some are lacking nothing had been trained.
+        study: one that no other process uses.
+        fields: number of fields that a try has values of; a try with fewer had not begun to train.
     """
     states = optuna.trial.TrialState
     for _ in study.get_trials(deepcopy=False, states=[states.WAITING]):
         study.ask()
     for trial in study.get_trials(deepcopy=False, states=[states.RUNNING]):
         study.tell(trial.number, state=states.FAIL)
-    found: list[dict[str, Any]] = []
+    failed_values: list[dict[str, Any]] = []
     for trial in study.get_trials(deepcopy=False, states=[states.FAIL]):
-        if len(trial.params) == fields and trial.params not in found:
-            found.append(trial.params)
-    return found
+        if len(trial.params) == fields and trial.params not in failed_values:
+            failed_values.append(trial.params)
+    return failed_values
 
 
 def _suggested(trial: Any, param: Options | Range) -> Any:
@@ -145,7 +144,7 @@ def _shown(values: dict[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
-    """A value of a table; a criterion without end is that of a try that diverged."""
+    """A value as text of a table; an infinite criterion is that of a diverged try."""
     if not isinstance(value, float):
         return str(value)
     if math.isnan(value):
@@ -153,27 +152,27 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "diverged"
 
 
-def all_diverged(found: Sequence[Mapping[str, Any]], criterion: str) -> bool:
-    """Whether no try came to its end, of tries the best first."""
-    return math.isinf(found[0][criterion])
+def all_diverged(tries: Sequence[Mapping[str, Any]], criterion: str) -> bool:
+    """Whether every try diverged, given the tries with the best first."""
+    return math.isinf(tries[0][criterion])
 
 
-def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
-    """The tries, the best first, and how to run the best."""
-    lines = [[_number(value) for value in entry.values()] for entry in found]
-    better = "more" if wanted.direction == "maximize" else "less"
-    best = " ".join(f"--set {key}={value}" for key, value in found[0].items() if key not in ("try", wanted.criterion))
-    by_validation = wanted.criterion == VALIDATION
-    judged = "No label of a new client was" if by_validation else "No label of a target image was"
-    labels = f"{judged} read to judge."
-    if wanted.criterion == ORACLE:
+def tabulate_tries(spec: Search, tries: list[dict[str, Any]]) -> Table:
+    """The table of tries, the best first, with the options that run the best."""
+    lines = [[_number(value) for value in entry.values()] for entry in tries]
+    better = "more" if spec.direction == "maximize" else "less"
+    best = " ".join(f"--set {key}={value}" for key, value in tries[0].items() if key not in ("try", spec.criterion))
+    by_validation = spec.criterion == VALIDATION
+    unread_labels = "No label of a new client was" if by_validation else "No label of a target image was"
+    labels = f"{unread_labels} read to judge."
+    if spec.criterion == ORACLE:
         labels = "ORACLE: judged by test accuracy, which needs the labels that nobody has here."
-    method = wanted.request.layer["baselines"][0]
+    method = spec.request.layer["baselines"][0]
     when = "in the best round" if by_validation else "after the last round"
-    title = f"{method}: {wanted.criterion} {when} ({better} is better), the best first"
-    alike = sum(entry[wanted.criterion] == found[0][wanted.criterion] for entry in found)
-    shown = "The best" if alike == 1 else f"{alike} tries are equally good; the first"
+    title = f"{method}: {spec.criterion} {when} ({better} is better), the best first"
+    equally_good = sum(entry[spec.criterion] == tries[0][spec.criterion] for entry in tries)
+    best_note = "The best" if equally_good == 1 else f"{equally_good} tries are equally good; the first"
     notes = [f"{labels} Mean over clients and runs."]
-    if not all_diverged(found, wanted.criterion):
-        notes.append(f"{shown}: {best}")
-    return Table(title, tuple(found[0]), lines, notes)
+    if not all_diverged(tries, spec.criterion):
+        notes.append(f"{best_note}: {best}")
+    return Table(title, tuple(tries[0]), lines, notes)
