@@ -20,7 +20,7 @@ class UserValues(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_said(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse text that is too long or empty; empty text does not ask for the default."""
+        """Refuse text that is too long, or empty where that is not the default."""
         default = cls.model_fields[str(info.field_name)].default
         for text in value if isinstance(value, list | tuple) else [value]:
             if isinstance(text, str) and not text.strip() and default != "":

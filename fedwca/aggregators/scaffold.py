@@ -17,7 +17,7 @@ from fedwca.functional import scaffold_weights
 
 @register("scaffold")
 class Scaffold(Aggregator):
-    """The server keeps x, c and c_1 … c_K as its rows; a client is sent x and c, and still has its c_i.
+    """The server keeps x, c and c_1 … c_K as its rows; a client is sent x and c, and has its c_i already.
 
     x moves by server_lr times the mean of y_i - x over the clients that are present, c by 1/K times the changes of all
     c_i. A client's new c_i follows from the model it sends back, so nothing else is sent.
@@ -59,6 +59,6 @@ class Scaffold(Aggregator):
         return scaffold_weights(present, moved, lr=1.0, server_lr=1.0, begun=rows > 1)
 
     def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
-        """Move x by ``server_lr`` times its way to the mean; controls stay as they are."""
+        """Move x towards the mean by ``server_lr`` times the change; controls stay as they are."""
         mixed[0] = rows[0] + self.server_lr * (mixed[0] - rows[0])
         return mixed

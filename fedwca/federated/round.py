@@ -124,7 +124,7 @@ class OpenRound:
     taught: Mapping[str, Tensor] = field(default_factory=dict)
     """All clients' predictions of public images, pooled, as each client was sent them."""
     public_seconds: float = 0.0
-    """Wall-clock time in which all clients learned from these."""
+    """Wall-clock seconds in which all clients learned from these."""
 
     @property
     def unlabeled(self) -> Tensor:

@@ -19,7 +19,7 @@ from fedwca.functional import mutual_information
 
 
 def measure_trust(predictions: Sequence[Predictions]) -> Tensor:
-    """Mutual information between class and image by a model's outputs on each client ``[K]`` float64, 0 to 1.
+    """Mutual information of image and predicted class for each client, over log M ``[K]`` float64, from 0 to 1.
 
     Args:
         predictions: of the source model, one for each client.

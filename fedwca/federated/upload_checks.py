@@ -40,7 +40,7 @@ class ExpectedUpload:
     undeclared: bool = False
     """Whether values that no objective declares are accepted, as in a simulation, where no client is malicious."""
     dtype: torch.dtype = torch.float32
-    """Of what is collected."""
+    """Type of the collected values."""
 
 
 def check_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr") -> None:

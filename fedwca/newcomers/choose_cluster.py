@@ -176,7 +176,7 @@ def trust_newcomer(
 
 
 def measure_newcomer_trust(federation: TrainedFederation, engine: SequentialEngine) -> float | None:
-    """`measure_trust` by the source model on the newcomer's images, 0 to 1; None: there is no such model."""
+    """Trust in the source model's labels of the newcomer's images (`measure_trust`); None: there is no such model."""
     if federation.network.whole:
         return None
     task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])(0)

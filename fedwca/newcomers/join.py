@@ -56,7 +56,7 @@ class JoinedClient:
     size: int | None = None
     """Size of its model, from 0, where it began with an untrained one."""
     trust: float | None = None
-    """`measure_trust` by the source model on its images, 0 to 1; None: clients train the whole network."""
+    """Trust in the source model's labels of its images (`measure_trust`); None: clients train the whole network."""
 
 
 def join(
@@ -74,8 +74,8 @@ def join(
     the client with the nearest signature; by alignment, it joins the cluster whose soft model its features align with
     best (argmax of alpha, eq. 1), without training. Then it makes its start as a client does in round 1, from the
     models that the server holds now, and optionally trains on, or takes adaptation steps on a loss of its outputs.
-    Where models stay with the clients that train, it learns their predictions of public images, with an untrained
-    model.
+    Where models stay with the clients that train, it starts from an untrained model and learns their predictions of
+    public images.
 
     Args:
         federation: trained; it is not changed.
@@ -155,8 +155,7 @@ def receive_model(
     method, server = federation.method, federation.server
     rows = server.rows.to(engine.device)
     offer = offer_mixtures(method.aggregator, server.state, 1, rows[:, : engine.layout.trained])
-    # Judged before anything is trained, as for the other clients; where a last phase adapts it, by the delivered model
-    # below.
+    # As for the other clients, judged before training; with a last phase it is judged below, by the delivered model.
     trusted = None if method.finish else trust_newcomer(federation, engine)
     choice = choose_cluster(federation, engine, offer, rows, by, done, trusted)
     sent = Offer(offer.personal[choice.member][None], offer.shared)

@@ -1,4 +1,4 @@
-"""Numbers of communications of methods with several labelled sources.
+"""Counts of communications for methods with several labelled sources.
 
 Source: SFDA with MDMGB, sec. 4.6 and Table 4, which prints numbers without a rule. Both rules here are inferred from
 them: for SFDA, models sent up or down count once for all clients together.

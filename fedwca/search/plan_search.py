@@ -94,9 +94,9 @@ def plan_search(spec: Search) -> PlannedSearch:
         raise UsageError(f"{duplicates[0]} is given twice; name all its values in one --param")
     options = {param.key: param.values for param in params if isinstance(param, Options)}
     grid = _shuffled_grid(options, plan.config.seed) if len(options) == len(params) else None
-    defaults = first_values(params)
-    _check_values(request, params, defaults)
-    first_plan = with_values(request, defaults).plan()
+    base_values = first_values(params)
+    _check_values(request, params, base_values)
+    first_plan = with_values(request, base_values).plan()
     ((method, rounds),) = first_plan.methods
     check_criterion_sees_values(spec.criterion, keys, method)
     dataset, domain = load(first_plan.config)
@@ -115,11 +115,11 @@ def plan_search(spec: Search) -> PlannedSearch:
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
 
 
-def _check_values(request: RunRequest, params: Sequence[Options | Range], defaults: Mapping[str, Any]) -> None:
-    """Check that each value reaches the method, with the other fields at their defaults."""
+def _check_values(request: RunRequest, params: Sequence[Options | Range], base_values: Mapping[str, Any]) -> None:
+    """Check that each value reaches the method, with the other fields at their first values."""
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
-            with_values(request, {**defaults, param.key: value}).plan()
+            with_values(request, {**base_values, param.key: value}).plan()
 
 
 def first_values(params: Sequence[Options | Range]) -> dict[str, Any]:
