@@ -1,7 +1,7 @@
-"""Images in, federations out: reading, checking, partitioning, and the metrics that alone keep the labels.
+"""Read and check data sets, deal their images to clients, and measure results with the labels that clients lack.
 
-All of it holds for any data set. What is known of one by its name (files, checksums, how to get it) is its file in
-`fedwca.datasets`.
+Everything here works for any data set. What is specific to a named one (files, checksums, how to get it) is in its
+module of `fedwca.datasets`.
 """
 
 from __future__ import annotations

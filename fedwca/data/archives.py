@@ -1,4 +1,4 @@
-"""``.npz`` archives: one domain each, checked as they are read."""
+"""Read and check ``.npz`` archives, each of which holds one domain."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fedwca.data.dataset import Images, Integers
 from fedwca.errors import DataError
 
 HEADER_ERRORS = (ValueError, TypeError, SyntaxError, tokenize.TokenError)
-"""What numpy raises for a header that is damaged: it parses it as Python."""
+"""Exceptions that numpy raises for a damaged array header, because it parses headers as Python code."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What one ``.npz`` holds."""
+    """Images and annotations of one domain, as one ``.npz`` archive holds them."""
 
     images: Images
     """``[N, H, W, 3]``"""
@@ -34,60 +34,61 @@ class Archive:
     groups: Integers | None = None
     """``[N]``, see `Domain.groups`."""
     classes: tuple[str, ...] | None = None
-    """Names of the labels 0, 1, …"""
+    """Class names of the labels 0, 1, …; None: the archive names none."""
     part: Integers | None = None
     """``[N]``, see `Domain.part`."""
     units: Integers | None = None
     """``[N]``, see `Domain.units`."""
 
-    def subset(self, kept: Integers) -> Archive:
-        """Only the images at some positions, in that order."""
+    def subset(self, positions: Integers) -> Archive:
+        """The archive with only the images at ``positions``, in that order."""
         groups, part, units = (
-            None if numbers is None else numbers[kept] for numbers in (self.groups, self.part, self.units)
+            None if numbers is None else numbers[positions] for numbers in (self.groups, self.part, self.units)
         )
-        return Archive(self.images[kept], self.labels[kept], groups, self.classes, part, units)
+        return Archive(self.images[positions], self.labels[positions], groups, self.classes, part, units)
 
 
 def join_parts(folder: Path, parts: Sequence[Archive]) -> Archive:
-    """A training and a test part as one archive that says which image is of which.
+    """Join a training and a test part into one archive whose ``part`` says which image came from which.
 
-    A number of a group or unit means the same one in both.
+    Equal group or unit numbers in the two parts mean the same group or unit.
 
     Args:
-        folder: shown in errors.
+        folder: named in error messages.
         parts: the training part, then the test part.
 
     Raises:
-        DataError: their images are of different sizes, their classes differ, or one alone says groups or units.
+        DataError: image sizes or class names differ, or only one part has groups or units.
     """
     train, test = parts
     if train.images.shape[1:] != test.images.shape[1:] or train.classes != test.classes:
         raise DataError(f"{folder}: the training and the test part have images of different sizes, or other classes")
     joined = {}
     for key in ("groups", "units"):
-        said = [numbers for numbers in (getattr(train, key), getattr(test, key)) if numbers is not None]
-        if len(said) == 1:
+        arrays = [numbers for numbers in (getattr(train, key), getattr(test, key)) if numbers is not None]
+        if len(arrays) == 1:
             raise DataError(f"{folder}: one of the training and the test part alone says {key}; both or none is right")
-        joined[key] = np.concatenate(said) if said else None
+        joined[key] = np.concatenate(arrays) if arrays else None
     part = np.repeat(np.arange(2), [len(train.labels), len(test.labels)])
     images, labels = np.concatenate([train.images, test.images]), np.concatenate([train.labels, test.labels])
     return Archive(images, labels, classes=train.classes, part=part, **joined)
 
 
 def read_npz(path: Path) -> Archive:
-    """One domain from an archive with ``images`` and ``labels``, and where it has them ``groups``, ``classes``,
-    ``part`` and ``units``, which may be called ``client``.
+    """Read one domain from an archive.
 
-    Images are uint8, ``[N, H, W]`` grey (becomes three equal channels) or ``[N, H, W, 3]``; labels, groups, part and
-    units int64 ``[N]``; classes are names ``[M]``. Other keys are ignored. Pickled objects are refused: they could run
-    code.
+    The keys ``images`` and ``labels`` are required; ``groups``, ``classes``, ``part`` and ``units`` are optional, and
+    ``client`` may stand for ``units``. Images are uint8, grey ``[N, H, W]`` (expanded to three equal channels) or
+    ``[N, H, W, 3]``; labels, groups, part and units are int64 ``[N]``; classes are names ``[M]``. Other keys are
+    ignored. Pickled objects are refused because they could run code.
 
     Raises:
-        DataError: the file is damaged, lacks a key, or one has another type or shape; the message names the file.
+        DataError: the file is damaged, a required key is missing, or an array has the wrong type or shape; the message
+            names the file.
     """
     arrays = read_arrays(path, ("images", "labels", "groups", "classes", "part", "units", "client"))
-    if lacks := [key for key in ("images", "labels") if key not in arrays]:
-        raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
+    if missing_keys := [key for key in ("images", "labels") if key not in arrays]:
+        raise DataError(f"{path} lacks {' and '.join(missing_keys)}; it needs the keys images and labels")
     images, labels = _in_color(path, arrays["images"]), arrays["labels"]
     for key in ("labels", "groups", "part", "units"):
         if key in arrays and (arrays[key].dtype != np.int64 or arrays[key].shape != images.shape[:1]):
@@ -113,10 +114,10 @@ def read_npz(path: Path) -> Archive:
 
 
 def read_archive_images(path: Path) -> Images:
-    """Images alone ``[N, H, W, 3]`` of an archive that may hold more, grey ones in three equal channels.
+    """Read only the images ``[N, H, W, 3]`` of an archive; grey images get three equal channels.
 
     Raises:
-        DataError: the file is damaged, has no images, or they are of another type or shape; the message names it.
+        DataError: the file is damaged, has no images, or they have the wrong type or shape; the message names the file.
     """
     images = read_arrays(path, ("images",)).get("images")
     if images is None:
@@ -130,12 +131,12 @@ def _in_color(path: Path, images: NDArray[Any]) -> Images:
     return np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
 
 
-def _wrong(path: Path, key: str, right: str, given: NDArray[np.generic]) -> DataError:
-    return DataError(f"{path}: {key} must be {right}, not {given.dtype} {list(given.shape)}")
+def _wrong(path: Path, key: str, expected: str, array: NDArray[np.generic]) -> DataError:
+    return DataError(f"{path}: {key} must be {expected}, not {array.dtype} {list(array.shape)}")
 
 
 def file_md5(path: Path) -> str:
-    """MD5 of a file's content, 32 hex digits; it finds damage, not malice.
+    """MD5 of a file's content as 32 hex digits, which detects damage but not tampering.
 
     Raises:
         DataError: the file cannot be read.
@@ -149,14 +150,14 @@ def file_md5(path: Path) -> str:
 
 
 def read_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Those of ``keys`` that an archive has; pickled objects are refused.
+    """Read those of ``keys`` that an archive has; pickled objects are refused.
 
     Raises:
-        DataError: the file is damaged or is no archive; the message names it.
+        DataError: the file is damaged or not an ``.npz`` archive; the message names the file.
     """
     try:
         check_not_special(path)
-        # Opened here, because numpy leaves its own file open where it finds the archive damaged.
+        # Opened here because numpy does not close a file that it opened itself if the archive is damaged.
         with path.open("rb") as file:
             magic = file.read(6)
             if magic == b"\x93NUMPY":
@@ -164,20 +165,20 @@ def read_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
             with zipfile.ZipFile(file) as archive:
                 _check_sizes(path, archive, keys)
             file.seek(0)
-            found = np.load(file, allow_pickle=False)
-            return {key: found[key] for key in keys if key in found.files}
-    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for one packed in a way it does not know.
+            npz = np.load(file, allow_pickle=False)
+            return {key: npz[key] for key in keys if key in npz.files}
+    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown compression method.
     except (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as an .npz archive without pickled objects: {error}") from error
 
 
 def _check_sizes(path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) -> None:
-    """Compare what the members declare with what is there and what memory is free, before anything is unpacked.
+    """Compare the sizes that members declare with their stored sizes and with free memory, before unpacking.
 
     Raises:
-        DataError: a member is no array, declares another size than it has, or all together do not fit into memory.
+        DataError: a member is not an array, declares another size than is stored, or the arrays do not fit into memory.
     """
-    wanted = 0
+    needed = 0
     for member in archive.infolist():
         key = member.filename.removesuffix(".npy")
         if key not in keys:
@@ -185,17 +186,19 @@ def _check_sizes(path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) ->
         with archive.open(member) as file:
             try:
                 version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
+                read_header = (
+                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = read_header(file)
             except HEADER_ERRORS as error:
                 raise DataError(f"{path}: {key} is no array ({error})") from None
             if dtype.hasobject:
                 raise DataError(f"{path}: {key} cannot be read without pickled objects, which could run code")
-            declared, there = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
-        if declared != there:
-            raise DataError(f"{path}: {key} declares {declared:,} bytes {list(shape)}, and {there:,} are there")
-        wanted += declared * (3 if key == "images" and len(shape) == 3 else 1)  # grey ones become three channels
+            declared, stored = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if declared != stored:
+            raise DataError(f"{path}: {key} declares {declared:,} bytes {list(shape)}, and {stored:,} are there")
+        needed += declared * (3 if key == "images" and len(shape) == 3 else 1)  # grey ones become three channels
     free = free_memory()
-    if free is not None and wanted > free:
-        has = f"{free / 2**30:.1f} GiB of memory are free"
-        raise DataError(f"{path} takes {wanted / 2**30:.1f} GiB unpacked, and {has}")
+    if free is not None and needed > free:
+        available = f"{free / 2**30:.1f} GiB of memory are free"
+        raise DataError(f"{path} takes {needed / 2**30:.1f} GiB unpacked, and {available}")

@@ -1,4 +1,4 @@
-"""Where files are kept between runs."""
+"""Folders in which files are kept between runs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from fedwca.errors import UsageError
 
 
 def cache_dir() -> Path:
-    """The folder of files that can be made again; it need not exist yet.
+    """The cache folder, whose files can be recreated; it need not exist yet.
 
-    ``FEDWCA_CACHE`` where set, else the platform's own: ``fedwca`` in ``%LOCALAPPDATA%`` on Windows, in
-    ``~/Library/Caches`` on a Mac, and in ``$XDG_CACHE_HOME`` or ``~/.cache`` elsewhere.
+    It is the variable ``FEDWCA_CACHE`` if set, else the platform's cache folder: ``fedwca`` in ``%LOCALAPPDATA%`` on
+    Windows, in ``~/Library/Caches`` on a Mac, and in ``$XDG_CACHE_HOME`` or ``~/.cache`` elsewhere.
 
     Raises:
         UsageError: the variable names a file.
     """
-    if chosen := os.environ.get("FEDWCA_CACHE"):
-        folder = _expanded("FEDWCA_CACHE", chosen)
+    if value := os.environ.get("FEDWCA_CACHE"):
+        folder = _expanded("FEDWCA_CACHE", value)
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"FEDWCA_CACHE: {folder} is a file; name a folder, which need not exist yet")
         return folder
     return _platform_cache(sys.platform) / "fedwca"
 
 
-def _expanded(variable: str, chosen: str) -> Path:
+def _expanded(variable: str, value: str) -> Path:
     try:
-        return Path(chosen).expanduser()
+        return Path(value).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{variable}: {chosen}: {error}") from None
+        raise UsageError(f"{variable}: {value}: {error}") from None
 
 
 def _platform_cache(platform: str) -> Path:
@@ -43,16 +43,16 @@ def _platform_cache(platform: str) -> Path:
 
 
 def data_dir() -> Path:
-    """The folder data sets are looked for in: ``FEDWCA_DATA`` where set, else ``data`` in `cache_dir`."""
-    chosen = os.environ.get("FEDWCA_DATA")
-    return _expanded("FEDWCA_DATA", chosen) if chosen else cache_dir() / "data"
+    """The folder in which data sets are looked for: ``FEDWCA_DATA`` if set, else ``data`` in `cache_dir`."""
+    value = os.environ.get("FEDWCA_DATA")
+    return _expanded("FEDWCA_DATA", value) if value else cache_dir() / "data"
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are not there.
+    """Create a folder and its parents, where they do not exist.
 
     Raises:
-        FedwcaError: it cannot be made.
+        FedwcaError: a folder cannot be created.
     """
     with name_unwritable(path):
         path.mkdir(parents=True, exist_ok=True)

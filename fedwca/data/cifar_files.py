@@ -1,4 +1,4 @@
-"""The binary version of CIFAR: records of labels and pixels."""
+"""Read the binary version of CIFAR: records of label bytes and pixels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from fedwca.errors import DataError
 
 
 def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes: int) -> Archive | None:
-    """Images and labels of both parts as CIFAR's binary version keeps them: bytes of labels, then 3 × 32 × 32 pixels.
+    """Read images and labels of both parts from CIFAR's binary files; None if a file is missing.
 
-    The last label is the class; one before it is a unit.
+    A record is ``label_bytes`` bytes of labels, then 3 × 32 × 32 pixels. The last label is the class; the first of
+    several is the unit.
 
     Args:
-        folder: holds them.
-        files: of the training part and of the test part.
-        label_bytes: of an image.
+        folder: holds the files.
+        files: file names of the training part, then of the test part.
+        label_bytes: label bytes of each record.
 
     Raises:
         DataError: a file is damaged.
@@ -42,8 +43,8 @@ def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes:
                     f"{label_bytes + 3072}"
                 )
             records.append(content.reshape(-1, label_bytes + 3072))
-        whole = np.concatenate(records)
-        images = np.ascontiguousarray(whole[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-        units = whole[:, 0].astype(np.int64) if label_bytes > 1 else None
-        parts.append(Archive(images, whole[:, label_bytes - 1].astype(np.int64), units=units))
+        all_records = np.concatenate(records)
+        images = np.ascontiguousarray(all_records[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+        units = all_records[:, 0].astype(np.int64) if label_bytes > 1 else None
+        parts.append(Archive(images, all_records[:, label_bytes - 1].astype(np.int64), units=units))
     return join_parts(folder, parts)

@@ -1,4 +1,4 @@
-"""A data set is several domains over the same classes; both are checked when they are made."""
+"""Data sets of several domains over the same classes, checked when they are created."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Integers = NDArray[np.int64]
 
 
 class DatasetWarning(UserWarning):
-    """A data set is usable but not what its name promises, such as a subset of a published one."""
+    """A data set is usable but may not be what the user expects, such as a subset of a published one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Labelled images that look alike.
+    """Labelled images of one domain.
 
     Raises:
-        DataError: a wrong type or shape, different lengths, or no image at all.
+        DataError: an array has the wrong type, shape or length, or there is no image.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Domain:
     labels: Integers
     """``[N]`` int64, 0…M-1"""
     groups: Integers | None = None
-    """``[N]`` int64: images of the same number are variants of one base; no split ever separates them."""
+    """``[N]`` int64: images with the same number are variants of one base image; no split ever separates them."""
     part: Integers | None = None
-    """``[N]`` int64: 0 where an image belongs to the published training part, 1 where to the published test part."""
+    """``[N]`` int64: 0 for images of the published training part, 1 for those of the published test part."""
     units: Integers | None = None
     """``[N]`` int64: what an image belongs to by nature, such as its writer or its superclass."""
 
@@ -51,7 +51,7 @@ class Domain:
             raise self._wrong("images", "uint8 [N, H, W, 3]", images)
         if len(images) == 0:
             raise DataError(f"domain {self.name!r} is empty: it needs at least one image")
-        for what, numbers in (
+        for field, numbers in (
             ("labels", self.labels),
             ("groups", self.groups),
             ("part", self.part),
@@ -60,16 +60,16 @@ class Domain:
             if numbers is None:
                 continue
             if numbers.dtype != np.int64 or numbers.ndim != 1:
-                raise self._wrong(what, "int64 [N]", numbers)
+                raise self._wrong(field, "int64 [N]", numbers)
             if len(numbers) != len(images):
                 raise DataError(
-                    f"domain {self.name!r} has {len(images)} images but {len(numbers)} {what}; one for each is right"
+                    f"domain {self.name!r} has {len(images)} images but {len(numbers)} {field}; one for each is right"
                 )
         if self.part is not None and (set(np.unique(self.part).tolist()) - {0, 1}):
             raise DataError(f"part of domain {self.name!r} must be 0 (training) or 1 (test) for each image")
 
-    def _wrong(self, what: str, right: str, given: NDArray[np.generic]) -> DataError:
-        return DataError(f"{what} of domain {self.name!r} must be {right}, not {given.dtype} {list(given.shape)}")
+    def _wrong(self, field: str, expected: str, array: NDArray[np.generic]) -> DataError:
+        return DataError(f"{field} of domain {self.name!r} must be {expected}, not {array.dtype} {list(array.shape)}")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -79,44 +79,45 @@ class Domain:
         return f"<Domain {self.name!r}: {count} images of {height}×{width}>"
 
     def counts(self, classes: int) -> list[int]:
-        """Images of each class."""
+        """Number of images of each class, from class 0 on."""
         counts: list[int] = np.bincount(self.labels, minlength=classes).tolist()
         return counts
 
 
 @dataclass(frozen=True, eq=False)
 class FederatedDataset:
-    """Domains over one list of classes.
+    """Domains that share one list of classes.
 
     Raises:
-        DataError: no domain, no class, a repeated name, or a domain that does not fit; the message names both.
+        DataError: there is no domain or no class, a name is repeated, or a domain has another name than its key or a
+            label without a class; the message names the data set and the domain.
     """
 
     name: str
     classes: tuple[str, ...]
     domains: Mapping[str, Domain]
-    """By name, in the order in which tables and partitions take them."""
+    """Domains by name, in the order that tables and partitions follow."""
 
     def __post_init__(self) -> None:
-        where = f"data set {self.name!r}"
+        prefix = f"data set {self.name!r}"
         if not self.domains:
-            raise DataError(f"{where} has no domain; it needs at least one")
+            raise DataError(f"{prefix} has no domain; it needs at least one")
         if not self.classes or len(set(self.classes)) != len(self.classes):
-            raise DataError(f"{where} needs at least one class and no class twice, not {list(self.classes)}")
+            raise DataError(f"{prefix} needs at least one class and no class twice, not {list(self.classes)}")
         if len({canonical_name(name) for name in self.domains}) != len(self.domains):
-            raise DataError(f"{where} has domains of the same name: {', '.join(self.domains)}")
-        last = len(self.classes) - 1
+            raise DataError(f"{prefix} has domains of the same name: {', '.join(self.domains)}")
+        last_label = len(self.classes) - 1
         for name, domain in self.domains.items():
             if name != domain.name:
-                raise DataError(f"{where} lists domain {domain.name!r} as {name!r}; both must be the same")
+                raise DataError(f"{prefix} lists domain {domain.name!r} as {name!r}; both must be the same")
             low, high = int(domain.labels.min()), int(domain.labels.max())
-            if low < 0 or high > last:
-                raise DataError(f"{where}, domain {name!r}: labels must be 0 to {last}, not {low} to {high}")
+            if low < 0 or high > last_label:
+                raise DataError(f"{prefix}, domain {name!r}: labels must be 0 to {last_label}, not {low} to {high}")
         object.__setattr__(self, "domains", MappingProxyType(dict(self.domains)))
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{name} ({len(domain)})" for name, domain in self.domains.items())
-        return f"<FederatedDataset {self.name!r}: {len(self.classes)} classes, images by domain: {found}>"
+        sizes = ", ".join(f"{name} ({len(domain)})" for name, domain in self.domains.items())
+        return f"<FederatedDataset {self.name!r}: {len(self.classes)} classes, images by domain: {sizes}>"
 
     @cached_property
     def _digest(self) -> str:
@@ -130,25 +131,27 @@ class FederatedDataset:
         return sha.hexdigest()
 
     def digest(self) -> str:
-        """Sha256 over names, classes, images and labels, as 64 hex digits; computed once.
+        """SHA-256 of names, classes, images and labels as 64 hex digits; computed once.
 
-        Groups, parts and units do not count: they say how images may be split, not what they are.
+        Groups, parts and units are left out: they say how images may be split, not what they are.
         """
         return self._digest
 
     def split_digest(self) -> str | None:
-        """Sha256 over groups, parts and units, as 64 hex digits; None where no domain has any."""
-        sha, said = hashlib.sha256(), False
+        """SHA-256 of groups, parts and units as 64 hex digits; None if no domain has any."""
+        sha, has_any = hashlib.sha256(), False
         for domain in self.domains.values():
-            for what, numbers in (("groups", domain.groups), ("part", domain.part), ("units", domain.units)):
+            for field, numbers in (("groups", domain.groups), ("part", domain.part), ("units", domain.units)):
                 if numbers is not None:
-                    sha.update(f"{domain.name}\0{what}\0".encode())
+                    sha.update(f"{domain.name}\0{field}\0".encode())
                     sha.update(np.ascontiguousarray(numbers, "<i8").data)
-                    said = True
-        return sha.hexdigest() if said else None
+                    has_any = True
+        return sha.hexdigest() if has_any else None
 
     def resized(self, size: int) -> FederatedDataset:
-        """All images ``size`` × ``size`` pixels: bilinear, antialiased when shrinking; other shapes are stretched.
+        """The data set with all images resized to ``size`` × ``size`` pixels.
+
+        Interpolation is bilinear, antialiased when shrinking; images that are not square are stretched.
 
         Raises:
             UsageError: ``size`` is not positive.
@@ -163,22 +166,22 @@ class FederatedDataset:
         return FederatedDataset(self.name, self.classes, domains)
 
     def domain(self, name: str) -> Domain:
-        """The domain called ``name``; upper case, dashes and blanks do not matter.
+        """The domain called ``name``, whatever its upper case, dashes and blanks.
 
         Raises:
-            UsageError: there is none of that name; says which one comes near.
+            UsageError: no domain has that name; the message suggests a similar one.
         """
-        known = {canonical_domain(key): domain for key, domain in self.domains.items()}
-        asked = canonical_domain(name)
-        if asked not in known:
-            close = difflib.get_close_matches(asked, list(known), 1)
-            hint = f"; did you mean {known[close[0]].name!r}?" if close else "."
+        domain_by_key = {canonical_domain(domain_name): domain for domain_name, domain in self.domains.items()}
+        key = canonical_domain(name)
+        if key not in domain_by_key:
+            close = difflib.get_close_matches(key, list(domain_by_key), 1)
+            hint = f"; did you mean {domain_by_key[close[0]].name!r}?" if close else "."
             raise UsageError(f"data set {self.name!r} has no domain {name!r}{hint} Known: {', '.join(self.domains)}")
-        return known[asked]
+        return domain_by_key[key]
 
 
 def canonical_domain(name: str) -> str:
-    """Domains are compared in snake_case.
+    """A domain's name in snake_case, in which names are compared.
 
     >>> canonical_domain("Real World")
     'real_world'
@@ -187,7 +190,7 @@ def canonical_domain(name: str) -> str:
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
-    """Class names in the order of their labels: by number where all are numbers, else by letter.
+    """Class names in the order of their labels: by number if all are numbers, else alphabetically.
 
     >>> sorted_classes({"10", "9", "1"})
     ('1', '9', '10')
@@ -199,7 +202,7 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def resize_images(images: Images, size: int) -> Images:
-    """``[N, H, W, 3]`` to ``[N, size, size, 3]``; see `FederatedDataset.resized`.
+    """Resize images ``[N, H, W, 3]`` to ``[N, size, size, 3]``; see `FederatedDataset.resized`.
 
     Raises:
         DataError: the images have no pixels.
@@ -212,9 +215,9 @@ def resize_images(images: Images, size: int) -> Images:
     if 0 in images.shape[1:3]:
         raise DataError(f"images of {images.shape[1]} × {images.shape[2]} pixels show nothing; 1 × 1 is the least")
     resized = np.empty((len(images), size, size, 3), np.uint8)
-    some = max(1, min(1024, 2**26 // math.prod(images.shape[1:])))  # at most 256 MB of floats at a time
-    for start in range(0, len(images), some):
-        part = torch.from_numpy(np.ascontiguousarray(images[start : start + some])).permute(0, 3, 1, 2).float()
-        part = interpolate(part, (size, size), mode="bilinear", antialias=True)
-        resized[start : start + some] = part.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+    batch_size = max(1, min(1024, 2**26 // math.prod(images.shape[1:])))  # at most 256 MB of floats
+    for start in range(0, len(images), batch_size):
+        batch = torch.from_numpy(np.ascontiguousarray(images[start : start + batch_size])).permute(0, 3, 1, 2).float()
+        batch = interpolate(batch, (size, size), mode="bilinear", antialias=True)
+        resized[start : start + batch_size] = batch.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
     return resized

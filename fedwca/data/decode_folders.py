@@ -1,4 +1,4 @@
-"""Image folders, ``<domain>/<class>/<image>``: decoded once, then read from a cache."""
+"""Read image folders ``<domain>/<class>/<image>``: decode them once, then read them from a cache."""
 
 from __future__ import annotations
 
@@ -22,43 +22,44 @@ from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
 from fedwca.errors import DataError
 
 SLICE = 1024
-"""Images that are decoded before they are written: a data set may be larger than the memory."""
+"""Images decoded before they are written to disk: a data set may be larger than memory."""
 
 
 def is_hidden(path: Path) -> bool:
-    """Names that systems leave behind and nobody means: ``.DS_Store``, ``__MACOSX``."""
+    """Whether a path has a hidden name, or one that systems leave behind: ``.DS_Store``, ``__MACOSX``."""
     return path.name.startswith(".") or path.name in ("__MACOSX", "__pycache__")
 
 
 def list_files_below(folder: Path) -> Iterator[Path]:
-    """Files of a folder, by name and folder after folder, however deep they lie; what is hidden is left out. Folders
-    behind links come last, and none comes twice.
+    """Yield all files below a folder, at any depth, sorted by name within each folder.
+
+    Hidden files and folders are left out. Linked folders come last, and no folder is visited twice.
     """
-    seen, ahead = set(), [folder]
-    while ahead:
+    seen, pending = set(), [folder]
+    while pending:
         linked = []
-        for where, folders, files in os.walk(ahead.pop(0)):
-            if (real := os.path.realpath(where)) in seen:
+        for directory, folders, files in os.walk(pending.pop(0)):
+            if (real := os.path.realpath(directory)) in seen:
                 folders.clear()
                 continue
             seen.add(real)
             folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
-            linked += [inner for name in folders if (inner := Path(where, name)).is_symlink()]
-            yield from (Path(where, name) for name in sorted(files) if not is_hidden(Path(name)))
-        ahead += linked
+            linked += [path for name in folders if (path := Path(directory, name)).is_symlink()]
+            yield from (Path(directory, name) for name in sorted(files) if not is_hidden(Path(name)))
+        pending += linked
 
 
 def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Images, Integers, None, tuple[str, ...]]:
-    """One domain: images ``[N, size, size, 3]``, labels ``[N]``, no groups, and classes, sorted as `sorted_classes`.
+    """Read one domain: images ``[N, size, size, 3]``, labels ``[N]``, no groups, and classes as in `sorted_classes`.
 
-    Each file is turned as its EXIF orientation says, made RGB (transparent parts become white), shrunk or enlarged
-    until its shorter side is ``size`` (bilinear, antialiased), and cropped around its centre, or with ``stretch`` made
-    ``size`` pixels wide and high without a crop. Files that are not images by their suffix, and hidden ones, are
-    ignored. The result is cached under `fedwca.data.cache_dir`, keyed by every file's path, length and time of change,
-    and read from there through a memory map: images that nobody looks at take no memory.
+    Each file is rotated by its EXIF orientation, converted to RGB (transparent parts become white), resized until its
+    shorter side is ``size`` (bilinear, antialiased) and cropped around its centre; with ``stretch`` it is resized to
+    ``size`` pixels wide and high without a crop. Hidden files and files without the suffix of an image are ignored.
+    The result is cached under `fedwca.data.cache_dir`, keyed by every file's path, length and modification time, and
+    read through a memory map: images that are never accessed take no memory.
 
     Raises:
-        DataError: there is no image, or one does not decode; the message names it.
+        DataError: there is no image, or one does not decode; the message names the folder or the file.
     """
     files, classes = list_image_files(path)
     if not files:
@@ -76,8 +77,8 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
 
 
 def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
-    """The image files of one domain ``<domain>/<class>/<image>`` with their labels, and its classes."""
-    classes = sorted_classes(inner.name for inner in path.iterdir() if inner.is_dir() and not is_hidden(inner))
+    """List the image files of one domain ``<domain>/<class>/<image>`` with their labels, and its classes."""
+    classes = sorted_classes(folder.name for folder in path.iterdir() if folder.is_dir() and not is_hidden(folder))
     files = [
         (file, label)
         for label, name in enumerate(classes)
@@ -88,15 +89,16 @@ def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...
 
 
 def list_unread(path: Path, classes: Sequence[str]) -> list[Path]:
-    """Images beside the folders of a domain's classes, folders in these, and images in them of kinds that are not read;
-    hidden names left out.
+    """List what `list_image_files` skips although a user may expect it to be read; hidden names are left out.
+
+    These are, inside class folders, sub-folders and images of unsupported formats, and, beside them, all images.
     """
-    beside = [file for file in sorted(path.iterdir()) if not is_hidden(file) and not file.is_dir()]
-    inner = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
-    others = (file for file in inner if file.suffix.lower() not in SUFFIXES)
+    files_beside = [file for file in sorted(path.iterdir()) if not is_hidden(file) and not file.is_dir()]
+    entries = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
+    unsupported = (file for file in entries if file.suffix.lower() not in SUFFIXES)
     return [
-        *(file for file in others if file.is_dir() or _is_image(file)),
-        *(file for file in beside if file.suffix.lower() in SUFFIXES or _is_image(file)),
+        *(file for file in unsupported if file.is_dir() or _is_image(file)),
+        *(file for file in files_beside if file.suffix.lower() in SUFFIXES or _is_image(file)),
     ]
 
 
@@ -105,12 +107,12 @@ def _is_image(file: Path) -> bool:
 
 
 def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:
-    """Images of files below a folder ``[N, size, size, 3]``, through a memory map of what was decoded once.
+    """Images of files below a folder ``[N, size, size, 3]``, decoded once and memory-mapped from the cache.
 
     See `read_image_folder` for how files become pixels, and for the cache.
 
     Raises:
-        DataError: a file does not decode; the message names it.
+        DataError: a file does not decode; the message names the file.
     """
     shape = f"{size}{'-stretched' * stretch}"
     cached = cache_dir() / "folders" / f"{folder.name}-{shape}-{_listing(folder, files)}.npy"
@@ -118,13 +120,13 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
 
 
 def keep_decoded(cached: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> Images:
-    """Images ``[count, size, size, 3]`` through a memory map of a file, which is written where it is not there.
+    """Images ``[count, size, size, 3]``, memory-mapped from a cache file, which is written first if it is not there.
 
     Args:
-        cached: the file; its name says all that decides what it holds.
-        count: how many.
+        cached: the cache file; its name must identify everything that decides its content.
+        count: number of images.
         size: height and width in pixels.
-        decode: those from one number to another; a few at a time are asked for, so that memory is bounded.
+        decode: decodes the images from a start up to a stop; called for a slice at a time, which bounds memory.
     """
     images = _cached(cached, count, size)
     if images is None:
@@ -143,11 +145,11 @@ def _listing(path: Path, files: list[Path]) -> str:
 
 
 def _cached(path: Path, count: int, size: int) -> Images | None:
-    """The cached images; None where there is no cache or it is damaged, for it can be made again."""
+    """The cached images; None if the cache file is missing or damaged, since it can be written again."""
     if not path.is_file():
         return None
     try:
-        # Copy on write: pages come from the file, and nobody can change it.
+        # Copy on write: pages are read from the file, and no write to the array changes it.
         images: Images = np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, EOFError, *HEADER_ERRORS):
         return None
@@ -155,7 +157,7 @@ def _cached(path: Path, count: int, size: int) -> Images | None:
 
 
 def _write_decoded(path: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> None:
-    """What `numpy.save` would write, a slice at a time."""
+    """Write what `numpy.save` would write, a slice at a time."""
     with path.open("wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": (count, size, size, 3)}
         np.lib.format.write_array_header_1_0(file, header)
@@ -168,13 +170,13 @@ def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
 
 
 def decode_all(decoders: Sequence[Callable[[], Images]], size: int) -> Images:
-    """All images ``[N, size, size, 3]``, decoded on several threads (Pillow releases the interpreter lock)."""
+    """Decode images ``[N, size, size, 3]`` on several threads (Pillow releases the interpreter lock)."""
     images = np.empty((len(decoders), size, size, 3), np.uint8)
 
-    def put(number: int) -> None:
-        images[number] = decoders[number]()
+    def decode_into(index: int) -> None:
+        images[index] = decoders[index]()
 
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(put, range(len(decoders))):
+        for _ in pool.map(decode_into, range(len(decoders))):
             pass
     return images

@@ -1,4 +1,4 @@
-"""What a federation is: clients with what each may know of its images, and metrics that alone know more."""
+"""Federations: what training may see of each client, and the metrics that hold all other labels."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fedwca.data.metrics import Metrics
 
 @dataclass(frozen=True, eq=False)
 class ClientImages:
-    """All that training may see of a client: uint8 images ``[N, 3, H, W]``, labels where it has some, no domain."""
+    """All that training may see of a client: uint8 images ``[N, 3, H, W]`` and its labels, if any; never its domain."""
 
     train: Tensor
     """``[N_train, 3, H, W]``, at least one."""
     validation: Tensor
-    """``[N_validation, 3, H, W]``, kept aside; may be empty."""
+    """``[N_validation, 3, H, W]``, held out from training; may be empty."""
     test: Tensor
     """``[N_test, 3, H, W]``; may be empty."""
     labels: Tensor | None = None
-    """Of the training images ``[N_train]`` int64; None: it has images alone."""
+    """Labels of the training images ``[N_train]`` int64; None: the client is unlabeled."""
 
     def __repr__(self) -> str:
         train, validation, test = map(len, (self.train, self.validation, self.test))
@@ -29,30 +29,30 @@ class ClientImages:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """K clients, numbered domain after domain, and what may be measured of them."""
+    """K clients, numbered domain by domain, and the metrics that measure them."""
 
     clients: tuple[ClientImages, ...]
     metrics: Metrics
     newcomers: tuple[Federation, ...] = ()
-    """Groups of clients that come when training is over, with images to test alone; no engine that trains has them."""
+    """Groups of clients that join after training, with test images only; no training engine holds them."""
     label: str = ""
-    """What tables call it, where it is a group of newcomers."""
+    """Name of a group of newcomers in tables."""
     first: int = 0
-    """Of a group of newcomers, how many others are numbered before them: groups of the same clients, with other shares
-    of their images, have one number."""
+    """Number of the first client of a group of newcomers. Groups of the same clients with different shares of their
+    images have the same numbers."""
     least_measured: int = 3
-    """Images that a client needs for one of them to be for test."""
+    """Fewest images with which a client has a test image."""
     public: Tensor | None = None
-    """Images that everybody has, no client's own ``[N, 3, H, W]`` uint8, without labels; None: there are none."""
+    """Public images ``[N, 3, H, W]`` uint8, without labels, that every client has; None: there are none."""
 
     @property
     def everybody(self) -> tuple[ClientImages, ...]:
-        """Clients that train, behind them the newcomers; for what is known of images before anything is trained."""
+        """Training clients, then newcomers; for checks of image counts before training starts."""
         return sum((group.clients for group in self.newcomers), self.clients)
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Domain or group of each client that records measure: those that train, behind them the newcomers."""
+        """Domain or group of each client that records measure: training clients, then newcomers."""
         return sum((group.metrics.domains for group in self.newcomers), self.metrics.domains)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The idx format of MNIST and its like: unsigned bytes of any shape behind a short header, gzipped or not."""
+"""Read the idx format of MNIST and similar sets: a short header, then unsigned bytes of any shape; maybe gzipped."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fedwca.data.archives import Archive, join_parts
 from fedwca.errors import DataError
 
 UNSIGNED_BYTES = 8
-"""Code of the type in the header."""
+"""Type code of unsigned bytes in the header."""
 MOST_BYTES = 2**30
-"""Longest content that is read."""
+"""Most bytes that are read of one file."""
 
 
 def find_idx(file: Path) -> Path | None:
-    """The file, or what it is called gzipped; None where neither is there."""
+    """The file, or its gzipped form ``<file>.gz``; None if neither is there."""
     return next((path for path in (file, file.with_name(f"{file.name}.gz")) if path.is_file()), None)
 
 
 def read_idx(file: Path) -> NDArray[Any]:
-    """An array of unsigned bytes.
+    """Read an array of unsigned bytes, of the shape in the file's header.
 
     Raises:
-        DataError: the file is damaged, or holds another type; the message names it.
+        DataError: the file is damaged or holds another type; the message names the file.
     """
     try:
         check_not_special(file)
@@ -51,27 +51,29 @@ def read_idx(file: Path) -> NDArray[Any]:
 def read_idx_parts(
     folder: Path, parts: tuple[str, str] = ("train", "t10k"), transposed: bool = False
 ) -> Archive | None:
-    """Images and labels of both parts, below ``raw`` as torchvision has them, ``gzip``, or in the folder itself.
+    """Read images and labels of both parts; None if no place has all the files.
+
+    They are looked for in ``raw`` below the folder (where torchvision keeps them), in ``gzip``, then in the folder.
 
     Args:
         folder: of the data set.
-        parts: what names of files begin with.
-        transposed: columns of pixels come first in the files.
+        parts: prefixes of the file names of the training and the test part.
+        transposed: whether files store images column by column.
 
     Raises:
-        DataError: a file is damaged, or has labels of other images.
+        DataError: a file is damaged, or the numbers of images and labels differ.
     """
     for place in (folder / "raw", folder / "gzip", folder):
         files = [find_idx(place / f"{part}-{kind}-ubyte") for part in parts for kind in ("images-idx3", "labels-idx1")]
-        there = [file for file in files if file is not None]
-        if len(there) < len(files):
+        existing = [file for file in files if file is not None]
+        if len(existing) < len(files):
             continue
-        found = []
-        for images_file, labels_file in zip(there[::2], there[1::2], strict=True):
+        archives = []
+        for images_file, labels_file in zip(existing[::2], existing[1::2], strict=True):
             images, labels = read_idx(images_file), read_idx(labels_file)
             if images.ndim != 3 or labels.shape != images.shape[:1]:
                 raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
             upright = images.transpose(0, 2, 1) if transposed else images
-            found.append(Archive(np.repeat(upright[..., None], 3, axis=3), labels.astype(np.int64)))
-        return join_parts(place, found)
+            archives.append(Archive(np.repeat(upright[..., None], 3, axis=3), labels.astype(np.int64)))
+        return join_parts(place, archives)
     return None

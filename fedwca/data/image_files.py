@@ -1,4 +1,4 @@
-"""Image files: one of any format and orientation, decoded to the pixels that are trained on."""
+"""Decode an image file of any format and orientation to pixels of the size that is asked for."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ SUFFIXES = frozenset(
 
 
 DECODER = 2
-"""Counts changes in how an image becomes pixels, so that an old cache is not taken for a new one."""
+"""Version of how image files become pixels: raised with each change, so that old caches are not read."""
 
 
 def decode_image(path: Path, size: int, stretch: bool = False) -> Images:
-    """One image file as ``[size, size, 3]``; see `read_image_folder`.
+    """Decode one image file to ``[size, size, 3]``; see `fedwca.data.read_image_folder`.
 
     Raises:
-        DataError: the file does not decode; the message names it.
+        DataError: the file does not decode; the message names the file.
     """
     return _decode(path, str(path), size, stretch)
 
 
 def decode_bytes(content: bytes, name: str, size: int) -> Images:
-    """As `decode_image`, of what a file holds.
+    """Decode the content of an image file; see `decode_image`.
 
     Args:
         content: of the file.
-        name: what messages call it.
+        name: of the image in error messages.
         size: height and width in pixels.
 
     Raises:
-        DataError: it does not decode.
+        DataError: the content does not decode.
     """
     return _decode(io.BytesIO(content), name, size, False)
 
@@ -55,28 +55,29 @@ def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> I
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
     except DataError:
         raise
-    except Exception as error:  # Pillow raises as many kinds as files can be broken in
+    except Exception as error:  # Pillow raises many kinds of exceptions for broken files
         raise DataError(f"{name} does not decode as an image: {error}") from error
 
 
 def _turn_upright(file: Image.Image) -> Image.Image:
-    """The image as its EXIF block says it was taken; as it is stored where that block makes no sense."""
-    file.load()  # what is wrong with the pixels is an error
+    """The image rotated by its EXIF orientation, or as it is stored if its EXIF block is invalid."""
+    file.load()  # outside the try below: damaged pixels are an error
     try:
         return ImageOps.exif_transpose(file)
-    except Exception:  # cameras and editors write all kinds of things there, and Pillow raises as many
+    except Exception:  # EXIF blocks are often malformed, and Pillow raises many kinds of exceptions for them
         return file
 
 
 def _rgb(image: Image.Image, sixteen_bits: bool) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        # Pillow clips these at 255 instead of scaling them; 16-bit greys would turn white.
-        wide, largest = np.asarray(image, np.float64), np.asarray(image).max(initial=0)
-        # By the file where it says the range, so that images of one camera keep their differences.
+        # Pillow's own conversion clips these at 255 instead of scaling, which would turn 16-bit greys white.
+        values, largest = np.asarray(image, np.float64), np.asarray(image).max(initial=0)
+        # If the file states a range of 16 bits, scale by it and not by the brightest pixel, so that images of one
+        # camera keep their differences in brightness.
         scale = 255 / 65535 if sixteen_bits or largest > 255 else 1.0
         if image.mode == "F" and largest <= 1:
             scale = 255.0
-        return Image.fromarray(np.clip(wide * scale, 0, 255).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(np.clip(values * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")

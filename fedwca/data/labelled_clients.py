@@ -1,4 +1,4 @@
-"""Labelled clients that train, and new ones with images alone, from all images of a data set pooled."""
+"""Deal all images of a data set to labelled clients that train and to new clients without labels."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from fedwca.data.metrics import Metrics
 from fedwca.errors import DataError, UsageError
 
 TRAINING, NEW = "training clients", "new clients"
-"""What records and tables call the two groups."""
+"""Names of the two groups in records and tables."""
 VALIDATION = 0.15
-"""Share of a training client's images that are kept aside to measure it. Source: FedTTA, sec. 4.1 (85:15)."""
+"""Share of a training client's images that is held out to measure it. Source: FedTTA, sec. 4.1 (85:15)."""
 MOST_DRAWS = 100
-"""Deals of which one has to leave no training client without images."""
+"""Deals that are tried until every training client, and every group of new ones, has enough images."""
 
 
 @dataclass(frozen=True, eq=False)
 class DealtImages:
-    """What a client is dealt."""
+    """The images that one client is dealt."""
 
     positions: Integers
-    """In an `ImagePool`."""
+    """Positions in an `ImagePool`."""
     change: Change | None = None
-    """What makes its images look otherwise; None: nothing."""
+    """Change of the client's images, such as a rotation; None: none."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """What all clients are dealt; no training image is a new client's."""
+    """The images that all clients are dealt; training clients and new ones share no image."""
 
     training: Sequence[DealtImages]
     """Clients that train."""
     new: Mapping[str, Sequence[DealtImages]]
-    """New clients in groups, by what tables call these; groups may share images."""
+    """New clients by the name of their group in tables; groups may share images."""
 
 
 Deal = Callable[[ImagePool, int, int, Generator], Dealt]
-"""All images, how many clients train, how many are new in each group, and where draws come from."""
+"""Maps the pool, the numbers of training clients and of new clients in each group, and a generator to a deal."""
 
 
 def labelled_clients(
@@ -61,29 +61,29 @@ def labelled_clients(
     kept: Sequence[float] = (1.0,),
     public: float = 0.0,
 ) -> Federation:
-    """Deal all images to clients, of which some train, drawn at random, and the others are new ones.
+    """Deal all images to labelled training clients and to new clients without labels.
 
-    Public images are drawn before that, groups whole, and are dealt to nobody.
+    Public images are drawn first, groups whole, and are dealt to nobody.
 
-    A training client's images are split in training and validation images, ``round(share · n)`` of them, groups whole;
-    the latter are what it is measured on, its ``test``. A new client is measured on all its images. Labels of both are
-    in the metrics alone, which count the new clients.
+    Each training client's images are split into training and validation images, ``round(share · n)`` of them, groups
+    whole; the validation images are its ``test``, on which it is measured. A new client is measured on all its images.
+    Labels of measured images are in the metrics alone, which count only new clients.
 
     Args:
-        dataset: all its domains are pooled, published parts too.
-        deal: gives images to clients.
-        clients: that train, at least 1.
-        new_clients: at least 1; None: as many as train.
+        dataset: all its domains are pooled, training and test parts alike.
+        deal: decides which images each client gets.
+        clients: number of training clients, at least 1.
+        new_clients: number of new clients in each group, at least 1; None: as many as train.
         samples: most images per client, before the split; None: as many as it is dealt.
         seed: 0 or more.
-        validation: share of the images, from 0 to below 1; None: `VALIDATION`.
-        kept: shares of a new client's images that it keeps, one image at least; several: a group each.
-        public: share of the images that everybody has, from 0 to below 1; their labels are nobody's.
+        validation: share of validation images, from 0 to below 1; None: `VALIDATION`.
+        kept: shares of its images that a new client keeps, at least one image; each share makes groups of its own.
+        public: share of the images that are public, from 0 to below 1; nobody gets their labels.
 
     Raises:
         UsageError: a number is out of its bounds, or the images do not suffice for the deal.
-        DataError: a client that trains has fewer than 2 images to train on, or a group of new ones none, in every deal
-            that was tried.
+        DataError: in every deal that was tried, a training client has fewer than 2 training images or a group of new
+            clients has no image.
     """
     new = clients if new_clients is None else new_clients
     share = VALIDATION if validation is None else validation
@@ -97,65 +97,74 @@ def labelled_clients(
             "labelled clients need clients >= 1, new_clients >= 1, samples >= 1, seed >= 0 and 0 <= validation < 1, "
             f"not clients={clients}, new_clients={new}, samples={samples}, seed={seed}, validation={share}"
         )
-    whole, random = ImagePool(dataset), np.random.default_rng([seed])
-    shown, pool = whole.draw_apart(public, random) if public else (None, whole)
-    if shown is not None and (len(shown) < 2 or len(pool) < clients + new):
+    all_images, random = ImagePool(dataset), np.random.default_rng([seed])
+    public_positions, pool = all_images.draw_apart(public, random) if public else (None, all_images)
+    if public_positions is not None and (len(public_positions) < 2 or len(pool) < clients + new):
         raise UsageError(
-            f"{dataset.name}: {len(shown)} of {len(whole)} images are public, and {len(pool)} are left for "
-            f"{clients + new} clients; two public ones and one a client are the least, so take another partition.public"
+            f"{dataset.name}: {len(public_positions)} of {len(all_images)} images are public, and {len(pool)} are left "
+            f"for {clients + new} clients; two public ones and one a client are the least, so take another "
+            "partition.public"
         )
 
-    def drawn(client: DealtImages) -> DealtImages:
+    def draw_samples(client: DealtImages) -> DealtImages:
         return DealtImages(pool.shuffled(client.positions, random)[:samples], client.change)
 
     for _ in range(MOST_DRAWS):
         dealt = deal(pool, clients, new, random)
-        training = [drawn(client) for client in dealt.training]
+        training = [draw_samples(client) for client in dealt.training]
         splits = [pool.split(client.positions, share) for client in training]
-        groups = {label: [drawn(client) for client in group] for label, group in dealt.new.items()}
-        enough = all(len(kept) > 1 for kept, _ in splits)
-        # One new client may be left without images, where classes are skewed, but not all that a column is the mean of.
+        groups = {label: [draw_samples(client) for client in group] for label, group in dealt.new.items()}
+        enough = all(len(train) > 1 for train, _ in splits)
+        # Where classes are skewed a new client may have no images, but not a whole group: a column is its mean.
         if enough and all(any(len(client.positions) for client in group) for group in groups.values()):
             break
     else:
-        few = "a client that trains would have fewer than 2 images to train on"
-        who = "new clients would have no image" if enough else few
+        too_few = "a client that trains would have fewer than 2 images to train on"
+        problem = "new clients would have no image" if enough else too_few
         raise DataError(
-            f"{dataset.name}: {who}, in {MOST_DRAWS} deals; take fewer --clients or --new-clients, or a partition that "
-            "is less skewed"
+            f"{dataset.name}: {problem}, in {MOST_DRAWS} deals; take fewer --clients or --new-clients, or a partition "
+            "that is less skewed"
         )
     images = [
-        ClientImages(pool.images(a, client.change), pool.images(a[:0]), pool.images(b, client.change), pool.truth(a))
-        for client, (a, b) in zip(training, splits, strict=True)
+        ClientImages(
+            pool.images(train, client.change),
+            pool.images(train[:0]),
+            pool.images(test, client.change),
+            pool.truth(train),
+        )
+        for client, (train, test) in zip(training, splits, strict=True)
     ]
-    truths = [pool.truth(a) for a, _ in splits], [pool.truth(b) for _, b in splits]
-    before = dict(zip(groups, itertools.accumulate(map(len, groups.values()), initial=0), strict=False))
+    truths = [pool.truth(train) for train, _ in splits], [pool.truth(test) for _, test in splits]
+    first_numbers = dict(zip(groups, itertools.accumulate(map(len, groups.values()), initial=0), strict=False))
     newcomers = tuple(
-        _newcomers(pool, _name_group(label, part, len(kept) > 1), group, part, before[label])
+        _newcomers(pool, _name_group(label, kept_share, len(kept) > 1), group, kept_share, first_numbers[label])
         for label, group in groups.items()
-        for part in kept
+        for kept_share in kept
     )
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
-    least = math.floor(0.5 / share) + 1 if share else 1  # images of which the share is not rounded to none
-    everybodys = None if shown is None else whole.images(shown)
-    return Federation(tuple(images), metrics, newcomers, least_measured=least, public=everybodys)
+    least = math.floor(0.5 / share) + 1 if share else 1  # fewest images whose validation share rounds to 1
+    public_images = None if public_positions is None else all_images.images(public_positions)
+    return Federation(tuple(images), metrics, newcomers, least_measured=least, public=public_images)
 
 
-def _name_group(label: str, part: float, several: bool) -> str:
+def _name_group(label: str, kept_share: float, several: bool) -> str:
     if not several:
         return label
-    share = f"{100 * part:g} % of images"
-    return share if label == NEW else f"{label}, {share}"
+    text = f"{100 * kept_share:g} % of images"
+    return text if label == NEW else f"{label}, {text}"
 
 
-def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], part: float, first: int) -> Federation:
-    nothing = pool.images(np.zeros(0, np.int64))
-    own = [dealt.positions[: max(1, round(part * len(dealt.positions)))] for dealt in group]
+def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], kept_share: float, first: int) -> Federation:
+    no_images = pool.images(np.zeros(0, np.int64))
+    kept_positions = [dealt.positions[: max(1, round(kept_share * len(dealt.positions)))] for dealt in group]
     images = tuple(
-        ClientImages(nothing, nothing, pool.images(positions, dealt.change))
-        for positions, dealt in zip(own, group, strict=True)
+        ClientImages(no_images, no_images, pool.images(positions, dealt.change))
+        for positions, dealt in zip(kept_positions, group, strict=True)
     )
-    none = [torch.zeros(0, dtype=torch.int64)] * len(group)
+    no_labels = [torch.zeros(0, dtype=torch.int64)] * len(group)
     return Federation(
-        images, Metrics((label,) * len(group), none, list(map(pool.truth, own))), label=label, first=first
+        images,
+        Metrics((label,) * len(group), no_labels, list(map(pool.truth, kept_positions))),
+        label=label,
+        first=first,
     )

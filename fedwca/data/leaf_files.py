@@ -1,4 +1,4 @@
-"""LEAF's JSON files of images by user."""
+"""Read the JSON files of LEAF, which hold images by user."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedwca.errors import DataError
 
 
 def read_leaf_parts(folder: Path, parts: Sequence[Sequence[Path]]) -> Archive:
-    """Grey square images of all users; units are users, in the order of their names.
+    """Read the grey square images of all users; units number the users in the order of their names.
 
     Args:
-        folder: shown in errors.
-        parts: files of the training part and of the test part; where the second has none, images have no parts.
+        folder: named in error messages.
+        parts: files of the training part, then of the test part; without files of the second, images have no part.
 
     Raises:
-        DataError: a file is damaged, or is no such file; the message names it.
+        DataError: a file is damaged or not a LEAF file, or images are missing or differ in size; the message names it.
     """
     images, labels, users, part = [], [], [], []
     for number, files in enumerate(parts):
@@ -51,7 +51,7 @@ def _read_users(file: Path) -> list[tuple[str, Any, Any]]:
     try:
         check_not_special(file)
         content = json.loads(file.read_text(encoding="utf-8"))
-        found = []
+        users = []
         for user in content["users"]:
             x = np.asarray(content["user_data"][user]["x"], np.float64)
             y = np.asarray(content["user_data"][user]["y"], np.int64)
@@ -59,7 +59,7 @@ def _read_users(file: Path) -> list[tuple[str, Any, Any]]:
             if len(x) != len(y) or (len(x) and side**2 != x.shape[1]) or (len(x) and not 0 <= x.min() <= x.max() <= 1):
                 raise ValueError(f"user {user!r} needs one label for each row x of side² numbers from 0 to 1")
             if len(x):
-                found.append((str(user), np.rint(x * 255).astype(np.uint8).reshape(-1, side, side), y))
-        return found
+                users.append((str(user), np.rint(x * 255).astype(np.uint8).reshape(-1, side, side), y))
+        return users
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise DataError(f"{file} is none of LEAF's files with users and user_data: {error}") from error

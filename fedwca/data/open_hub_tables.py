@@ -1,4 +1,4 @@
-"""Tables of a data set of the Hugging Face hub, or of a folder in its layouts, through the library ``datasets``."""
+"""Open the tables of a Hugging Face hub data set, or of a folder in its layouts, with the library ``datasets``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedwca.data.dataset import Integers
 from fedwca.errors import DataError, FedwcaError, UsageError, first_line
 
 CONFIGURATION, SPLIT = "configuration", "split"
-"""What stands for a column of domains where these are configurations, or splits."""
+"""Values that stand for the column of domains if configurations, or splits, are the domains."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class HubTable:
 
     @property
     def columns(self) -> list[str]:
-        """Names."""
+        """Names of the columns."""
         return list(self.rows.column_names)
 
     @property
     def fingerprint(self) -> str:
-        """Another one where the files are others."""
+        """Identifies the table's content: it changes when the files change."""
         return str(self.rows._fingerprint)
 
     def image_columns(self) -> list[str]:
@@ -45,55 +45,67 @@ class HubTable:
         return [name for name, kind in self.rows.features.items() if type(kind).__name__ == "ClassLabel"]
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
-        """Classes that a column declares; None: it does not."""
+        """Class names that a column declares; None: it declares none."""
         return tuple(self.rows.features[column].names) if column in self.class_columns() else None
 
-    def known_column(self, what: str, asked: str) -> str:
-        """A column that was asked for.
+    def known_column(self, option: str, column: str) -> str:
+        """Return ``column`` if the table has it.
+
+        Args:
+            option: name of the setting in the message.
+            column: name of the column that the setting asks for.
 
         Raises:
-            DataError: there is none; names those there are.
+            DataError: there is no such column; the message names those there are.
         """
-        if asked not in self.columns:
-            raise DataError(f"{self.place} has no column {asked!r} ({what}={asked}); it has {', '.join(self.columns)}")
-        return asked
+        if column not in self.columns:
+            raise DataError(
+                f"{self.place} has no column {column!r} ({option}={column}); it has {', '.join(self.columns)}"
+            )
+        return column
 
-    def find_column(self, what: str, asked: str | None, declared: Sequence[str], usual: Sequence[str]) -> str:
-        """The column that holds something: as asked for, else the one of a usual name, else the only one declared so.
+    def find_column(self, option: str, column: str | None, declared: Sequence[str], usual_names: Sequence[str]) -> str:
+        """Find the column for a setting: the one asked for, else the first usual name, else the only declared column.
+
+        Args:
+            option: name of the setting in the message.
+            column: name that the setting asks for; None: not given.
+            declared: columns whose type fits.
+            usual_names: names to look for, in this order; among ``declared`` unless that is empty.
 
         Raises:
-            DataError: there is none, or nothing tells which; names those there are.
+            DataError: there is no such column, or several are possible; the message names those there are.
         """
-        if asked is not None:
-            return self.known_column(what, asked)
-        named = [name for name in usual if name in self.columns and (name in declared or not declared)]
-        if named or len(declared) == 1:
-            return named[0] if named else declared[0]
+        if column is not None:
+            return self.known_column(option, column)
+        candidates = [name for name in usual_names if name in self.columns and (name in declared or not declared)]
+        if candidates or len(declared) == 1:
+            return candidates[0] if candidates else declared[0]
         raise DataError(
-            f"nothing says which column of {self.place} is its {what}: say {what}=COLUMN; it has "
+            f"nothing says which column of {self.place} is its {option}: say {option}=COLUMN; it has "
             f"{', '.join(self.columns)}"
         )
 
     def texts(self, column: str) -> list[str]:
-        """The values of a column as text; of classes their names.
+        """The values of a column as text, classes by their names.
 
         Raises:
-            DataError: a row has none, or a value that is no name.
+            DataError: a value is empty, or is neither text nor the number of a class.
         """
-        names, found = self.class_names(column), []
+        names, texts = self.class_names(column), []
         values = self.rows.select_columns([column]).with_format("arrow")[:].column(0).to_pylist()
         for row, value in enumerate(values):
-            unnamed = names is not None and isinstance(value, int) and not 0 <= value < len(names)
-            if unnamed or not isinstance(value, str | int) or not str(value).strip():
+            out_of_range = names is not None and isinstance(value, int) and not 0 <= value < len(names)
+            if out_of_range or not isinstance(value, str | int) or not str(value).strip():
                 raise DataError(
                     f"{self.place}, split {self.split}, row {row}: column {column!r} holds {value!r}, which is no name "
                     "and no number of a class; splits=… reads some splits alone"
                 )
-            found.append(str(value) if names is None or isinstance(value, str) else names[value])
-        return found
+            texts.append(str(value) if names is None or isinstance(value, str) else names[value])
+        return texts
 
     def images(self, column: str, numbers: Integers) -> list[tuple[str, Any]]:
-        """What some rows hold for an image, not decoded, and how messages call each."""
+        """For each of some rows, its name in error messages and its image, not decoded."""
         rows = self.rows.select(numbers).select_columns([column])
         if column in self.image_columns():
             import datasets
@@ -106,54 +118,59 @@ class HubTable:
 
 
 def open_hub_tables(
-    place: str | Path, revision: str | None, configuration: str | None, every: bool, splits: Sequence[str]
+    place: str | Path, revision: str | None, configuration: str | None, all_configurations: bool, splits: Sequence[str]
 ) -> list[HubTable]:
-    """The tables that a data set is read from; what is not there is fetched.
+    """Open the tables of a data set; files that are not on this machine are downloaded.
 
     Args:
         place: ``OWNER/NAME``, or a folder.
         revision: commit, tag or branch; None: the newest.
-        configuration: which one, where there are several.
-        every: all configurations.
-        splits: those that are read; none: all.
+        configuration: the one to read, if there are several.
+        all_configurations: whether all are read.
+        splits: those to read; empty: all.
 
     Raises:
         UsageError: ``datasets`` is not installed, or there is no such configuration or split.
-        FedwcaError: the hub cannot be asked, or the folder or repository holds no data set.
+        DataError: no split has a row.
+        FedwcaError: the hub cannot be reached, or the folder or repository holds no data set.
     """
     library = _library()
     if isinstance(place, Path) and not place.is_dir():
         raise UsageError(f"hub:{place}: there is no such folder")
     if isinstance(place, str) and Path(place).exists():
         raise UsageError(f"hub:{place} may be the hub's or the folder here; the latter is hub:./{place}")
-    given = {"cache_dir": str(cache_dir() / "hub" / "tables")}
-    at = {} if revision is None or isinstance(place, Path) else {"revision": revision}
+    options = {"cache_dir": str(cache_dir() / "hub" / "tables")}
+    revision_option = {} if revision is None or isinstance(place, Path) else {"revision": revision}
     try:
-        there = list(library.get_dataset_config_names(str(place), **at))
-        if configuration is not None and configuration not in there:
-            raise UsageError(f"{place} has no configuration {configuration!r}; it has {', '.join(there)}")
-        if configuration is None and not every and len(there) > 1 and "default" not in there:
+        available = list(library.get_dataset_config_names(str(place), **revision_option))
+        if configuration is not None and configuration not in available:
+            raise UsageError(f"{place} has no configuration {configuration!r}; it has {', '.join(available)}")
+        if configuration is None and not all_configurations and len(available) > 1 and "default" not in available:
             raise UsageError(
-                f"{place} has the configurations {', '.join(there)}: say configuration={there[0]}, or "
-                f"domain={CONFIGURATION} where they are its domains"
+                f"{place} has the configurations {', '.join(available)}: say configuration={available[0]}, "
+                f"or domain={CONFIGURATION} where they are its domains"
             )
-        wanted = there if every else [configuration or ("default" if "default" in there else there[0])]
-        opened = {name: library.load_dataset(str(place), name, **at, **given) for name in wanted}
+        names = (
+            available
+            if all_configurations
+            else [configuration or ("default" if "default" in available else available[0])]
+        )
+        opened_tables = {name: library.load_dataset(str(place), name, **revision_option, **options) for name in names}
     except FedwcaError:
         raise
-    except Exception as error:  # the library raises its own, its transport's, its formats' and the system's
-        why = " ".join(first_line(error).split())
+    except Exception as error:  # the library's own, and those of network, file formats and system
+        reason = " ".join(first_line(error).split())
         hint = "" if isinstance(place, Path) else "; without a network, hub:./FOLDER reads a copy of its files"
-        raise FedwcaError(f"{place} cannot be read as a data set of the Hugging Face hub: {why}{hint}") from None
+        raise FedwcaError(f"{place} cannot be read as a data set of the Hugging Face hub: {reason}{hint}") from None
     tables = [
         HubTable(str(place), name, split, rows)
-        for name, found in opened.items()
-        for split, rows in found.items()
+        for name, rows_by_split in opened_tables.items()
+        for split, rows in rows_by_split.items()
         if (not splits or split in splits) and len(rows)
     ]
-    known = dict.fromkeys(split for found in opened.values() for split in found)
-    if strange := [split for split in splits if split not in known]:
-        raise UsageError(f"{place} has no split {strange[0]!r}; it has {', '.join(known)}")
+    known_splits = dict.fromkeys(split for rows_by_split in opened_tables.values() for split in rows_by_split)
+    if unknown_splits := [split for split in splits if split not in known_splits]:
+        raise UsageError(f"{place} has no split {unknown_splits[0]!r}; it has {', '.join(known_splits)}")
     if not tables:
         raise DataError(f"{place} holds no rows")
     return tables
@@ -168,7 +185,6 @@ def _library() -> Any:
         ) from None
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
-    logging.getLogger("huggingface_hub").setLevel(
-        logging.ERROR
-    )  # of every try to reach the hub; the last one is said in a sentence
+    # It warns of every failed try to reach the hub; the last failure is raised as an error.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     return datasets

@@ -1,4 +1,4 @@
-"""From a labelled data set to a federation: whose images are whose, split for training, validation and test."""
+"""Deal the domains of a labelled data set to clients, and split each client for training, validation and test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedwca.errors import DataError, UsageError
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Where the images of one client are in their domain."""
+    """Positions of one client's images in their domain."""
 
     train: Integers
     validation: Integers
@@ -27,8 +27,7 @@ class Split:
 
 
 DealDomain = Callable[[Domain, int, Generator], Sequence[Integers]]
-"""A domain, how many clients it is dealt to and where draws come from, to the positions of each client's images, groups
-whole."""
+"""Maps a domain, its number of clients and a generator to the positions of each client's images, groups whole."""
 
 
 def partition(
@@ -53,12 +52,12 @@ def partition(
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
         published: take the published training and test parts in place of 64/16/20.
-        deal: who has which images of a domain; None: all alike. It may look at labels; clients get none of them.
+        deal: decides which images of a domain each client gets; None: i.i.d. It may use labels; clients get none.
 
     Raises:
         UsageError: no such domain, a number out of bounds, no domain left, or more clients than a domain has images
             (groups, where it has groups), or a domain without published parts.
-        DataError: a client that ``deal`` leaves without images.
+        DataError: ``deal`` leaves a client without images.
     """
     source = dataset.domain(source).name
     if len(dataset.domains) == 1:
@@ -76,7 +75,7 @@ def leave_one_out(
 
     Args:
         dataset: the labelled data; its images are copied.
-        target: the domain whose clients have images alone; its labels go to the metrics, which count it alone.
+        target: the domain whose clients are unlabeled; its labels are in the metrics, which count only its clients.
         clients: clients per domain, at least 1.
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
@@ -92,11 +91,11 @@ def leave_one_out(
     sources = [name for name in dataset.domains if name != target]
     if not sources:
         raise UsageError(f"data set {dataset.name!r} has only the target domain {target!r}; no labelled one is left")
-    found = _with_labelled(dataset, sources, clients, samples, seed, published)
-    for client, name in zip(found.clients, found.metrics.domains, strict=True):
+    federation = _with_labelled(dataset, sources, clients, samples, seed, published)
+    for client, name in zip(federation.clients, federation.metrics.domains, strict=True):
         if name == target and not len(client.test):
             raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
-    return found
+    return federation
 
 
 def label_all(
@@ -104,7 +103,7 @@ def label_all(
 ) -> Federation:
     """Spread every domain over ``clients`` clients each, split 64/16/20; all have labels, and all are counted.
 
-    Args: as of `leave_one_out`.
+    Args: as for `leave_one_out`.
 
     Raises:
         UsageError: a number out of bounds, more clients than a domain has images, or a domain without published parts.
@@ -116,23 +115,23 @@ def label_all(
 def _with_labelled(
     dataset: FederatedDataset, sources: Sequence[str], clients: int, samples: int | None, seed: int, published: bool
 ) -> Federation:
-    """Clients of all domains, of which those of ``sources`` have labels.
+    """A federation of all domains, in which the clients of ``sources`` have labels.
 
     Raises:
         DataError: a source has no image of a class, or a client of it too few to train on.
     """
     for name in sources:
         counts = dataset.domains[name].counts(len(dataset.classes))
-        if lacking := [label for label, count in zip(dataset.classes, counts, strict=True) if not count]:
+        if missing := [label for label, count in zip(dataset.classes, counts, strict=True) if not count]:
             raise DataError(
-                f"source domain {name!r} has no image of class {lacking[0]!r}, and a labelled source needs some of "
-                "each; leave the domain out, or the class"
+                f"source domain {name!r} has no image of class {missing[0]!r}, and a labelled source needs some "
+                "of each; leave the domain out, or the class"
             )
-    found = _federation(dataset, list(dataset.domains), clients, samples, seed, published, labelled=sources)
-    for client, name in zip(found.clients, found.metrics.domains, strict=True):
+    federation = _federation(dataset, list(dataset.domains), clients, samples, seed, published, labelled=sources)
+    for client, name in zip(federation.clients, federation.metrics.domains, strict=True):
         if name in sources and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
-    return found
+    return federation
 
 
 def _federation(
@@ -145,7 +144,7 @@ def _federation(
     labelled: Sequence[str] = (),
     deal: DealDomain | None = None,
 ) -> Federation:
-    """Clients of the domains called ``names``; where some of these alone are ``labelled``, tables count the others."""
+    """A federation of the domains ``names``; if only some of these are ``labelled``, tables count the others."""
     if clients < 1 or seed < 0 or (samples is not None and samples < 1):
         raise UsageError(
             f"a partition needs clients >= 1, samples >= 1 and seed >= 0, not clients={clients}, samples={samples}, "
@@ -157,12 +156,14 @@ def _federation(
             continue
         random = np.random.default_rng([seed, index])
         for split in split_domain(domain, clients, samples, random, published, deal):
-            shown, kept, tested = (_tensor(domain, part) for part in (split.train, split.validation, split.test))
+            train_images, validation_images, test_images = (
+                _tensor(domain, part) for part in (split.train, split.validation, split.test)
+            )
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))
             test.append(torch.from_numpy(domain.labels[split.test]))
             labels = train[-1] if domain.name in labelled else None
-            images.append(ClientImages(shown, kept, tested, labels))
+            images.append(ClientImages(train_images, validation_images, test_images, labels))
     counted = [name not in labelled for name in owners]
     return Federation(
         tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted if any(counted) else None)
@@ -177,29 +178,29 @@ def split_domain(
     published: bool = False,
     deal: DealDomain | None = None,
 ) -> list[Split]:
-    """Images of each client of one domain, drawn alike for all classes (i.i.d.), as positions in the domain.
+    """Deal one domain to clients, i.i.d. or by ``deal``, and split each client; positions are those in the domain.
 
-    A random order is cut into ``clients`` runs as `numpy.array_split` would, or each client's run is what it is dealt,
-    in that order; the first ``samples`` of a run are kept.
+    The images in random order are cut into ``clients`` runs as by `numpy.array_split`; with ``deal``, each client's run
+    is what it is dealt, in that random order. The first ``samples`` of a run are used.
     Of n images, ``round(.2 n)`` are for test, ``round(.16 n)`` for validation and the rest, at least one, for training.
-    Where the domain has groups, whole groups are put in random order and each cut goes to the nearest border between
+    If the domain has groups, whole groups are put in random order and each cut moves to the nearest border between
     two groups, so that no group is in two clients or two splits; the last group within ``samples`` may lose images.
-    With ``published``, what is kept of a run is split by `Domain.part` instead, and nothing is for validation.
+    With ``published``, the images of a run are split by `Domain.part` instead, without validation images.
 
     Raises:
         UsageError: more clients than images (or groups), or with ``published`` no parts or a client without an image to
             train on.
-        DataError: a client that ``deal`` leaves without images, or with ``published`` a group that is in both parts.
+        DataError: ``deal`` leaves a client without images, or with ``published`` a group is in both parts.
     """
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
     _, member = np.unique(groups, return_inverse=True)
     total = int(member.max()) + 1
     if published and domain.part is not None:
-        both = np.intersect1d(groups[domain.part == 0], groups[domain.part == 1])
-        if len(both):
+        in_both = np.intersect1d(groups[domain.part == 0], groups[domain.part == 1])
+        if len(in_both):
             raise DataError(
-                f"--split published: domain {domain.name!r} has images of group {both[0]} in its training and in its "
-                "test part, and no split separates a group; give it one part, or take --split random"
+                f"--split published: domain {domain.name!r} has images of group {in_both[0]} in its training and in "
+                "its test part, and no split separates a group; give it one part, or take --split random"
             )
     rank = random.permutation(total)
     order = np.argsort(rank[member], kind="stable")
@@ -208,19 +209,22 @@ def split_domain(
         sizes = [len(run) for run in np.array_split(order, clients)]
         runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
     else:
-        place = np.argsort(order)
-        runs = [order[np.unique(place[own])] for own in check_deal(domain, deal(domain, clients, random))]
-    if without := [number for number, run in enumerate(runs) if not len(run)]:
-        raise DataError(f"domain {domain.name!r}: client {without[0]} of {len(runs)} would have no image")
+        place_in_order = np.argsort(order)
+        runs = [
+            order[np.unique(place_in_order[positions])]
+            for positions in check_deal(domain, deal(domain, clients, random))
+        ]
+    if empty_clients := [number for number, run in enumerate(runs) if not len(run)]:
+        raise DataError(f"domain {domain.name!r}: client {empty_clients[0]} of {len(runs)} would have no image")
     splits = []
     for run in runs:
-        kept = run[:samples]
+        used = run[:samples]
         if published:
-            splits.append(_published_split(domain, kept))
+            splits.append(_published_split(domain, used))
             continue
-        test, validation = round(0.2 * len(kept)), round(0.16 * len(kept))
-        cuts = np.array([len(kept) - validation - test, len(kept) - test])
-        splits.append(Split(*cut_at_groups(kept, rank[member], cuts)))
+        test, validation = round(0.2 * len(used)), round(0.16 * len(used))
+        cuts = np.array([len(used) - validation - test, len(used) - test])
+        splits.append(Split(*cut_at_groups(used, rank[member], cuts)))
     return splits
 
 
@@ -228,21 +232,21 @@ def check_enough_images(domain: Domain, clients: int) -> None:
     """Refuse more clients than a domain has images, or groups of images that stay together.
 
     Raises:
-        UsageError: says how many are the most.
+        UsageError: there are more clients; the message says how many are possible.
     """
     total = len(domain) if domain.groups is None else len(np.unique(domain.groups))
     if clients > total:
-        what = "images" if domain.groups is None else "groups of images"
+        noun = "images" if domain.groups is None else "groups of images"
         raise UsageError(
-            f"domain {domain.name!r} has {total} {what}, too few for {clients} clients; --clients {total} is the most"
+            f"domain {domain.name!r} has {total} {noun}, too few for {clients} clients; --clients {total} is the most"
         )
 
 
 def check_deal(domain: Domain, dealt: Sequence[Integers]) -> list[Integers]:
-    """The positions of each client's images in a domain, if they are that.
+    """Check the positions of each client's images in a domain, and return them as int64.
 
     Raises:
-        UsageError: they are no whole numbers, not of the domain, or one is there twice.
+        UsageError: positions are not whole numbers, not in the domain, or dealt twice.
     """
     arrays = [np.asarray(positions) for positions in dealt]
     for client, positions in enumerate(arrays):
@@ -259,44 +263,44 @@ def check_deal(domain: Domain, dealt: Sequence[Integers]) -> list[Integers]:
     all_positions = (
         np.concatenate([positions.astype(np.int64) for positions in arrays]) if arrays else np.zeros(0, np.int64)
     )
-    seen, often = np.unique(all_positions, return_counts=True)
-    if len(seen) < len(all_positions):
-        raise UsageError(f"the partition's deal of {domain.name!r} gave image {seen[often > 1][0]} twice")
+    unique_positions, counts = np.unique(all_positions, return_counts=True)
+    if len(unique_positions) < len(all_positions):
+        raise UsageError(f"the partition's deal of {domain.name!r} gave image {unique_positions[counts > 1][0]} twice")
     return [positions.astype(np.int64) for positions in arrays]
 
 
-def _published_split(domain: Domain, kept: Integers) -> Split:
+def _published_split(domain: Domain, positions: Integers) -> Split:
     part = domain.part
     if part is None:
         raise UsageError(
             f"domain {domain.name!r} does not say which images are its published test part (key 'part' of an archive); "
             "--split random takes 64/16/20"
         )
-    train, test = kept[part[kept] == 0], kept[part[kept] == 1]
+    train, test = positions[part[positions] == 0], positions[part[positions] == 1]
     if not len(train):
         raise UsageError(
             f"domain {domain.name!r}: a client would have no image of the published training part; take fewer "
             "--clients or more --samples"
         )
-    return Split(train, kept[:0], test)
+    return Split(train, positions[:0], test)
 
 
 def cut_at_groups(order: Integers, group_of: Integers, cuts: Integers, least: int = 0) -> list[Integers]:
-    """``order`` in ``len(cuts) + 1`` parts, cut at the group border nearest to each of ``cuts``.
+    """Cut ``order`` into ``len(cuts) + 1`` parts at the group borders nearest to ``cuts``.
 
-    The first part has at least one group; the others ``least``.
+    The first part has at least one group, each other part at least ``least`` groups.
     """
     borders = np.r_[0, np.flatnonzero(np.diff(group_of[order])) + 1, len(order)]
-    chosen = [0]
+    border_indices = [0]
     for number, cut in enumerate(cuts):
-        low = chosen[-1] + (1 if number == 0 else least)
+        low = border_indices[-1] + (1 if number == 0 else least)
         high = len(borders) - 1 - least * (len(cuts) - number)
         nearest = int(np.argmin(np.abs(borders - cut)))
-        chosen.append(min(max(nearest, low), high))
-    edges = [*borders[chosen], len(order)]
+        border_indices.append(min(max(nearest, low), high))
+    edges = [*borders[border_indices], len(order)]
     return [order[start:stop] for start, stop in pairwise(edges)]
 
 
 def _tensor(domain: Domain, positions: Integers) -> Tensor:
-    """``[n, 3, H, W]`` uint8, channels last in memory, sharing none of it with the domain."""
+    """A copy of the images ``[n, 3, H, W]`` uint8, channels last in memory."""
     return torch.from_numpy(np.asarray(domain.images[positions])).permute(0, 3, 1, 2)

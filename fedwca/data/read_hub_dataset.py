@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, and folders in its layouts: columns found or given, images decoded once."""
+"""Read data sets of the Hugging Face hub, or folders in its layouts: find their columns and decode images once."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from fedwca.errors import DataError
 ROWS = 64
 """Encoded images that are in memory at once."""
 PARTS = re.compile(r"(train(ing)?|test(ing)?|val(id|idation)?|dev(elopment)?|all|full)(?![a-z])")
-"""What splits are called that are parts of one data set; splits of other names are domains."""
+"""Names of splits that are parts of one data set; splits with other names are domains."""
 TEST = re.compile(r"(?<![a-z])test(ing)?(?![a-z])")
-"""What the published test part is called."""
+"""Occurs in the names of splits that are the published test part."""
 
 
 @dataclass(frozen=True)
 class HubColumns:
-    """Which columns hold what; None: found by their type, or by their name."""
+    """Names of the columns; None: the column is found by its type or its name."""
 
     image: str | None = None
-    """Encoded images; found: the only one of such, or ``image``, ``img``."""
+    """Column of encoded images; found: ``image``, ``img``, or the only one of images."""
     labels: str | None = None
-    """Labels; found: ``label``, ``labels``, ``class``, ``target``, or the only one that names classes."""
+    """Column of labels; found: ``label``, ``labels``, ``class``, ``target``, or the only one that names classes."""
     domain: str | None = None
-    """Domains; ``split``: splits are domains; ``configuration``: configurations are. Found: the column ``domain``, or
-    splits that are not called as parts are."""
+    """Column of domains; ``split``: splits are domains; ``configuration``: configurations are. Found: the column
+    ``domain``, or the splits if none of them has a name of `PARTS`."""
     unit: str | None = None
-    """What an image belongs to by nature; None: nobody says it."""
+    """Column of what an image belongs to by nature; None: there are no units."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of one table that are of one domain."""
+    """Rows of one table that belong to one domain."""
 
     table: HubTable
     rows: Integers
-    """Their numbers."""
+    """Row numbers in the table."""
     image: str
     labels: Sequence[str]
     classes: tuple[str, ...] | None
@@ -67,37 +67,40 @@ def read_hub_dataset(
     configuration: str | None = None,
     splits: Sequence[str] = (),
 ) -> FederatedDataset:
-    """A data set of the hub, or a folder in one of its layouts, as domains.
+    """Read a data set of the hub, or a folder in one of its layouts.
 
     Splits that are no domains are pooled; those with ``test`` in their name are the published test part. Images become
     pixels as in `fedwca.data.read_image_folder`, and are cached under `fedwca.data.cache_dir`.
 
     Args:
         place: ``OWNER/NAME``, or a folder.
-        columns: which hold what.
+        columns: names of its columns.
         size: height and width in pixels.
         revision: commit, tag or branch; None: the newest.
-        configuration: which one is read, where there are several and these are no domains.
-        splits: those that are read; none: all.
+        configuration: the one to read, if there are several and these are no domains.
+        splits: those to read; empty: all.
 
     Raises:
         UsageError: a library is not installed, or there is no such configuration, split or revision.
-        DataError: a column is not there or does not hold what it should; names those there are.
-        FedwcaError: the hub cannot be asked.
+        DataError: a column is not there or does not hold what it should; the message names those there are.
+        FedwcaError: the hub cannot be reached.
     """
     tables = open_hub_tables(place, revision, configuration, columns.domain == CONFIGURATION, splits)
     domain = columns.domain or _find_domain(tables)
     name = canonical_domain(printable(Path(place).name))
-    given: dict[str, list[_Part]] = {}
+    parts_by_text: dict[str, list[_Part]] = {}
     for table in tables:
         for text, part in _divide(table, columns, domain, name).items():
-            given.setdefault(text, []).append(part)
-    parts = _name_domains(given)
-    every = [part for some in parts.values() for part in some]
-    units = sorted_classes(unit for part in every for unit in part.units or ())
-    # Where a column declares no classes, those that are there are all.
-    classes = sorted_classes(text for part in every for text in part.classes or part.labels)
-    archives = {found: _join(place, found, parts[found], classes, units, domain, size) for found in sorted(parts)}
+            parts_by_text.setdefault(text, []).append(part)
+    parts = _name_domains(parts_by_text)
+    all_parts = [part for domain_parts in parts.values() for part in domain_parts]
+    units = sorted_classes(unit for part in all_parts for unit in part.units or ())
+    # If a column declares no classes, the values that occur are its classes.
+    classes = sorted_classes(text for part in all_parts for text in part.classes or part.labels)
+    archives = {
+        domain_name: _join(place, domain_name, parts[domain_name], classes, units, domain, size)
+        for domain_name in sorted(parts)
+    }
     return assemble_dataset(name, archives)
 
 
@@ -105,45 +108,51 @@ def _find_domain(tables: Sequence[HubTable]) -> str | None:
     for name in tables[0].columns:
         if name.lower() == "domain":
             return name
-    whole = any(PARTS.match(table.split.lower()) for table in tables)
-    return None if whole or len(tables) == 1 else SPLIT
+    has_parts = any(PARTS.match(table.split.lower()) for table in tables)
+    return None if has_parts or len(tables) == 1 else SPLIT
 
 
-def _divide(table: HubTable, columns: HubColumns, domain: str | None, alone: str) -> dict[str, _Part]:
-    """The rows of a table by domain, as the table calls it."""
+def _divide(table: HubTable, columns: HubColumns, domain: str | None, only_domain: str) -> dict[str, _Part]:
+    """The rows of a table by domain, under the names that the table has for them."""
     image = table.find_column("image", columns.image, table.image_columns(), ("image", "img"))
-    named = [name for name in table.class_columns() if name != domain]
-    label = table.find_column("labels", columns.labels, named, ("label", "labels", "class", "target"))
+    class_columns = [name for name in table.class_columns() if name != domain]
+    label = table.find_column("labels", columns.labels, class_columns, ("label", "labels", "class", "target"))
     labels, classes = table.texts(label), table.class_names(label)
     units = table.texts(table.known_column("unit", columns.unit)) if columns.unit else None
     if domain == SPLIT:
-        of = [table.split] * len(labels)
+        domain_of_row = [table.split] * len(labels)
     elif domain == CONFIGURATION:
-        of = [table.configuration] * len(labels)
+        domain_of_row = [table.configuration] * len(labels)
     else:
-        of = [alone] * len(labels) if domain is None else table.texts(table.known_column("domain", domain))
-    names = np.array(of)
-    found = {}
+        domain_of_row = (
+            [only_domain] * len(labels) if domain is None else table.texts(table.known_column("domain", domain))
+        )
+    names = np.array(domain_of_row)
+    parts = {}
     for name in np.unique(names).tolist():
         rows = np.flatnonzero(names == name)
-        of_units = None if units is None else [units[row] for row in rows]
-        found[name] = _Part(table, rows, image, [labels[row] for row in rows], classes, of_units)
-    return found
+        part_units = None if units is None else [units[row] for row in rows]
+        parts[name] = _Part(table, rows, image, [labels[row] for row in rows], classes, part_units)
+    return parts
 
 
-def _name_domains(given: Mapping[str, list[_Part]]) -> dict[str, list[_Part]]:
-    """Domains by names that folders of runs may have."""
+def _name_domains(parts_by_text: Mapping[str, list[_Part]]) -> dict[str, list[_Part]]:
+    """The parts by domain names that are also valid names of run folders.
+
+    Raises:
+        DataError: two domains would have the same name.
+    """
     texts: dict[str, str] = {}
-    for text in given:
-        if (other := texts.setdefault(_name_domain(text), text)) != text:
+    for text in parts_by_text:
+        if (first := texts.setdefault(_name_domain(text), text)) != text:
             raise DataError(
-                f"domains {other!r} and {text!r} would both be called {_name_domain(text)!r}; rename one in the data"
+                f"domains {first!r} and {text!r} would both be called {_name_domain(text)!r}; rename one in the data"
             )
-    return {name: given[text] for name, text in texts.items()}
+    return {name: parts_by_text[text] for name, text in texts.items()}
 
 
 def _name_domain(text: str) -> str:
-    """A domain's name as folders of runs may have it.
+    """A domain's name without characters that a run folder's name must not have.
 
     >>> [_name_domain(text) for text in ("Real World", "Indoor/Day", "../x", ".")]
     ['real_world', 'indoor_day', '__x', '_']
@@ -155,24 +164,28 @@ def _join(
     place: str | Path,
     name: str,
     parts: Sequence[_Part],
-    every: tuple[str, ...],
+    all_classes: tuple[str, ...],
     units: tuple[str, ...],
     domain: str | None,
     size: int,
 ) -> Archive:
-    """One domain of all the parts of it."""
-    own = sorted_classes(text for part in parts for text in part.classes or every)
-    number, unit_number = ({text: index for index, text in enumerate(texts)} for texts in (own, units))
+    """Join the parts of one domain into one archive."""
+    domain_classes = sorted_classes(text for part in parts for text in part.classes or all_classes)
+    label_by_class, number_by_unit = (
+        {text: index for index, text in enumerate(texts)} for texts in (domain_classes, units)
+    )
     published = np.concatenate(
         [np.full(len(part.rows), bool(TEST.search(part.table.split.lower())), np.int64) for part in parts]
     )
-    whole = domain == SPLIT or len(np.unique(published)) < 2
+    unsplit = domain == SPLIT or len(np.unique(published)) < 2
     return Archive(
         _decode(place, name, parts, size),
-        np.array([number[label] for part in parts for label in part.labels], np.int64),
-        classes=own,
-        part=None if whole else published,
-        units=np.array([unit_number[unit] for part in parts for unit in part.units or ()], np.int64) if units else None,
+        np.array([label_by_class[label] for part in parts for label in part.labels], np.int64),
+        classes=domain_classes,
+        part=None if unsplit else published,
+        units=np.array([number_by_unit[unit] for part in parts for unit in part.units or ()], np.int64)
+        if units
+        else None,
     )
 
 
@@ -185,12 +198,12 @@ def _decode(place: str | Path, name: str, parts: Sequence[_Part], size: int) -> 
     starts = np.cumsum([0, *(len(part.rows) for part in parts)])
 
     def decoders(start: int, stop: int) -> list[Callable[[], Images]]:
-        found: list[Callable[[], Images]] = []
+        image_decoders: list[Callable[[], Images]] = []
         for part, first, last in zip(parts, starts, starts[1:], strict=False):
             rows = part.rows[max(0, start - first) : max(0, min(stop, last) - first)]
             encoded = part.table.images(part.image, rows) if len(rows) else []
-            found += [partial(_one_image, *one, size) for one in encoded]
-        return found
+            image_decoders += [partial(_one_image, *named_image, size) for named_image in encoded]
+        return image_decoders
 
     def decode(start: int, stop: int) -> Images:
         images = np.empty((stop - start, size, size, 3), np.uint8)
@@ -202,12 +215,12 @@ def _decode(place: str | Path, name: str, parts: Sequence[_Part], size: int) -> 
     return keep_decoded(cache_dir() / "hub" / file, int(starts[-1]), size, decode)
 
 
-def _one_image(where: str, value: Any, size: int) -> Images:
-    """An image as the hub's libraries give it without decoding: bytes, a table with them, or with a path."""
+def _one_image(name: str, value: Any, size: int) -> Images:
+    """Decode an image as ``datasets`` gives it undecoded: bytes, or a mapping with the bytes or with a path."""
     content = value.get("bytes") if isinstance(value, Mapping) else value
     path = value.get("path") if isinstance(value, Mapping) else None
     if isinstance(content, bytes):
-        return decode_bytes(content, where, size)
+        return decode_bytes(content, name, size)
     if content is None and isinstance(path, str):
         return decode_image(Path(path), size)
-    raise DataError(f"{where} holds no encoded image")
+    raise DataError(f"{name} holds no encoded image")

@@ -1,4 +1,4 @@
-"""What each image of a folder belongs to, as a table beside its classes says it."""
+"""Read the unit of each image of a domain's folder from a table beside its class folders."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ TABLE = "units.csv"
 
 
 def read_units(path: Path) -> list[str] | None:
-    """The unit of each of a domain's images, in the order of `fedwca.data.read_image_folder`; None: nobody says them.
+    """Unit of each of a domain's images, in the order of `fedwca.data.read_image_folder`; None: there is no table.
 
     Args:
         path: folder of a domain, ``<domain>/<class>/<image>``; units are in ``<domain>/units.csv``.
 
     Raises:
-        DataError: the table cannot be read, lacks an image, names one that is not there or one twice.
+        DataError: the table cannot be read, lacks an image or a unit, or names an image twice or one that is not there.
     """
     table = path / TABLE
     if not table.exists():
         return None
-    said: dict[str, str] = {}
+    unit_by_image: dict[str, str] = {}
     try:
         check_not_special(table)
         with table.open(newline="", encoding="utf-8-sig") as file:
@@ -38,24 +38,30 @@ def read_units(path: Path) -> list[str] | None:
                 raise DataError(f"{table}: needs the columns image and unit, not {', '.join(rows.fieldnames or ())}")
             for row in rows:
                 image, unit = (str(row[key] or "").strip() for key in ("image", "unit"))
-                if image in said or not unit:
+                if image in unit_by_image or not unit:
                     raise DataError(f"{table}, line {rows.line_num}: {image} " + ("again" if unit else "has no unit"))
-                said[image] = unit
+                unit_by_image[image] = unit
     except (OSError, UnicodeError, csv.Error) as error:
         raise DataError(f"{table} cannot be read: {error}") from None
     files = [file.relative_to(path).as_posix() for file, _ in list_image_files(path)[0]]
-    if lacks := [name for name in files if name not in said]:
-        raise DataError(f"{table} says no unit of {lacks[0]}; it has to name every image")
-    if strange := sorted(set(said) - set(files)):
-        raise DataError(f"{table} names {strange[0]}, and there is no such image")
-    return [said[name] for name in files]
+    if missing_files := [name for name in files if name not in unit_by_image]:
+        raise DataError(f"{table} says no unit of {missing_files[0]}; it has to name every image")
+    if unknown_names := sorted(set(unit_by_image) - set(files)):
+        raise DataError(f"{table} names {unknown_names[0]}, and there is no such image")
+    return [unit_by_image[name] for name in files]
 
 
-def number_units(said: Mapping[str, Sequence[str]]) -> dict[str, Integers]:
-    """Units ``[N]`` int64 of each domain, the same text the same number in all of them.
+def number_units(texts_by_domain: Mapping[str, Sequence[str]]) -> dict[str, Integers]:
+    """Number the units ``[N]`` int64 of each domain; equal texts get equal numbers in all domains.
 
     Args:
-        said: the unit of each image, by domain.
+        texts_by_domain: unit of each image, by domain.
     """
-    number = {unit: index for index, unit in enumerate(sorted_classes(unit for own in said.values() for unit in own))}
-    return {domain: np.array([number[unit] for unit in own], np.int64) for domain, own in said.items()}
+    number_by_unit = {
+        unit: index
+        for index, unit in enumerate(sorted_classes(unit for texts in texts_by_domain.values() for unit in texts))
+    }
+    return {
+        domain: np.array([number_by_unit[unit] for unit in texts], np.int64)
+        for domain, texts in texts_by_domain.items()
+    }

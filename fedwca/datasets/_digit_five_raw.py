@@ -1,4 +1,4 @@
-"""Digit-Five from the files its five domains are published as; training and test parts in one, training first.
+"""Read the five domains of Digit-Five from their published files, training images before test images.
 
 ==========  =============================================================  ==========================================
 domain      files                                                          from
@@ -32,9 +32,9 @@ Parts = list[tuple[Images, Integers]]
 
 
 def read_raw_domain(folder: Path, domain: str) -> Archive | None:
-    """One domain, training and test part in one, each image with the number of its part; None where there are no files.
+    """Read one domain, training part then test part, with the part of each image; None: its files are not there.
 
-    Where a domain is there in two forms, the first of the module's table is read.
+    If a domain is there in two forms, the first one in the module's table is read.
 
     Raises:
         DataError: a file is damaged or does not hold what its name says; the message names it.
@@ -45,7 +45,7 @@ def read_raw_domain(folder: Path, domain: str) -> Archive | None:
 
 
 def is_raw_domain_there(folder: Path, domain: str) -> bool:
-    """Whether `read_raw_domain` finds files, whatever is in them."""
+    """Whether `read_raw_domain` finds a domain's files, whatever they hold."""
     return next(_forms_there(folder, domain), None) is not None
 
 
@@ -62,8 +62,8 @@ def _read(folder: Path, files: list[Path], domain: str, reader: Callable[[Path],
         parts = reader(folder)
         images = np.concatenate([part for part, _ in parts])
         labels = np.concatenate([part for _, part in parts]).astype(np.int64)
-        part = np.repeat(np.arange(2), [len(one) for one, _ in parts])
-    except Exception as error:  # the parsers raise whatever a damaged byte leads them to
+        part = np.repeat(np.arange(2), [len(part_images) for part_images, _ in parts])
+    except Exception as error:  # parsers raise exceptions of many kinds for damaged files
         raise DataError(f"{names} cannot be read as {domain}: {error}") from error
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
         raise DataError(
@@ -101,18 +101,18 @@ def _usps(folder: Path) -> Parts:
 
 def _mnist_matlab(folder: Path) -> Parts:
     """``train_28`` ``[N, 28, 28, 1]`` and ``label_train`` one-hot, and the same of ``test``."""
-    found = _matlab(folder / "mnist_data.mat")
-    return [(_greys(found[f"{part}_28"]), _numbers(found[f"label_{part}"])) for part in ("train", "test")]
+    arrays = _matlab(folder / "mnist_data.mat")
+    return [(_greys(arrays[f"{part}_28"]), _numbers(arrays[f"label_{part}"])) for part in ("train", "test")]
 
 
 def _mnistm(folder: Path) -> Parts:
-    found = _matlab(folder / "mnistm_with_label.mat")
-    return [(found[part], _numbers(found[f"label_{part}"])) for part in ("train", "test")]
+    arrays = _matlab(folder / "mnistm_with_label.mat")
+    return [(arrays[part], _numbers(arrays[f"label_{part}"])) for part in ("train", "test")]
 
 
 def _synth(folder: Path) -> Parts:
-    found = _matlab(folder / "syn_number.mat")
-    return [(found[f"{part}_data"], _numbers(found[f"{part}_label"])) for part in ("train", "test")]
+    arrays = _matlab(folder / "syn_number.mat")
+    return [(arrays[f"{part}_data"], _numbers(arrays[f"{part}_label"])) for part in ("train", "test")]
 
 
 def _usps_matlab(folder: Path) -> Parts:
@@ -121,7 +121,7 @@ def _usps_matlab(folder: Path) -> Parts:
 
 
 def _greys(images: Any) -> Images:
-    """uint8 ``[N, 28, 28]`` from 0…255, or from fractions of 1."""
+    """uint8 images ``[N, 28, 28]`` from values in 0…255, or from floats in 0…1."""
     scale = 255 if images.dtype.kind == "f" and images.max(initial=0) <= 1 else 1
     greys: Images = (images * scale).round().clip(0, 255).astype(np.uint8).reshape(len(images), 28, 28)
     return greys
@@ -133,21 +133,21 @@ def _house_number_files(prefix: str) -> Callable[[Path], Parts]:
 
 def _house_numbers(file: Path) -> tuple[Images, Integers]:
     """SVHN's own format: ``X`` ``[H, W, 3, N]`` and ``y`` ``[N, 1]``, where 10 may stand for 0."""
-    found = _matlab(file)
-    return found["X"].transpose(3, 0, 1, 2), _numbers(found["y"]) % 10
+    arrays = _matlab(file)
+    return arrays["X"].transpose(3, 0, 1, 2), _numbers(arrays["y"]) % 10
 
 
 def _numbers(labels: Any) -> Integers:
-    """``[N]`` from ``[N]``, ``[N, 1]`` or one-hot ``[N, 10]``."""
-    found: Integers = labels.argmax(1) if labels.ndim == 2 and labels.shape[1] == 10 else labels.reshape(-1)
-    return found.astype(np.int64)
+    """Labels ``[N]`` int64 from ``[N]``, ``[N, 1]`` or one-hot ``[N, 10]``."""
+    numbers: Integers = labels.argmax(1) if labels.ndim == 2 and labels.shape[1] == 10 else labels.reshape(-1)
+    return numbers.astype(np.int64)
 
 
 def _matlab(file: Path) -> dict[str, Any]:
     from scipy.io import loadmat
 
-    found: dict[str, Any] = loadmat(file)
-    return found
+    arrays: dict[str, Any] = loadmat(file)
+    return arrays
 
 
 MNIST_FILES = tuple(
@@ -169,4 +169,4 @@ READERS: dict[str, tuple[tuple[tuple[str, ...], Callable[[Path], Parts]], ...]] 
         (("usps_28x28.mat",), _usps_matlab),
     ),
 }
-"""Files of each domain below the folder of the data set, with what reads them, in each of its forms."""
+"""Forms of each domain: files below the folder of the data set, and the function that reads them."""

@@ -1,7 +1,7 @@
 """Digits to draw with: 1797 real handwritten ones (scikit-learn) and 14 font faces (matplotlib, Pillow).
 
-Both become a *base*, a grey 64×64 Pillow image of one light digit on black; `place` moves a base about and brings it
-to 32×32. Sizes here are pixels of the 64×64 canvas; two of them make one pixel of the finished image.
+Both become a *base*, a grey 64×64 Pillow image of one light digit on black; `jitter` moves a base at random and
+`downscale` reduces it to 32×32. Sizes here are pixels of the 64×64 canvas; the finished image has half as many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Grey = NDArray[np.float32]
 
 CANVAS, SIZE = 64, 32
 HEIGHT = 46
-"""Of a digit that is set in type."""
+"""Height of a digit that is drawn from a font."""
 BUILT_IN = "Pillow built-in"
 """The face inside Pillow; every other face is the stem of a file in matplotlib's ``fonts/ttf``."""
 FACES = {
@@ -42,7 +42,7 @@ FACES = {
         BUILT_IN,
     ),
 }
-"""Domains of digits_mini that are set in type, and their faces; no face is in two."""
+"""Font faces of the domains of digits_mini that are drawn from fonts; no face is in two domains."""
 
 
 @cache
@@ -56,14 +56,14 @@ def load_handwriting() -> tuple[list[Image.Image], NDArray[np.int64]]:
 
 
 def _smooth(small: Image.Image) -> Image.Image:
-    """8×8 enlarged to 50×50 and steepened, so that a stroke has an edge instead of a slope."""
+    """Enlarge an 8×8 image to 50×50 pixels and raise its contrast, so that strokes have sharp edges."""
     large = np.asarray(small.resize((50, 50), Image.Resampling.BICUBIC), np.float32) / 255
     return Image.fromarray((np.clip((large - 0.25) * 1.8, 0, 1) * 255).astype(np.uint8))
 
 
 @cache
 def draw_glyph(face: str, text: str) -> Image.Image:
-    """The base of one character set in one face, `HEIGHT` canvas pixels tall and centred by its outline."""
+    """Draw the base of a character in a font face, `HEIGHT` canvas pixels tall and centred by its outline."""
     size = 96
     font: Any = ImageFont.load_default(size) if face == BUILT_IN else _typeface(face, size)
     left, top, right, bottom = (int(edge) for edge in font.getbbox(text))
@@ -77,7 +77,7 @@ def _typeface(face: str, size: int) -> ImageFont.FreeTypeFont:
     import matplotlib
 
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{face}.ttf"
-    # The basic layout engine is always there, so the drawing does not depend on whether libraqm is.
+    # The basic layout engine is always there, so that the drawing does not depend on libraqm.
     return ImageFont.truetype(str(path), size, layout_engine=ImageFont.Layout.BASIC)
 
 
@@ -97,15 +97,15 @@ def jitter(
     shift: float = 3.0,
     aside: float = 0.0,
 ) -> Image.Image:
-    """The base turned (±degrees), sheared, scaled and shifted (±canvas pixels), then moved ``aside`` to the right."""
+    """Rotate (±degrees), shear, scale and shift (±canvas pixels) a base at random; move it right by ``aside``."""
     angle = np.deg2rad(random.uniform(-degrees, degrees))
-    lean, grow = random.uniform(-shear, shear), 1 / random.uniform(*scale)
+    lean, inverse_scale = random.uniform(-shear, shear), 1 / random.uniform(*scale)
     right, down = random.uniform(-shift, shift, 2)
-    a, b = grow * np.cos(angle), grow * (np.sin(angle) + lean)
-    d, e = -grow * np.sin(angle), grow * np.cos(angle)
+    a, b = inverse_scale * np.cos(angle), inverse_scale * (np.sin(angle) + lean)
+    d, e = -inverse_scale * np.sin(angle), inverse_scale * np.cos(angle)
     middle = CANVAS / 2
     x, y = middle + right + aside, middle + down
-    # Pillow wants the map from output to input: the middle of the canvas comes from (x, y) moved back.
+    # Pillow takes the map from output to input pixels: (x, y) of the output is the middle of the input.
     matrix = (a, b, middle - a * x - b * y, d, e, middle - d * x - e * y)
     return base.transform((CANVAS, CANVAS), Image.Transform.AFFINE, matrix, Image.Resampling.BICUBIC)
 

@@ -1,4 +1,4 @@
-"""The five domains of digits_mini: each turns a base into one 32×32 colour image, given its own random numbers."""
+"""Styles of the five domains of digits_mini: each draws one 32×32 colour image from a base and random numbers."""
 
 from __future__ import annotations
 
@@ -17,47 +17,49 @@ Picture = NDArray[np.uint8]
 Colour = NDArray[np.float32]
 """``[3]`` in 0…255."""
 Draw = Callable[[Image.Image, str, np.random.Generator, np.random.Generator], Picture]
-"""(base, face or "", random numbers shared by the variants of the base, random numbers of this image) → picture."""
+"""(base, face or "", generator shared by the variants of the base, generator of this image) → picture."""
 
 
-def draw_handwritten(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_handwritten(base: Image.Image, face: str, style: np.random.Generator, random: np.random.Generator) -> Picture:
     """Light on black, as MNIST, with a finer or broader pen."""
-    broad, pen = base.filter(ImageFilter.MaxFilter(3)), own.uniform(-1, 1)
+    broad, pen = base.filter(ImageFilter.MaxFilter(3)), random.uniform(-1, 1)
     written = Image.blend(base, broad if pen > 0 else base.filter(ImageFilter.MinFilter(3)), abs(pen))
-    return _picture(255 * _grey(downscale(jitter(written, own, degrees=12, shear=0.15, scale=(0.8, 1.1)))))
+    return _picture(255 * _grey(downscale(jitter(written, random, degrees=12, shear=0.15, scale=(0.8, 1.1)))))
 
 
-def draw_photo(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_photo(base: Image.Image, face: str, style: np.random.Generator, random: np.random.Generator) -> Picture:
     """The absolute difference of a photograph and a handwritten digit, as MNIST-M."""
-    back = _photo_crop(own)
-    return _picture(np.abs(back - 255 * _grey(downscale(jitter(base, own, degrees=5, scale=(0.95, 1.1), shift=2)))))
+    back = _photo_crop(random)
+    return _picture(np.abs(back - 255 * _grey(downscale(jitter(base, random, degrees=5, scale=(0.95, 1.1), shift=2)))))
 
 
-def draw_printed(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
-    """Ink on squared paper, every other one reversed: paper left free in a printed panel."""
+def draw_printed(base: Image.Image, face: str, style: np.random.Generator, random: np.random.Generator) -> Picture:
+    """Ink on squared paper; half of the time the two colours are swapped."""
     paper = np.array([style.uniform(215, 255)] * 3) - [0, 3, style.uniform(4, 22)]
     ink = _colour(style.uniform(0.5, 0.75), style.uniform(0.0, 0.8), style.uniform(10, 90))
     back, front = (paper, ink) if style.uniform() < 0.5 else (ink, paper)
-    lines = _squares(int(style.integers(5, 9)), own) * style.uniform(0.2, 0.45)
-    return _picture(_mix(_mix(back, front, lines), front, downscale(jitter(base, own, scale=(0.7, 1.0)))))
+    lines = _squares(int(style.integers(5, 9)), random) * style.uniform(0.2, 0.45)
+    return _picture(_mix(_mix(back, front, lines), front, downscale(jitter(base, random, scale=(0.7, 1.0)))))
 
 
-def draw_street(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_street(base: Image.Image, face: str, style: np.random.Generator, random: np.random.Generator) -> Picture:
     """A coloured number on a coloured wall, its neighbours at the edges, out of focus and noisy, as SVHN."""
     wall, number = _two_colours(style)
-    side = (-1, 1)[int(own.integers(2))]
-    scene = jitter(base, own, degrees=5, scale=(1.0, 1.3), shift=4)
-    for direction in (side, -side)[: int(own.integers(1, 3))]:
-        neighbour = draw_glyph(face, str(own.integers(10)))
-        scene = ImageChops.lighter(scene, jitter(neighbour, own, degrees=3, aside=direction * own.uniform(38, 46)))
+    side = (-1, 1)[int(random.integers(2))]
+    scene = jitter(base, random, degrees=5, scale=(1.0, 1.3), shift=4)
+    for direction in (side, -side)[: int(random.integers(1, 3))]:
+        neighbour = draw_glyph(face, str(random.integers(10)))
+        scene = ImageChops.lighter(
+            scene, jitter(neighbour, random, degrees=3, aside=direction * random.uniform(38, 46))
+        )
     cover = downscale(scene.filter(ImageFilter.GaussianBlur(float(style.uniform(0.8, 2.6)))))
     light = 1 + style.uniform(-0.3, 0.3) * _ramp(style)
-    return _picture(_mix(wall, number, cover) * _grey(light) + own.normal(0, 7, (SIZE, SIZE, 3)))
+    return _picture(_mix(wall, number, cover) * _grey(light) + random.normal(0, 7, (SIZE, SIZE, 3)))
 
 
-def draw_neon(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_neon(base: Image.Image, face: str, style: np.random.Generator, random: np.random.Generator) -> Picture:
     """A glowing coloured outline in the dark."""
-    shape = jitter(base, own, scale=(0.8, 1.0))
+    shape = jitter(base, random, scale=(0.8, 1.0))
     outline = ImageChops.difference(shape.filter(ImageFilter.MaxFilter(5)), shape)
     tube, glow = downscale(outline), downscale(outline.filter(ImageFilter.GaussianBlur(4)))
     hue = style.uniform()
@@ -83,7 +85,7 @@ def _colour(hue: float, saturation: float, value: float) -> Colour:
 
 
 def _two_colours(random: np.random.Generator) -> tuple[Colour, Colour]:
-    """Wall and number, five in seven times the number is the lighter one; they differ by 85 of 255 or more."""
+    """Colours of wall and number, more than 85 of 255 apart on average; with probability 5/7 the number is lighter."""
     while True:
         first, second = (_colour(random.uniform(), random.uniform(0.1, 0.8), random.uniform(40, 245)) for _ in range(2))
         contrast = float(second.mean() - first.mean())
@@ -92,7 +94,7 @@ def _two_colours(random: np.random.Generator) -> tuple[Colour, Colour]:
 
 
 def _ramp(random: np.random.Generator) -> Grey:
-    """A plane from −1 to 1 in a random direction, ``[32, 32]``."""
+    """A linear ramp in a random direction, from −1 to 1 at most, ``[32, 32]``."""
     angle = random.uniform(0, 2 * np.pi)
     line = np.linspace(-1, 1, SIZE, dtype=np.float32)
     plane: Grey = ((np.cos(angle) * line[None, :] + np.sin(angle) * line[:, None]) / np.sqrt(2)).astype(np.float32)
@@ -100,7 +102,7 @@ def _ramp(random: np.random.Generator) -> Grey:
 
 
 def _squares(pitch: int, random: np.random.Generator) -> Grey:
-    """Lines one pixel wide, ``pitch`` pixels apart, both ways, ``[32, 32]``."""
+    """A grid of lines one pixel wide and ``pitch`` pixels apart, ``[32, 32]``."""
     across, down = (np.arange(SIZE) % pitch == int(random.integers(pitch)) for _ in range(2))
     lines: Grey = (across[None, :] | down[:, None]).astype(np.float32)
     return lines
@@ -129,4 +131,4 @@ STYLES: Mapping[str, Draw] = {
     "street": draw_street,
     "neon": draw_neon,
 }
-"""By domain."""
+"""Drawing function of each domain."""

@@ -1,4 +1,4 @@
-"""DomainNet's lists of training and test images, and how fewer of them are drawn."""
+"""Read DomainNet's lists of training and test images, and draw some of them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class ListedImage:
 
     file: Path
     title: str
-    """Name of the class, the folder of the file."""
+    """Name of the class, which is the folder of the file."""
     part: int
     """0 training, 1 test."""
 
 
 def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedImage]:
-    """The images of ``<domain>_train.txt`` or ``<domain>_test.txt``, in its order.
+    """Read the images of ``<domain>_train.txt`` or ``<domain>_test.txt``, in its order.
 
-    A line is ``<domain>/<class>/<image> <label>``. The number is not read: classes go by their names.
+    A line is ``<domain>/<class>/<image> <label>``. The label is not used: classes are known by their names.
 
     Args:
         path: the list.
-        folder: what its paths are relative to.
+        folder: to which its paths are relative.
         domain: of all its images.
         part: 0 training, 1 test.
 
@@ -40,17 +40,17 @@ def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedIm
     listed = []
     for number, line in enumerate(filter(str.strip, lines), 1):
         name, _, label = line.strip().rpartition(" ")
-        place = name.split("/")
-        if not label.isdigit() or len(place) != 3 or place[0] != domain or ".." in place:
+        segments = name.split("/")
+        if not label.isdigit() or len(segments) != 3 or segments[0] != domain or ".." in segments:
             raise DataError(f"{path}, line {number}: must be '{domain}/<class>/<image> <label>', not {line.strip()!r}")
-        listed.append(ListedImage(folder / name, place[1], part))
-    if lost := next((image.file for image in listed if not image.file.is_file()), None):
-        raise DataError(f"{path} names {lost.relative_to(folder).as_posix()}, which is not in {folder}")
+        listed.append(ListedImage(folder / name, segments[1], part))
+    if missing_file := next((image.file for image in listed if not image.file.is_file()), None):
+        raise DataError(f"{path} names {missing_file.relative_to(folder).as_posix()}, which is not in {folder}")
     return listed
 
 
 def read_lists(folder: Path, domain: str) -> list[ListedImage]:
-    """The images of both lists of a domain, those for training first.
+    """Read the images of both lists of a domain, those for training first.
 
     Args:
         folder: holds the lists, ``<domain>_train.txt`` and ``<domain>_test.txt``, and the domain.
@@ -76,11 +76,11 @@ def read_lists(folder: Path, domain: str) -> list[ListedImage]:
 
 
 def draw_balanced(listed: list[ListedImage], most: int | None, seed: list[int]) -> list[ListedImage]:
-    """At most so many, as many of each class as there are, each part keeping its share; in their order.
+    """Draw at most ``most`` images, evenly from all classes as far as these go; both parts keep their shares.
 
     Args:
-        listed: of both parts.
-        most: None: all.
+        listed: images of both parts, whose order is kept.
+        most: number of images; None: all.
         seed: of the draw.
     """
     import numpy as np
@@ -89,13 +89,13 @@ def draw_balanced(listed: list[ListedImage], most: int | None, seed: list[int]) 
         return listed
     order = np.random.default_rng(seed).permutation(len(listed))
     test = round(most * sum(image.part for image in listed) / len(listed))
-    kept = []
+    chosen = []
     for part, quota in ((0, most - test), (1, test)):
         counts: dict[str, int] = {}
-        taken = []
-        for at in (int(at) for at in order if listed[at].part == part):
-            count = counts[listed[at].title] = counts.get(listed[at].title, 0) + 1
-            taken.append((count, at))
-        # Everybody's first image comes before anybody's second; among equals the random order decides.
-        kept += [at for _, at in sorted(taken, key=lambda one: one[0])[:quota]]
-    return [listed[at] for at in sorted(kept)]
+        ranked = []
+        for index in (int(index) for index in order if listed[index].part == part):
+            count = counts[listed[index].title] = counts.get(listed[index].title, 0) + 1
+            ranked.append((count, index))
+        # The first image of each class comes before the second of any; ties keep the random order.
+        chosen += [index for _, index in sorted(ranked, key=lambda pair: pair[0])[:quota]]
+    return [listed[index] for index in sorted(chosen)]

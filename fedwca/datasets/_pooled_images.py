@@ -1,4 +1,4 @@
-"""Data sets of one domain, whose training and test parts are pooled where clients are made of them."""
+"""Data sets of one domain, whose training and test parts are pooled before images are dealt to clients."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PARTS = ("train", "test")
 
 
 class PooledImages(DatasetSource):
-    """One domain, from an archive, from two of its parts, or from the published files."""
+    """One domain, read from an archive, from archives of its two parts, or from the published files."""
 
     folders: ClassVar[tuple[str, ...]]
-    """Folders of the published files below the root; their last part may be in the set's own folder too."""
+    """Folders of the published files below the root; the last part of each may also be in the data set's own folder."""
 
     @abstractmethod
     def read_published(self, folder: Path) -> Archive | None:
-        """The published files in a folder, training part first; None where they are not all there.
+        """Read the published files in a folder, training part first; None if they are not all there.
 
         Raises:
             DataError: a file is damaged.
@@ -51,14 +51,14 @@ class PooledImages(DatasetSource):
             parts = [place / f"{part}.npz" for part in PARTS]
             if all(file.is_file() for file in parts):
                 return join_parts(place, [replace(read_npz(file), part=None) for file in parts])
-            if place.is_dir() and (found := self.read_published(place)) is not None:
-                return found
-        inner = [place / Path(below).name for place in places for below in self.folders]
-        for folder in (*(self.folder / below for below in self.folders), *inner):
-            if folder.is_dir() and (found := self.read_published(folder)) is not None:
-                return found
+            if place.is_dir() and (archive := self.read_published(place)) is not None:
+                return archive
+        inner_folders = [place / Path(below).name for place in places for below in self.folders]
+        for folder in (*(self.folder / below for below in self.folders), *inner_folders):
+            if folder.is_dir() and (archive := self.read_published(folder)) is not None:
+                return archive
         raise self.missing("none of these files is there" if self.folder.is_dir() else "there is no such folder")
 
     def first_domain(self) -> str:
-        """The only one."""
+        """The only domain."""
         return self.domains[0]

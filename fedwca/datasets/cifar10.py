@@ -44,7 +44,7 @@ class Cifar10(PooledImages):
     folders = ("cifar-10-batches-bin",)
 
     def read_published(self, folder: Path) -> Archive | None:
-        """The binary version."""
+        """Read the binary version: class, pixels."""
         from fedwca.data.cifar_files import read_record_parts
 
         return read_record_parts(folder, FILES, 1)

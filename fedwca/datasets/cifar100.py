@@ -42,7 +42,7 @@ class Cifar100(PooledImages):
     folders = ("cifar-100-binary",)
 
     def read_published(self, folder: Path) -> Archive | None:
-        """The binary version: superclass, class, pixels."""
+        """Read the binary version: superclass, class, pixels."""
         from fedwca.data.cifar_files import read_record_parts
 
         return read_record_parts(folder, (("train.bin",), ("test.bin",)), 2)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class DigitFive(DatasetSource):
     """34,000 digits of each domain's pooled training and test part, and all 9,298 of USPS.
 
-    With its published parts: 25,000 images to train on and 9,000 to test, of USPS all there are of each.
+    With its published parts: 25,000 images to train on and 9,000 to test; of USPS, all images of both parts.
     """
 
     label = "Digit-Five"
@@ -82,19 +82,19 @@ class DigitFive(DatasetSource):
         """As `load`, with ``train_images`` and ``test_images`` of each domain; see `DatasetSource.load_published`."""
         return self._with_parts(self._read(size, self._drawn_by_part))
 
-    def _read(self, size: int, drawn: Callable[[Archive, int], Archive]) -> FederatedDataset:
+    def _read(self, size: int, draw: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
         from fedwca.data.read_domains import assemble_dataset, find_dataset_path, find_domains, is_archive
         from fedwca.datasets._digit_five_raw import read_raw_domain
 
         folder = find_dataset_path(self.folder, self.name) or self.folder
-        found = find_domains(folder) if folder.is_dir() else {}
+        path_by_domain = find_domains(folder) if folder.is_dir() else {}
         archives: dict[str, Archive] = {}
         for index, domain in enumerate(self.domains):
-            ready = found.get(domain)
-            archive = read_npz(ready) if ready and is_archive(ready) else read_raw_domain(folder, domain)
+            path = path_by_domain.get(domain)
+            archive = read_npz(path) if path and is_archive(path) else read_raw_domain(folder, domain)
             if archive is not None:
-                archives[domain] = drawn(archive, index)
+                archives[domain] = draw(archive, index)
         if len(archives) < 2:
             raise self.missing(f"there is no {next(domain for domain in self.domains if domain not in archives)}")
         dataset = assemble_dataset(self.name, archives, self.classes).resized(size)
@@ -102,13 +102,13 @@ class DigitFive(DatasetSource):
         return dataset
 
     def is_there(self, domain: str, folder: Path) -> bool:
-        """An archive of it, or one of the published forms."""
+        """Whether a folder holds an archive of a domain, or one of its published forms."""
         from fedwca.data.read_domains import find_domains, is_archive
         from fedwca.datasets._digit_five_raw import is_raw_domain_there
 
-        # A folder of that name may be what a broken download of a published form has left.
-        found = find_domains(folder).get(domain) if folder.is_dir() else None
-        return (found is not None and is_archive(found)) or is_raw_domain_there(folder, domain)
+        # A folder of that name does not count: an interrupted download of a published form may have left it.
+        path = find_domains(folder).get(domain) if folder.is_dir() else None
+        return (path is not None and is_archive(path)) or is_raw_domain_there(folder, domain)
 
     def _drawn(self, archive: Archive, index: int) -> Archive:
         import numpy as np
@@ -120,15 +120,15 @@ class DigitFive(DatasetSource):
 
         if archive.part is None:
             return archive
-        kept = [
+        positions = [
             _draw(np.flatnonzero(archive.part == part), most, [self.seed, index, part])
             for part, most in enumerate((self.train_images, self.test_images))
         ]
-        return archive.subset(np.concatenate(kept))
+        return archive.subset(np.concatenate(positions))
 
 
 def _draw(positions: Integers, most: int, seed: list[int]) -> Integers:
-    """At most so many of some positions, drawn at random, in their order."""
+    """Draw at most ``most`` of the positions at random; their order is kept."""
     import numpy as np
 
     order = np.random.default_rng(seed).permutation(len(positions))

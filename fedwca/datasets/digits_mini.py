@@ -1,4 +1,4 @@
-"""The data set that comes with the package: digits in five looks, drawn from what the dependencies ship."""
+"""The data set that comes with the package: digits in five styles, drawn from data that its dependencies ship."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from fedwca.data import Domain, FederatedDataset
 
 VERSION = 1
-"""Goes up whenever a pixel changes, so that no old cache is read."""
+"""Raised whenever a pixel changes, so that no old cache is read."""
 PER_CLASS = 220
 WRITTEN = ("handwritten", "photo", "neon")
 """Domains made from real handwriting; base number i of a class belongs to domain i mod 3."""
 PARTS = ("images", "labels", "groups")
 VARIANTS = 2
-"""Images of one face, class and style; handwriting has three or four of one base."""
+"""Images of one face, class and style; a handwritten base has three or four."""
 
 
 @register("digits_mini")
@@ -58,11 +58,15 @@ class DigitsMini(DatasetSource):
 
 
 def draw_domain(name: str, per_class: int = PER_CLASS) -> Domain:
-    """Domain ``name`` with ``per_class`` images of each class; the first n of a class are the same for every number.
+    """Draw a domain; the first n images of a class are the same for every ``per_class``.
 
     Image j of class c in domain d draws from ``numpy.random.default_rng([1, d, c, j])``, its base b from
-    ``[0, d, c, b]``. Group numbers are unique in all domains: a handwritten digit has its place in scikit-learn's
-    list, type has numbers from 1797 on.
+    ``[0, d, c, b]``. Group numbers are unique over all domains: a handwritten digit has its position in scikit-learn's
+    list, a character of a font a number from 1797 on.
+
+    Args:
+        name: of the domain.
+        per_class: images of each class.
     """
     import numpy as np
 
@@ -71,18 +75,20 @@ def draw_domain(name: str, per_class: int = PER_CLASS) -> Domain:
     from fedwca.datasets._digits_mini_styles import STYLES
 
     style = STYLES[name]
-    index, (written, digits) = DigitsMini.domains.index(name), load_handwriting()
+    index, (handwriting, digits) = DigitsMini.domains.index(name), load_handwriting()
     images, labels, groups = [], [], []
     for label in range(10):
-        own = np.flatnonzero(digits == label)[WRITTEN.index(name) :: 3] if name in WRITTEN else np.zeros(0, np.int64)
+        candidates = (
+            np.flatnonzero(digits == label)[WRITTEN.index(name) :: 3] if name in WRITTEN else np.zeros(0, np.int64)
+        )
         for number in range(per_class):
             if name in WRITTEN:
-                base = number % len(own)
-                group, face, image = int(own[base]), "", written[own[base]]
+                base = number % len(candidates)
+                group, face, image = int(candidates[base]), "", handwriting[candidates[base]]
             else:
                 base = number // VARIANTS
                 face = FACES[name][base % len(FACES[name])]
-                group, image = len(written) + 10000 * index + 10 * base + label, draw_glyph(face, str(label))
+                group, image = len(handwriting) + 10000 * index + 10 * base + label, draw_glyph(face, str(label))
             random = (np.random.default_rng(key) for key in ([0, index, label, base], [1, index, label, number]))
             images.append(style(image, face, *random))
             labels.append(label)
@@ -105,7 +111,7 @@ def _draw_and_keep(path: Path) -> dict[str, Domain]:
 
 
 def _read_kept(path: Path) -> dict[str, Domain] | None:
-    """The domains in an archive; None where there is none or it is damaged, for it can be drawn again."""
+    """The domains in an archive; None if it is missing or damaged, since it can be drawn again."""
     from fedwca.data import Domain
     from fedwca.data.archives import read_arrays
     from fedwca.errors import DataError
@@ -114,7 +120,7 @@ def _read_kept(path: Path) -> dict[str, Domain] | None:
         return None
     parts = {name: tuple(f"{name}_{part}" for part in PARTS) for name in DigitsMini.domains}
     try:
-        found = read_arrays(path, sum(parts.values(), ()))
-        return {name: Domain(name, *(found[key] for key in keys)) for name, keys in parts.items()}
+        arrays = read_arrays(path, sum(parts.values(), ()))
+        return {name: Domain(name, *(arrays[key] for key in keys)) for name, keys in parts.items()}
     except (DataError, KeyError):
         return None

@@ -1,4 +1,4 @@
-"""Handwritten digits that come with the dependencies, in one look: for federations that differ in classes."""
+"""Handwritten digits that come with the dependencies, in one domain: for federations that differ in classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 IMAGES = 1797
 BRIGHTEST = 16
-"""What scikit-learn calls white."""
+"""Value of white in scikit-learn's digits."""
 
 
 @register("digits_plain")
@@ -34,22 +34,22 @@ class DigitsPlain(DatasetSource):
     citation = "Alpaydin, Kaynak: Optical Recognition of Handwritten Digits, UCI Repository, 1998"
 
     def load(self, size: int = 28) -> FederatedDataset:
-        """The one domain."""
+        """The only domain; see `DatasetSource.load`."""
         import numpy as np
         from sklearn.datasets import load_digits
 
         from fedwca.data import Domain, FederatedDataset
 
-        found = load_digits()
-        grey = np.rint(found.images * (255 / BRIGHTEST)).astype(np.uint8)
+        digits = load_digits()
+        grey = np.rint(digits.images * (255 / BRIGHTEST)).astype(np.uint8)
         images = np.repeat(grey[..., None], 3, axis=3)
-        domain = Domain("digits", images, found.target.astype(np.int64))
+        domain = Domain("digits", images, digits.target.astype(np.int64))
         return FederatedDataset(self.name, self.classes, {"digits": domain}).resized(size)
 
     def count_images(self) -> Mapping[str, int]:
-        """Known without drawing."""
+        """Number of images, known without reading them."""
         return self.counts
 
     def first_domain(self) -> str:
-        """The only one."""
+        """The only domain."""
         return "digits"

@@ -46,7 +46,7 @@ CLASSES = """
 
 ADDRESS = "https://csr.bu.edu/ftp/visda/2019/multi-source"
 REDRAWN = ("clipart", "painting")
-"""Domains whose archive was made again without the images that were there twice."""
+"""Domains whose archive was published anew without duplicate images."""
 CHECKSUMS = """
     clipart cd0d8f2d77a4e181449b78ed62bccf1e b4349693a7f9c05c53955725c47ed6cb f5ddbcfd657a3acf9d0f7da10db22565
     infograph 720380b86f9e6ab4805bb38b6bd135f8 379b50054f4ac2018dca4f89421b92d9 779626b50869edffe8ea6941c3755c71
@@ -55,18 +55,18 @@ CHECKSUMS = """
     real dcc47055e8935767784b7162e7c7cca6 8ebf02c2075fadd564705f0dc7cd6291 6098816791c3ebed543c71ffa11b9054
     sketch 658d8009644040ff7ce30bb2e820850f 1233bd18aa9a8a200bf4cecf1c34ef3e d8a222e4672cfd585298aa14d02ea441
 """
-"""By domain, MD5 of the archive, of the list of training images and of that of test images."""
+"""MD5 of each domain's archive, of its list of training images and of its list of test images."""
 
 
 def list_remote_files() -> tuple[RemoteFile, ...]:
-    """Lists and archives of the cleaned version, at the addresses of its makers."""
+    """Lists and archives of the cleaned version, on the server of its makers."""
     files = []
-    for domain, archive, *lists in map(str.split, CHECKSUMS.strip().splitlines()):
-        for part, md5 in zip(("train", "test"), lists, strict=True):
+    for domain, archive_md5, *list_md5s in map(str.split, CHECKSUMS.strip().splitlines()):
+        for part, md5 in zip(("train", "test"), list_md5s, strict=True):
             name = f"{domain}_{part}.txt"
             files.append(RemoteFile((f"{ADDRESS}/domainnet/txt/{name}",), name, md5=md5))
         url = f"{ADDRESS}/{'groundtruth/' if domain in REDRAWN else ''}{domain}.zip"
-        files.append(RemoteFile((url,), f"{domain}.zip", md5=archive, unpack="zip", gives=domain))
+        files.append(RemoteFile((url,), f"{domain}.zip", md5=archive_md5, unpack="zip", gives=domain))
     return tuple(files)
 
 
@@ -88,7 +88,7 @@ class DomainNet(DatasetSource):
         "real": (120906, 52041),
         "sketch": (48212, 20916),
     }
-    """Images of each domain's training and test part."""
+    """Number of images of each domain's training and test part."""
     counts: ClassVar[dict[str, int]] = {domain: sum(numbers) for domain, numbers in parts.items()}
     downloads = list_remote_files()
     download_size = 17_500_000_000
@@ -102,12 +102,12 @@ class DomainNet(DatasetSource):
     citation = "Peng et al.: Moment Matching for Multi-Source Domain Adaptation, ICCV 2019"
 
     images: PositiveInt | None = None
-    """Images taken of a domain at most, drawn at random, as many of each class as there are; unset: all."""
+    """Most images taken of a domain, drawn at random, evenly from all classes as far as these go; unset: all."""
     seed: NonNegativeInt = 0
     """Decides which images are drawn."""
 
     def load(self, size: int = 32) -> FederatedDataset:
-        """The listed images; they are read through memory maps. See `DatasetSource.load`."""
+        """The listed images, read through memory maps; see `DatasetSource.load`."""
         import numpy as np
 
         from fedwca.data.archives import Archive
@@ -129,30 +129,30 @@ class DomainNet(DatasetSource):
         return dataset
 
     def count_images(self) -> Mapping[str, int]:
-        """By domain, from the lists."""
+        """Number of images of each domain, from the lists."""
         return {domain: len(listed) for domain, listed in self._listed().items()}
 
     def _place(self) -> Path:
-        """The folder of lists and domains: that of the data set, or the root itself where it holds them."""
+        """The folder that holds lists and domains: that of the data set, or else the root."""
         from fedwca.data.read_domains import find_dataset_path
 
         return find_dataset_path(self.folder, self.name) or self.folder
 
     def _listed(self) -> dict[str, list[ListedImage]]:
-        """What is to be read of each domain whose lists are there.
+        """Images to read of each domain whose lists are there.
 
         Raises:
-            DatasetMissing: there are not two of them.
+            DatasetMissing: fewer than two domains have both lists.
         """
         from fedwca.datasets._domainnet_lists import draw_balanced, read_lists
 
-        place, found, absent = self._place(), {}, []
+        place, images_by_domain, missing_lists = self._place(), {}, []
         for index, domain in enumerate(self.domains):
             lists = [place / f"{domain}_{part}.txt" for part in ("train", "test")]
-            if lost := [path.name for path in lists if not path.is_file()]:
-                absent += lost
+            if missing := [path.name for path in lists if not path.is_file()]:
+                missing_lists += missing
                 continue
-            found[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])
-        if len(found) < 2:
-            raise self.missing(f"there is no {', '.join(absent)}")
-        return found
+            images_by_domain[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])
+        if len(images_by_domain) < 2:
+            raise self.missing(f"there is no {', '.join(missing_lists)}")
+        return images_by_domain

@@ -35,7 +35,7 @@ class Emnist(PooledImages):
     folders = ("EMNIST",)
 
     def read_published(self, folder: Path) -> Archive | None:
-        """The files of the balanced split, whose images lie on their sides."""
+        """Read the files of the balanced split, which store images column by column."""
         from fedwca.data.idx_files import read_idx_parts
 
         return read_idx_parts(folder, ("emnist-balanced-train", "emnist-balanced-test"), transposed=True)

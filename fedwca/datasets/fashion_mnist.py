@@ -43,7 +43,7 @@ class FashionMnist(PooledImages):
     folders = ("FashionMNIST",)
 
     def read_published(self, folder: Path) -> Archive | None:
-        """As torchvision has it."""
+        """Read the files as torchvision lays them out."""
         from fedwca.data.idx_files import read_idx_parts
 
         return read_idx_parts(folder)

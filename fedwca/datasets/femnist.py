@@ -42,7 +42,7 @@ class Femnist(PooledImages):
     folders = ("femnist/data",)
 
     def read_published(self, folder: Path) -> Archive | None:
-        """LEAF's files."""
+        """Read LEAF's files."""
         from fedwca.data.leaf_files import read_leaf_parts
 
         parts = [sorted((folder / part).glob("*.json")) for part in PARTS]

@@ -1,4 +1,4 @@
-"""Any folder of domains: what the user's own data is read with."""
+"""Any folder of domains: the data set that reads the user's own data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Folder(DatasetSource):
     """Folder of the data set below the root; unset: the root itself holds the domains."""
 
     def first_domain(self) -> str | None:
-        """The first by letter."""
+        """The first domain, alphabetically."""
         from fedwca.data.read_domains import find_dataset_path, find_domains
 
         folder = find_dataset_path(self.folder, self.dataset)
         return next(iter(find_domains(folder)), None) if folder else None
 
     def load(self, size: int = 32) -> FederatedDataset:
-        """All domains of the folder, by letter.
+        """All domains of the folder, in alphabetical order.
 
         Raises:
             DatasetMissing: the folder is not there or holds no domain.

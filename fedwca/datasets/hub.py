@@ -30,16 +30,16 @@ class Hub(DatasetSource):
     repository: str | Path
     """OWNER/NAME; what begins with a dot, a slash or ~ is a folder."""
     image: str | None = None
-    """Column of images; unset: the only one of such, or image, img."""
+    """Column of images; unset: image, img, or the only one of images."""
     labels: str | None = None
     """Column of labels; unset: label, labels, class, target, or the only one that names classes."""
     domain: str | None = None
-    """Column of domains, or split or configuration, where these are the domains; unset: the column domain, or splits
-    that are not called train, test, validation or the like, or all is one domain."""
+    """Column of domains, or split or configuration, if these are the domains; unset: the column domain, else the splits
+    if none is called train, test, validation or the like, else all is one domain."""
     unit: str | None = None
     """Column of what an image belongs to by nature, such as its writer."""
     configuration: str | None = None
-    """Which one is read, where there are several that are no domains."""
+    """Configuration that is read, if there are several and these are no domains."""
     splits: str | None = None
     """Splits that are read, as train+test; unset: all."""
     revision: str | None = None
@@ -57,20 +57,20 @@ class Hub(DatasetSource):
 
     @property
     def folder(self) -> Path:
-        """Nothing lies below ``--data``: the folder itself, where it is one."""
+        """The repository if it is a folder; nothing is looked for below ``--data``."""
         return self.repository if isinstance(self.repository, Path) else Path()
 
     def first_domain(self) -> str | None:
-        """Only the rows say it."""
+        """None: only the rows tell which domains there are."""
         return None
 
     def load(self, size: int = 32) -> FederatedDataset:
-        """All its domains, by letter.
+        """All domains, in alphabetical order.
 
         Raises:
             UsageError: a library is not installed, or there is no such folder, configuration or split.
-            DataError: a column is not there or holds something else; names those there are.
-            FedwcaError: the hub cannot be asked.
+            DataError: a column is not there or holds something else; the message names those there are.
+            FedwcaError: the hub cannot be reached.
         """
         from fedwca.data.read_hub_dataset import HubColumns, read_hub_dataset
         from fedwca.errors import UsageError

@@ -40,7 +40,7 @@ class Mnist(PooledImages):
     folders = ("MNIST",)
 
     def read_published(self, folder: Path) -> Archive | None:
-        """As torchvision has it."""
+        """Read the files as torchvision lays them out."""
         from fedwca.data.idx_files import read_idx_parts
 
         return read_idx_parts(folder)

@@ -1,4 +1,4 @@
-"""Catalogued data sets, brought here: fetched, checked, unpacked into the layout that their readers know.
+"""Download catalogued data sets: fetch, check and unpack their files into the layout that their readers expect.
 
-Where a data set's files lie is said in its own file in `fedwca.datasets`.
+The addresses of a data set's files are in its own module of `fedwca.datasets`.
 """

@@ -1,4 +1,4 @@
-"""All of a data set: what it takes is looked at first, then each of its parts is fetched, checked and unpacked."""
+"""Download a data set: plan what is missing, then fetch, check and unpack each part."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from fedwca.download.unpack_archive import unpack_archive
 from fedwca.errors import FedwcaError, UsageError
 
 UNPACKED = 1.3
-"""Room that images take once more while they are unpacked, as a multiple of what is downloaded."""
+"""Disk space for unpacking, beside the download itself, as a multiple of the size of the download."""
 RECORD = "download.json"
 
 
 @dataclass(frozen=True)
 class DownloadPlan:
-    """What getting a data set takes."""
+    """What has to be downloaded for a data set."""
 
     name: str
     folder: Path
-    """Where it will lie."""
+    """Folder of the data set."""
     parts: tuple[RemoteFile | HubCopy, ...]
-    """What is not there yet."""
+    """Parts that are not there yet."""
     there: int
-    """Parts that are there already."""
+    """Number of parts that are there already."""
     elsewhere: tuple[Elsewhere, ...]
-    """What has to be got by hand."""
+    """Parts that users have to get by hand."""
     size: int
-    """Bytes of the whole download, about; less where parts are there already."""
+    """Approximate bytes of the whole download, including parts that are there already."""
 
 
 def plan_download(source: DatasetSource) -> DownloadPlan:
-    """What is missing of a catalogued data set, and where it will lie; nothing is fetched.
+    """Find which parts of a catalogued data set are missing; nothing is fetched.
 
     Raises:
-        UsageError: it is not fetched by fedwca; says where people get it.
+        UsageError: fedwca cannot fetch the data set; the message says where people get it.
     """
     if not source.downloads:
         raise UsageError(
@@ -58,56 +58,56 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
             + ", ".join(name for name in datasets.names() if datasets.get(name).downloads)
         )
     folder = find_dataset_path(source.folder, source.name) or source.folder / source.name
-    if folder.is_file():  # the whole of it as one archive
+    if folder.is_file():  # the whole data set as one archive
         return DownloadPlan(source.name, folder, (), 1, (), source.download_size)
-    # Of a set with a download for each domain, those that are there in another form are not fetched beside it.
+    # If each domain has a download of its own, domains that are there in another form are not fetched.
     domains = source.domains if len(source.domains) == len(source.downloads) else [""] * len(source.downloads)
-    left = [
-        given
-        for given, domain in zip(source.downloads, domains, strict=True)
+    remaining = [
+        download
+        for download, domain in zip(source.downloads, domains, strict=True)
         if not (domain and source.is_there(domain, folder))
     ]
-    parts = [part for given in left for part in _resolve(given)]
-    wanted = [part for part in parts if not isinstance(part, Elsewhere)]
-    missing = tuple(part for part in wanted if not _is_there(part, source, folder))
+    parts = [part for download in remaining for part in _resolve(download)]
+    fetchable = [part for part in parts if not isinstance(part, Elsewhere)]
+    missing = tuple(part for part in fetchable if not _is_there(part, source, folder))
     elsewhere = tuple(part for part in parts if isinstance(part, Elsewhere))
     return DownloadPlan(
         source.name,
         folder,
         missing,
-        len(wanted) - len(missing) + len(source.downloads) - len(left),
+        len(fetchable) - len(missing) + len(source.downloads) - len(remaining),
         elsewhere,
         source.download_size,
     )
 
 
-def _resolve(given: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:
-    if isinstance(given, TorchvisionFiles):
-        yield from torchvision_files(given)
+def _resolve(download: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:
+    if isinstance(download, TorchvisionFiles):
+        yield from torchvision_files(download)
     else:
-        yield given
+        yield download
 
 
 def _is_there(part: RemoteFile | HubCopy, source: DatasetSource, folder: Path) -> bool:
     if isinstance(part, RemoteFile):
         return (folder / (part.gives or part.path)).exists()
-    found = find_domains(folder) if folder.is_dir() else {}
-    return all(name in found for name in ((part.only,) if part.only else source.domains))
+    path_by_domain = find_domains(folder) if folder.is_dir() else {}
+    return all(name in path_by_domain for name in ((part.only,) if part.only else source.domains))
 
 
 def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, total: None) -> Counter[str]:
-    """Fetch what is missing; a second call, also after a kill, goes on where the first one was.
+    """Fetch the missing parts; a second call goes on where the first one was interrupted.
 
     Args:
-        plan: of `plan_download`.
-        report: called while bytes come.
+        plan: from `plan_download`.
+        report: called while bytes arrive.
 
     Returns:
-        Images of each domain that came from the hub; other parts are counted when they are read.
+        Number of images of each domain that came from the hub; other parts are counted when they are read.
 
     Raises:
         FedwcaError: a part cannot be fetched or the disk is too small.
-        DataError: a part is not as published; nothing of it stays.
+        DataError: a part is not as published; nothing of it is left on disk.
     """
     make_folder(plan.folder)
     need, free = int(plan.size * (1 + UNPACKED)) if plan.parts else 0, shutil.disk_usage(plan.folder).free
@@ -123,7 +123,7 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
                 if isinstance(part, HubCopy):
                     counts += fetch_hub_copy(part, plan.folder, report)
                     continue
-                # What the catalogue says is about right; a server that says nothing must not fill the disk.
+                # The catalogue's size is approximate; a server that states no size must not fill the disk.
                 path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
                 if part.unpack:
                     unpack_archive(part, path, plan.folder)
@@ -134,24 +134,24 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
 
 
 def _bytes_there(folder: Path) -> int:
-    """What an earlier call left, unpacked, fetched or in part: so much less of the whole is still to be written."""
+    """Bytes that earlier calls left in a folder, by which less is still to be written."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
-    """Keep beside the files when and from where they came, and a digest of what was written."""
+    """Write beside the files when and from where they came, and a digest of all of them."""
     file, now = plan.folder / RECORD, datetime.now(UTC).isoformat(timespec="seconds")
-    came = [
+    sources = [
         {"repository": part.repository, "revision": part.revision}
         if isinstance(part, HubCopy)
         else {"url": part.urls[0], "md5": part.md5, "sha256": part.sha256}
         for part in plan.parts
     ]
-    before = json.loads(file.read_text()) if file.is_file() else {}  # what earlier calls fetched is there too
-    came = [*(one for one in before.get("from", ()) if one not in came), *came]
-    images = {**before.get("images", {}), **counts}
-    kept = {"time": now, "from": came, "images": images, "digest": digest_files(plan.folder)}
-    write_atomically(file, lambda path: _write_json(path, kept))
+    previous = json.loads(file.read_text()) if file.is_file() else {}  # what earlier calls fetched is there too
+    sources = [*(source for source in previous.get("from", ()) if source not in sources), *sources]
+    images = {**previous.get("images", {}), **counts}
+    record = {"time": now, "from": sources, "images": images, "digest": digest_files(plan.folder)}
+    write_atomically(file, lambda path: _write_json(path, record))
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:
@@ -159,7 +159,7 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
 
 
 def digest_files(folder: Path) -> str:
-    """Sha256 over names and contents of all files in a folder, hidden ones and the record left out; 64 hex digits."""
+    """SHA-256 of names and contents of all files in a folder but hidden ones and the record, as 64 hex digits."""
     sha = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)

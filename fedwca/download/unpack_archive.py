@@ -1,4 +1,4 @@
-"""Archives of strangers: nothing is written outside of the folder, and nothing that is half there looks whole."""
+"""Unpack untrusted archives: write nothing outside of the folder, and show nothing that is incomplete."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from fedwca.errors import DataError, FedwcaError
 
 
 def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
-    """Unpack ``archive`` into ``folder`` and remove it; afterwards ``folder / file.gives`` is there, whole.
+    """Unpack ``archive`` into ``folder`` and remove it; afterwards ``folder / file.gives`` is there and complete.
 
     Raises:
-        DataError: it is damaged, would write outside of the folder, holds a link, or does not hold what it should.
-        FedwcaError: the disk is too small for what it declares, or cannot be written.
+        DataError: the archive is damaged, would write outside of the folder, or has a link or not the file expected.
+        FedwcaError: the disk is too small for the sizes that the archive declares, or cannot be written.
     """
     if not archive.stat().st_size:
         raise DataError(f"{archive} cannot be unpacked: it is empty")
-    made = folder / file.gives
-    inside = folder / f".{archive.name}-unpacked"
+    target = folder / file.gives
+    unpacked_folder = folder / f".{archive.name}-unpacked"
     try:
         if file.unpack == "gzip":
-            write_atomically(made, lambda path: _gunzip(archive, path))
+            write_atomically(target, lambda path: _gunzip(archive, path))
         else:
-            shutil.rmtree(inside, ignore_errors=True)
-            (_unzip if file.unpack == "zip" else _untar)(archive, inside)
-            found = inside / file.gives
-            if not found.exists():
+            shutil.rmtree(unpacked_folder, ignore_errors=True)
+            (_unzip if file.unpack == "zip" else _untar)(archive, unpacked_folder)
+            unpacked = unpacked_folder / file.gives
+            if not unpacked.exists():
                 raise DataError(f"{archive} holds no {file.gives}")
-            made.parent.mkdir(parents=True, exist_ok=True)
-            found.rename(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unpacked.rename(target)
     except (EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
         raise DataError(f"{archive} cannot be unpacked: {error}") from None
     except gzip.BadGzipFile as error:
         raise DataError(f"{archive} cannot be unpacked: {error}") from None
     except OSError as error:
-        raise FedwcaError(f"{error.filename or made}: cannot be written ({error.strerror or error})") from None
+        raise FedwcaError(f"{error.filename or target}: cannot be written ({error.strerror or error})") from None
     finally:
-        shutil.rmtree(inside, ignore_errors=True)
+        shutil.rmtree(unpacked_folder, ignore_errors=True)
     archive.unlink()
 
 

@@ -1,6 +1,7 @@
-"""Partitions by name: who has which images and labels, and what follows from it; each file beside this one is one.
+"""Partitions by name: which client has which images and labels; each module beside this one is one.
 
-A setting is a partition. Everything else asks it, or the federation it makes, and never its name.
+The partition determines the setting of a run. Other code reads its attributes, or the federation that it creates, and
+never compares its name.
 """
 
 from __future__ import annotations
@@ -18,69 +19,69 @@ if TYPE_CHECKING:
 
 
 Alpha = Annotated[float, Field(gt=0, le=1e6)]
-"""Of a Dirichlet distribution; above the bound all shares are alike, and further up numpy draws none."""
+"""Concentration of a Dirichlet distribution; at the bound all shares are alike, and far above it numpy cannot draw."""
 
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """What a run says of its clients and their images."""
+    """Settings of a run for its clients and their images."""
 
     clients: int
-    """That train, at least 1; per domain where domains differ."""
+    """Number of clients that train, at least 1; per domain if domains differ."""
     samples: int | None
     """Most images per client; None: as many as there are."""
     seed: int
     """0 or more."""
     published: bool = False
-    """Whether the published training and test parts are taken, where the data say them."""
+    """Whether the published training and test parts are used; the data set must have them."""
     new_clients: int | None = None
-    """Those that training never meets, where there are any; None: as the partition says."""
+    """Number of new clients, which training never meets, if there are any; None: the partition's default."""
     validation: float | None = None
-    """Share of a training client's images that are kept aside to measure it; None: likewise."""
+    """Share of a training client's images that is held out to measure it; None: the partition's default."""
 
 
 class Partition(Component):
-    """Deals a data set's images, and labels, out to clients."""
+    """Deals the images and labels of a data set to clients."""
 
     setting: ClassVar[str]
-    """Folder of the baselines that are made for it."""
+    """Name of the setting, which is the folder of its baselines."""
     usual: ClassVar[str]
-    """The one of them whose labeler and objectives an aggregator gets that is named alone."""
+    """The baseline whose labeler and objectives are used when a run names only an aggregator."""
     table: ClassVar[str | None] = None
-    """Table of presets that says what is usual with it, where that is not what its setting's says."""
+    """Table of presets with the defaults of this partition; None: the table of its setting."""
     named: ClassVar[Literal["source", "target"] | None] = None
-    """What a run calls the one domain that is unlike the others; the field of its configuration that names it. None:
-    domains do not differ, and clients have images of all of them."""
+    """Role of the one domain that is unlike the others, and field of a run's configuration that names it. None: there
+    is no such domain, and clients have images of all domains."""
     whole: ClassVar[bool] = False
-    """Whether clients train the whole network, from weights that nobody has trained before; else its features alone,
-    from a model that was trained at the server."""
+    """Whether clients train the whole network, from untrained weights; else its features alone, from a model that was
+    trained at the server."""
     some_unlabeled: ClassVar[bool] = False
-    """Whether some clients have labels, which train, and others have none, which are asked, adapted and measured."""
+    """Whether some clients are labelled and train, and the others are unlabeled, and queried, adapted and measured."""
     newcomers: ClassVar[bool] = False
-    """Whether all clients that train have labels, and tables count others: new clients, which training never meets."""
+    """Whether all training clients have labels, and tables count others: new clients, which training never meets."""
     uneven: ClassVar[bool] = False
-    """Whether a deal is meant to give clients of a domain other classes or sizes; records then count each one's."""
+    """Whether clients of a domain differ in classes or sizes by design; records then have class counts of each."""
 
     @property
     def has_public_images(self) -> bool:
-        """Whether there are images that everybody has, without labels."""
+        """Whether there are public images, which every client has, without labels."""
         return False
 
     @abstractmethod
     def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
-        """The federation of a trial.
+        """Create the federation of a trial.
 
         Args:
             dataset: the labelled data; its images are copied.
             domain: the one domain that is unlike the others; None where there is none.
-            asked: how many clients and images.
+            asked: numbers of clients and images, seed and splits.
 
         Raises:
             UsageError: no such domain, or too few domains or images.
         """
 
     def choose_images(self, dataset: FederatedDataset, domain: str | None) -> FederatedDataset:
-        """The images that a run has of a data set, the source model's too: all of them.
+        """The images of a data set that a run uses, also for its source model; by default all.
 
         Args:
             dataset: the labelled data.
@@ -90,7 +91,7 @@ class Partition(Component):
 
     @abstractmethod
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Who has what, in a line; arguments as of a call."""
+        """Describe in a line which clients have what; arguments as for a call."""
 
 
 partitions: Registry[Partition] = Registry("partition", __name__, requires=("__call__", "describe"))

@@ -1,4 +1,4 @@
-"""What partitions of a labelled domain at the server and unlabeled clients have in common; they differ in the deal."""
+"""Base class of partitions with a labelled domain at the server and unlabeled clients; they differ in the deal."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ class DomainPartition(Partition):
         )
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
-        """Who has which images of a target; where a class has none of its own, all clients have alike. See
-        `fedwca.data.partition.DealDomain`.
+        """Decide which client has which images of a target; see `fedwca.data.partition.DealDomain`.
+
+        Partitions that do not override this method deal images i.i.d.
         """
         raise NotImplementedError
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Source and targets."""
+        """Describe source and targets."""
         targets = ", ".join(name for name in dataset.domains if name != domain)
         return f"source {domain}; targets {targets}; {clients} client{'' if clients == 1 else 's'} each"

@@ -1,4 +1,4 @@
-"""What partitions of labelled clients and new ones have in common; they differ in how they deal images."""
+"""Base class of partitions with labelled clients and new ones; they differ in how they deal images."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def check_distinct(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Values that are different from each other, as groups of clients have to be."""
-    if twice := [value for at, value in enumerate(values) if value in values[:at]]:
-        raise ValueError(f"has {twice[0]:g} twice; each value is a group of clients")
+    """Check that no value is repeated, since each is a group of clients."""
+    if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+        raise ValueError(f"has {repeated[0]:g} twice; each value is a group of clients")
     return values
 
 
@@ -43,10 +43,10 @@ class LabelledPartition(Partition):
     """
 
     public: float = 0.0
-    """Share of the images that everybody has, without labels; they are drawn first and are no client's own."""
+    """Share of public images, which all clients have without labels; they are drawn first and are no client's own."""
 
     seed: NonNegativeInt | None = None
-    """Of one deal for all source models and trials; unset: each has its own, by the run's seed."""
+    """Seed of one deal for all source models and trials; unset: each has its own deal, by the run's seed."""
 
     setting = "upfl"
     usual = "fedavg"
@@ -79,7 +79,7 @@ class LabelledPartition(Partition):
 
     @property
     def has_public_images(self) -> bool:
-        """Where their share is above 0."""
+        """Whether their share is above 0."""
         return self.public > 0
 
     @field_validator("public")
@@ -90,7 +90,7 @@ class LabelledPartition(Partition):
         return value
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
-        """All clients are dealt images alike, and who trains is drawn; see `fedwca.data.labelled_clients.Deal`.
+        """Deal images to all clients alike, and draw which of them train; see `fedwca.data.labelled_clients.Deal`.
 
         Raises:
             UsageError: the images do not suffice.
@@ -104,17 +104,17 @@ class LabelledPartition(Partition):
                 f"{new} new ones; lower --clients or --new-clients"
             )
         order = random.permutation(len(dealt))[: clients + new]
-        drawn = [DealtImages(dealt[place]) for place in order]
+        drawn = [DealtImages(dealt[index]) for index in order]
         return Dealt(drawn[:clients], {NEW: drawn[clients:]})
 
     @abstractmethod
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """Positions of the images of at least so many clients; fewer where the data have no more."""
+        """Positions of each client's images, for ``clients`` clients or more; for fewer if the data have no more."""
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Who trains, and on what."""
+        """Describe how many clients train, and on what."""
         images = sum(map(len, dataset.domains.values()))
-        said = f", {self.public:.0%} of them public" if self.public else ""
+        public = f", {self.public:.0%} of them public" if self.public else ""
         return (
-            f"partition {self.name} of {images:,} images{said}; {clients} labelled clients train, new ones come after"
+            f"partition {self.name} of {images:,} images{public}; {clients} labelled clients train, new ones come after"
         )

@@ -1,4 +1,4 @@
-"""Clients that belong to a unit of the data, such as a writer or a superclass."""
+"""Base class of partitions whose clients each belong to a unit of the data, such as a writer or a superclass."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class UnitPartition(LabelledPartition):
     """The images of each unit are dealt at random to clients of its own; the data say how many clients there are."""
 
     unit: ClassVar[str]
-    """What a unit is, in the plural."""
+    """What units are called in messages, in the plural."""
 
     per_unit: PositiveInt = 1
     """Clients of each unit."""
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.unit_partition`; variants of one image go with the first of them.
+        """See `fedwca.functional.unit_partition`; all variants of an image go to the same client.
 
         Raises:
-            UsageError: the data do not say units.
+            UsageError: the data have no units.
         """
         if pool.units is None:
             raise UsageError(
@@ -39,4 +39,6 @@ class UnitPartition(LabelledPartition):
                 "'client'), int64, one number for each image"
             )
         bases = pool.bases()
-        return pool.with_variants([bases[own] for own in unit_partition(pool.units[bases], self.per_unit, random)])
+        return pool.with_variants(
+            [bases[positions] for positions in unit_partition(pool.units[bases], self.per_unit, random)]
+        )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @register("all_labelled")
 class AllLabelled(Partition):
-    """Several labelled sources and no target: they train one model together, and it is tested at home.
+    """Several labelled sources and no target: they train one model together, which is tested on their own test images.
 
     Source: Self-supervised federated domain adaptation with MDMGB, sec. 3.2 (domain generalisation).
     """
@@ -33,6 +33,6 @@ class AllLabelled(Partition):
         )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Sources."""
-        each = f"{clients} client{'' if clients == 1 else 's'} each"
-        return f"labelled sources {', '.join(dataset.domains)}, no target; {each}"
+        """Describe the sources."""
+        clients_each = f"{clients} client{'' if clients == 1 else 's'} each"
+        return f"labelled sources {', '.join(dataset.domains)}, no target; {clients_each}"

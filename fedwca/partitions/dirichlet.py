@@ -1,4 +1,4 @@
-"""Classes skewed by draws from a Dirichlet distribution."""
+"""Labelled clients and new ones whose classes are skewed by draws from a Dirichlet distribution."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @register("dirichlet")
 class Dirichlet(LabelledPartition):
-    """Clients' classes are skewed alike, or those of new ones otherwise.
+    """Classes are skewed alike for all clients, or by other draws for new ones.
 
     Source: Hsu et al. 2019 (arXiv 1909.06335); FedTTA, sec. 4.3.
     """
@@ -32,17 +32,17 @@ class Dirichlet(LabelledPartition):
     paper = "Hsu et al. 2019; FedTTA sec. 4.3"
 
     alpha: Alpha = 0.1
-    """Towards 0 a class goes to one client, towards infinity all clients are alike."""
+    """Concentration: towards 0 a class goes to one client, towards infinity all clients are alike."""
     new: Annotated[tuple[Alpha, ...], BeforeValidator(split_numbers), AfterValidator(check_distinct)] = ()
-    """Alphas of new clients, as 0.01+0.1+0.5, a group of new clients each: they share the published test part, or as
-    large a part of the images as they are among clients, and training clients the other one. None: alpha's, and all
-    clients are dealt images together."""
+    """Alphas of new clients, as 0.01+0.1+0.5, one group of new clients each. New clients get the published test part,
+    training clients the training part; without published parts, each kind gets a share of the images in proportion to
+    its number of clients. Unset: alpha, and all clients are dealt images together."""
     by: Literal["class", "client"] = "class"
-    """What a draw belongs to: class, shares of each class over clients, so that sizes differ; client, classes of each
+    """What is drawn: class, the shares of each class over clients, so that sizes differ; client, the classes of each
     client, all of one size."""
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
-        """As of all labelled partitions; with alphas of new clients, one part of the images for each kind of client.
+        """Deal images as other labelled partitions do, or with alphas of new clients one part to each kind of client.
 
         Raises:
             DataError: a part has fewer images (groups, where there are groups) than clients.
@@ -52,26 +52,26 @@ class Dirichlet(LabelledPartition):
         if not self.new:
             return super().deal(pool, clients, new, random)
         first, second = pool.cut(new / (clients + new), random)
-        own, others = pool.bases(first), pool.bases(second)
-        for bases, count, who in ((own, clients, "that train"), (others, new, "that are new")):
+        training_bases, new_bases = pool.bases(first), pool.bases(second)
+        for bases, count, kind in ((training_bases, clients, "that train"), (new_bases, new, "that are new")):
             if len(bases) < count:
                 raise DataError(
-                    f"partition {self.name}: the part of {pool.name} for clients {who} has {len(bases)} images without "
-                    f"their variants, too few for {count}; take fewer --clients and --new-clients"
+                    f"partition {self.name}: the part of {pool.name} for clients {kind} has {len(bases)} images "
+                    f"without their variants, too few for {count}; take fewer --clients and --new-clients"
                 )
-        training = self._skewed(pool, own, clients, self.alpha, random)
-        later = {f"alpha {a:g}": self._skewed(pool, others, new, a, random) for a in self.new}
+        training = self._skewed(pool, training_bases, clients, self.alpha, random)
+        new_groups = {f"alpha {alpha:g}": self._skewed(pool, new_bases, new, alpha, random) for alpha in self.new}
         return Dealt(
-            [DealtImages(own) for own in training],
-            {label: [DealtImages(own) for own in group] for label, group in later.items()},
+            [DealtImages(positions) for positions in training],
+            {label: [DealtImages(positions) for positions in group] for label, group in new_groups.items()},
         )
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.dirichlet_partition`; variants of one image go with the first of them."""
+        """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the same client."""
         return self._skewed(pool, pool.bases(), clients, self.alpha, random)
 
     def _skewed(
         self, pool: ImagePool, bases: Integers, clients: int, alpha: float, random: Generator
     ) -> list[Integers]:
         dealt = dirichlet_partition(pool.labels[bases], clients, alpha, random, self.by)
-        return pool.with_variants([bases[own] for own in dealt])
+        return pool.with_variants([bases[positions] for positions in dealt])

@@ -1,4 +1,4 @@
-"""One labelled domain at the server; every other one is spread over clients that have images alone."""
+"""One labelled domain at the server; every other domain is spread over unlabeled clients."""
 
 from __future__ import annotations
 

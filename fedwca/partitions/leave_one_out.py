@@ -1,4 +1,4 @@
-"""All domains are labelled but one, whose clients have images alone."""
+"""All domains are labelled but one, whose clients are unlabeled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LeaveOneOut(Partition):
         )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Target and sources."""
+        """Describe target and sources."""
         sources = ", ".join(name for name in dataset.domains if name != domain)
-        each = f"{clients} client{'' if clients == 1 else 's'} each"
-        return f"target {domain}, without labels; labelled sources {sources}; {each}"
+        clients_each = f"{clients} client{'' if clients == 1 else 's'} each"
+        return f"target {domain}, without labels; labelled sources {sources}; {clients_each}"

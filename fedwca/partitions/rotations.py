@@ -1,4 +1,4 @@
-"""Clients whose images are turned, new ones by other angles than those that train."""
+"""Clients whose images are rotated, those of new clients by other angles than those of training clients."""
 
 from __future__ import annotations
 
@@ -39,25 +39,28 @@ class Rotations(LabelledPartition):
     train: Angles = (0.0, 30.0, 60.0)
     """Degrees, counter-clockwise, by which images of clients that train are turned: clients take them by turns."""
     new: Angles = (15.0, 45.0)
-    """The same of new clients; each angle is a group of them."""
+    """Degrees of new clients, likewise; each angle is a group of them."""
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
-        """Images at random, angles by turns."""
+        """Deal images at random; clients take the angles by turns."""
         from fedwca.data.labelled_clients import Dealt, DealtImages
 
         dealt = self.share_out(pool, clients + new, random)
         rotations = {angle: partial(rotated, degrees=angle) if angle else None for angle in (*self.train, *self.new)}
         training = [
-            DealtImages(own, rotations[self.train[at % len(self.train)]]) for at, own in enumerate(dealt[:clients])
+            DealtImages(positions, rotations[self.train[index % len(self.train)]])
+            for index, positions in enumerate(dealt[:clients])
         ]
         groups = {
-            f"{angle:g} degrees": [DealtImages(own, rotations[angle]) for own in dealt[clients + at :: len(self.new)]]
-            for at, angle in enumerate(self.new)
+            f"{angle:g} degrees": [
+                DealtImages(positions, rotations[angle]) for positions in dealt[clients + index :: len(self.new)]
+            ]
+            for index, angle in enumerate(self.new)
         }
         return Dealt(training, {label: group for label, group in groups.items() if group})
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """All images at random, sizes differing by 1 group at most."""
+        """Deal all images at random; clients differ by at most one group of variants in size."""
         bases = pool.bases()
         dealt = unit_partition(np.zeros(len(bases), np.int64), clients, random)
-        return pool.with_variants([bases[own] for own in dealt])
+        return pool.with_variants([bases[positions] for positions in dealt])

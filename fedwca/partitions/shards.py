@@ -1,4 +1,4 @@
-"""Shards of one class each; a client has a few of them, so it knows few classes."""
+"""Shards of one class each, of which a client has a few, so that it has few classes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Shards(LabelledPartition):
         Raises:
             DataError: variants of one image have several classes, so that shards of one class would separate them.
         """
-        classes = np.unique(np.stack([pool.groups, pool.labels]), axis=1)[0]
-        if len(classes) > len(np.unique(classes)):
+        group_of_pair = np.unique(np.stack([pool.groups, pool.labels]), axis=1)[0]
+        if len(group_of_pair) > len(np.unique(group_of_pair)):
             raise DataError(
                 f"partition {self.name}: {pool.name} has groups (variants of one image) with several classes, which "
                 "shards of one class would separate; take another partition, such as dirichlet"

@@ -1,4 +1,4 @@
-"""Unlabeled clients, and domains, whose classes or sizes are skewed."""
+"""Unlabeled clients with skewed classes or sizes, and long-tailed domains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedwca.data.dataset import Domain, Integers
 
 MOST_DRAWS = 100
-"""Deals of which one has to give every client its least."""
+"""Deals that are tried until every client has enough images."""
 
 Ratio = Annotated[float, Field(ge=1)]
 
@@ -30,7 +30,7 @@ Ratio = Annotated[float, Field(ge=1)]
 class SkewedDomains(DomainPartition):
     """As domains, with label or quantity skew among a target's clients, and long-tailed classes of the domains.
 
-    Only who has which images depends on labels; clients have none.
+    Labels decide only which client has which images; clients have none.
 
     Source: ``class``: Yurochkin et al., ICML 2019; ``client``: Hsu et al. 2019 (arXiv 1909.06335); ``size``: Li et al.,
     ICDE 2022 (NIID-Bench); long tails: Tan et al. 2020 (arXiv 1910.10320), RSUT, counts by Cui et al., CVPR 2019.
@@ -41,16 +41,16 @@ class SkewedDomains(DomainPartition):
     uneven = True
 
     alpha: Alpha = 0.3
-    """Of the Dirichlet distribution: towards 0 one client gets all that is dealt, towards infinity all are alike."""
+    """Concentration: towards 0 one client gets all that is dealt, towards infinity all clients are alike."""
     by: Literal["class", "client", "size"] = "class"
-    """What a draw belongs to: class, shares of each class over clients, so that sizes differ too; client, classes of
-    each client, all of one size; size, shares of the images over clients, whose classes are alike."""
+    """What is drawn: class, the shares of each class over clients, so that sizes differ too; client, the classes of
+    each client, all of one size; size, the shares of all images over clients, whose classes are alike."""
     least: PositiveInt = 10
-    """Images of each client, before samples are taken; it is dealt anew until all have as many."""
+    """Fewest images of a client, before samples are taken; images are dealt anew until all clients have as many."""
     source_ratio: Ratio = 1.0
-    """So many times as many images of the source's first class as of its last one; 1: as they are."""
+    """How many times as many images the source's first class has as its last one; 1: all images are used."""
     target_ratio: Ratio = 1.0
-    """So many times as many images of a target's last class as of its first one; 1: as they are."""
+    """How many times as many images a target's last class has as its first one; 1: all images are used."""
 
     def choose_images(self, dataset: FederatedDataset, domain: str | None) -> FederatedDataset:
         """Long-tailed domains: what is common in the source is rare in the targets; drawn once for all runs."""
@@ -59,18 +59,26 @@ class SkewedDomains(DomainPartition):
         if self.source_ratio == self.target_ratio == 1:
             return dataset
         chosen = {}
-        for index, (name, own) in enumerate(dataset.domains.items()):
+        for index, (name, images) in enumerate(dataset.domains.items()):
             ratio = self.source_ratio if name == domain else self.target_ratio
             random = np.random.default_rng([index])
-            kept = long_tail(own.labels, len(dataset.classes), ratio, random, reverse=name != domain)
-            groups, part, units = (None if held is None else held[kept] for held in (own.groups, own.part, own.units))
+            positions = long_tail(images.labels, len(dataset.classes), ratio, random, reverse=name != domain)
+            groups, part, units = (
+                None if numbers is None else numbers[positions]
+                for numbers in (images.groups, images.part, images.units)
+            )
             chosen[name] = replace(
-                own, images=own.images[kept], labels=own.labels[kept], groups=groups, part=part, units=units
+                images,
+                images=images.images[positions],
+                labels=images.labels[positions],
+                groups=groups,
+                part=part,
+                units=units,
             )
         return FederatedDataset(dataset.name, dataset.classes, chosen)
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.dirichlet_partition`; variants of one image go with the first of them.
+        """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the same client.
 
         Raises:
             UsageError: more clients than images.
@@ -81,12 +89,12 @@ class SkewedDomains(DomainPartition):
         check_enough_images(domain, clients)
         groups = np.arange(len(domain)) if domain.groups is None else domain.groups
         _, first, member = np.unique(groups, return_index=True, return_inverse=True)
-        # Of one class alone, shares of a class are shares of all images.
+        # With a single class, shares of the class are shares of all images.
         labels = np.zeros_like(first) if self.by == "size" else domain.labels[first]
         rule: Literal["class", "client"] = "client" if self.by == "client" else "class"
         for _ in range(MOST_DRAWS):
             dealt = dirichlet_partition(labels, clients, self.alpha, random, rule)
-            runs = [np.flatnonzero(np.isin(member, own)) for own in dealt]
+            runs = [np.flatnonzero(np.isin(member, bases)) for bases in dealt]
             if min(map(len, runs)) >= self.least:
                 return runs
         raise DataError(
@@ -96,8 +104,8 @@ class SkewedDomains(DomainPartition):
         )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Source and targets, and what is skewed."""
-        what = {"class": "classes over clients", "client": "classes of clients", "size": "sizes of clients"}[self.by]
+        """Describe source and targets, and what is skewed."""
+        skew = {"class": "classes over clients", "client": "classes of clients", "size": "sizes of clients"}[self.by]
         ratios = (("source", self.source_ratio), ("targets", self.target_ratio))
-        tails = "".join(f"; long-tailed {who}, {ratio:g} to 1" for who, ratio in ratios if ratio > 1)
-        return f"{super().describe(dataset, domain, clients)}; {what} by Dirichlet({self.alpha:g}){tails}"
+        tails = "".join(f"; long-tailed {role}, {ratio:g} to 1" for role, ratio in ratios if ratio > 1)
+        return f"{super().describe(dataset, domain, clients)}; {skew} by Dirichlet({self.alpha:g}){tails}"

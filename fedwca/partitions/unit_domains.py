@@ -1,4 +1,4 @@
-"""Unlabeled clients that the data themselves say, such as writers."""
+"""Unlabeled clients that are units of the data, such as writers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @register("unit_domains")
 class UnitDomains(DomainPartition):
-    """As domains, with a client for each unit of a target, such as its writer: who has which image is given.
+    """As domains, with a client for each unit of a target, such as a writer: the data say who has which image.
 
     Source: Caldas et al. (LEAF), arXiv 1812.01097.
     """
@@ -31,13 +31,13 @@ class UnitDomains(DomainPartition):
     uneven = True
 
     every: bool = False
-    """Whether every unit is a client, in the order of their numbers; else so many are drawn as a target has clients."""
+    """Whether every unit is a client, in the order of their numbers; else as many are drawn as a target has clients."""
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
         """The images of each unit that is a client.
 
         Raises:
-            UsageError: the data do not say units, say too few, or one unit's image is a variant of another's.
+            UsageError: the data have no units or too few of them, or variants of one image are in two units.
         """
         if domain.units is None:
             raise UsageError(
@@ -63,12 +63,12 @@ class UnitDomains(DomainPartition):
         return [images[unit] for unit in units.tolist()]
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
-        """Source and targets with their clients."""
+        """Describe source and targets with their clients."""
         if not self.every:
             return f"{super().describe(dataset, domain, clients)}, a unit of the data each"
         targets = [
-            f"{name} ({'no' if own.units is None else len(np.unique(own.units))} clients)"
-            for name, own in dataset.domains.items()
+            f"{name} ({'no' if images.units is None else len(np.unique(images.units))} clients)"
+            for name, images in dataset.domains.items()
             if name != domain
         ]
         return f"source {domain}; targets {', '.join(targets)}, a client for each unit of the data"
