@@ -46,7 +46,7 @@ class Dealt:
 
 
 Deal = Callable[[ImagePool, int, int, Generator], Dealt]
-"""Maps the pool, the numbers of training clients and of new clients in each group, and a generator to a deal."""
+"""Maps the pool of images, the numbers of training clients and of new clients, and a generator to a deal."""
 
 
 def labelled_clients(
@@ -73,7 +73,7 @@ def labelled_clients(
         dataset: all its domains are pooled, training and test parts alike.
         deal: decides which images each client gets.
         clients: number of training clients, at least 1.
-        new_clients: number of new clients in each group, at least 1; None: as many as train.
+        new_clients: number of new clients, at least 1; None: as many as train.
         samples: most images per client, before the split; None: as many as it is dealt.
         seed: 0 or more.
         validation: share of validation images, from 0 to below 1; None: `VALIDATION`.

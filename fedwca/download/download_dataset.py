@@ -107,7 +107,7 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
 
     Raises:
         FedwcaError: a part cannot be fetched or the disk is too small.
-        DataError: a part is not as published; nothing of it is left on disk.
+        DataError: a part does not hold what it should; the data set gets none of it.
     """
     make_folder(plan.folder)
     need, free = int(plan.size * (1 + UNPACKED)) if plan.parts else 0, shutil.disk_usage(plan.folder).free

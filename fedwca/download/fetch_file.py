@@ -61,8 +61,8 @@ def fetch_file(
         most: most bytes that are accepted if neither catalogue nor server states a size; None: no bound.
 
     Raises:
-        FedwcaError: no address gives the file, it is not the published one, or it cannot be written; a wrong file is
-            removed.
+        FedwcaError: no address gives the file, it is not the published one, or it cannot be written; what was fetched
+            of a wrong file is removed.
     """
     target = folder / file.path
     if target.is_file() and find_mismatch(file, target) is None:

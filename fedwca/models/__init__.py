@@ -1,4 +1,4 @@
-"""Model architectures by name; each file beside this one is one of them."""
+"""Model architectures by name; each module beside this one is one, except those with a leading underscore."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def convolve_each(x: Tensor, parameters: Mapping[str, Tensor], name: str, padding: int = 0) -> Tensor:
-    """A convolution of each model's channels: ``[B, G·c, H, W] -> [B, G·o, H', W']``.
+    """Convolve each model's channels with its own weights: ``[B, G·c, H, W] -> [B, G·o, H', W']``.
 
     Args:
-        x: images or activations.
+        x: images or activations of G models, channels side by side.
         parameters: weights by name ``[G, …]``.
         name: of the convolution.
         padding: pixels on each side.

@@ -1,4 +1,4 @@
-"""Backbones that come with weights of their own, shared by the files that name one each or a library of them."""
+"""Backbones with pre-trained weights; shared by the modules of ResNets and of timm's networks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class PretrainedBackbone(Backbone):
-    """A network without its classifier, such as a torchvision ResNet up to and with its mean over places.
+    """A network without its classifier, such as a torchvision ResNet up to and including global average pooling.
 
     Args:
-        body: images to features.
-        width: of these.
-        frozen: whether it stays as it is.
-        augments: whether training shows random crops of it, mirrored half of the time.
-        mean: of what it was trained on.
-        std: of the same.
+        body: maps images to features.
+        width: number of features.
+        frozen: whether its weights are not trained.
+        augments: whether training uses random crops, mirrored half of the time.
+        mean: of each channel of the images it was trained on, on a scale from 0 to 1.
+        std: standard deviation of the same.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class PretrainedArchitecture(Architecture):
     side: Annotated[int, Field(ge=32, le=4096)] = 224
     """Height and width in pixels of the crops that the backbone reads."""
     frozen: bool = False
-    """Whether only the bottleneck is trained and sent, the backbone staying as its weights are."""
+    """Whether only the bottleneck is trained and sent, and the backbone keeps its weights."""
     augment: bool = True
     """Whether training is on random crops, mirrored half of the time; a frozen backbone reads plain images once."""
 
     @property
     def stored(self) -> int:
-        """256 for crops of 224, as in SHOT."""
+        """Height and width in pixels at which images are kept: 256 for crops of 224, as in SHOT."""
         return round(self.side * 256 / 224)
 
     def identity(self) -> dict[str, Any]:
-        """As in the base class, with the content of a file of weights in place of its path."""
-        found = super().identity()
+        """As in the base class, with the digest of a file of weights in place of its path."""
+        values = super().identity()
         weights = getattr(self, "weights", None)
         if isinstance(weights, Path):
-            found["weights"] = file_digest(expand_home(weights))
-        return found
+            values["weights"] = file_digest(expand_home(weights))
+        return values

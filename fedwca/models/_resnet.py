@@ -1,4 +1,4 @@
-"""torchvision's residual networks without their classifier, shared by the files that name one each."""
+"""Base class of torchvision's residual networks without their classifier."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class ResNet(PretrainedArchitecture):
         """A network with random weights, and torchvision's name for its ImageNet weights."""
 
     def backbone(self) -> PretrainedBackbone:
-        """The network up to and with its mean over places, random weights."""
+        """The network up to and including global average pooling, with random weights."""
         network = self.torchvision()[0]
         body = nn.Sequential(OrderedDict(part for part in network.named_children() if part[0] != "fc"))
         body.avgpool = _MeanOverPlaces()
         quicken_small_maps(body)
-        found = PretrainedBackbone(body, network.fc.in_features, self.frozen, self.augment)
-        found.shortcuts = tuple(name for name, _ in found.named_modules() if name.endswith(".downsample"))
-        return found
+        backbone = PretrainedBackbone(body, network.fc.in_features, self.frozen, self.augment)
+        backbone.shortcuts = tuple(name for name, _ in backbone.named_modules() if name.endswith(".downsample"))
+        return backbone
 
     def load_pretrained(self, backbone: Backbone) -> None:
-        """Put the weights on the backbone; those of torchvision's classifier (``fc``) are left out.
+        """Load the weights into the backbone; those of torchvision's classifier (``fc``) are left out.
 
         Raises:
             CheckpointError: the file is missing, damaged or of another network, or the download failed.
@@ -60,22 +60,22 @@ class ResNet(PretrainedArchitecture):
         check_no_other_tensors(body, tensors, path)
 
     def _download(self) -> tuple[Path, dict[str, Tensor]]:
-        """The ImageNet weights, from torchvision's cache where they are there."""
+        """The ImageNet weights, from torchvision's cache if they are there, and the path of their file."""
         weights = cast(Any, self.torchvision()[1])
         path = Path(torch.hub.get_dir()) / "checkpoints" / str(weights.url).rpartition("/")[2]
         try:
-            # The hash is checked where the file is downloaded, not where it lies: what is in it must not run.
+            # The hash is checked only on download, not for a cached file, so no code in the file may run.
             return path, weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
         except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-            why = first_line(error)
+            reason = first_line(error)
             raise CheckpointError(
-                f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({why}); put the "
+                f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({reason}); put the "
                 f"file there yourself, or take --set model.weights=PATH or --set model.weights=none"
             ) from error
 
 
 class _MeanOverPlaces(nn.Module):
-    """Torch's adaptive pooling to one place ``[B, C, H, W] -> [B, C]``, in a form that `torch.func.vmap` knows."""
+    """Global average pooling ``[B, C, H, W] -> [B, C]``, in a form that `torch.func.vmap` supports."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3))

@@ -58,5 +58,5 @@ class Cnn3(Architecture):
     """Probability of dropping a unit of the hidden layer."""
 
     def backbone(self) -> _ThreeConvolutions:
-        """Torch's default initial weights."""
+        """The backbone with torch's default initial weights."""
         return _ThreeConvolutions(self.hidden_dropout)

@@ -27,12 +27,12 @@ class _TwoConvolutions(Backbone):
         self.width = 2 * width * (side // 4) ** 2
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        # Pooling first gives the same and takes a quarter of the work.
+        # ReLU after pooling gives the same result as before it, with a quarter of the work.
         x = F.relu(halve_sides(self.conv1(x)))
         return F.relu(halve_sides(self.conv2(x))).flatten(1)
 
     def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """As `forward`, all channels of all models side by side."""
+        """As `forward`, for many models at once, with all their channels side by side."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)
         for name in ("conv1", "conv2"):
@@ -52,7 +52,7 @@ class ConvNet(SizedArchitecture):
     paper = "McMahan et al. 2017; FedTTA sec. 4.1"
 
     side: Annotated[int, Field(ge=4)] = 32
-    """Height and width in pixels of what it reads."""
+    """Height and width in pixels of the images that it reads."""
     head: Head = "hidden"
     """What is between backbone and classifier; hidden: a fully connected layer with ReLU."""
     bottleneck: PositiveInt = 512
@@ -64,9 +64,9 @@ class ConvNet(SizedArchitecture):
     channels: Literal[1, 3] = 3
     """3 for colours, 1 for grey."""
     mean: tuple[float, ...] = (0.5,)
-    """Of each channel on a scale from 0 to 1, or one for all; subtracted from images."""
+    """Mean of each channel on a scale from 0 to 1, or one for all; subtracted from images."""
     std: tuple[PositiveFloat, ...] = (0.5,)
-    """What images are divided by after that."""
+    """Standard deviation, likewise, by which images are then divided."""
 
     @model_validator(mode="after")
     def _has_values_for_its_channels(self) -> Self:
@@ -76,6 +76,6 @@ class ConvNet(SizedArchitecture):
         return self
 
     def backbone(self) -> _TwoConvolutions:
-        """Torch's default initial weights."""
-        mean, std = (each * (self.channels // len(each)) for each in (self.mean, self.std))
+        """The backbone with torch's default initial weights."""
+        mean, std = (values * (self.channels // len(values)) for values in (self.mean, self.std))
         return _TwoConvolutions(self.side, self.widest, mean, std)

@@ -29,12 +29,12 @@ class _LeNet(Backbone):
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         x = F.relu(halve_sides(self.conv1(x)))
         x = halve_sides(self.conv2(x))
-        # A channel's mask is constant and not negative, so it commutes with pooling: a quarter of the work.
+        # A mask is constant over its channel and not negative, so it can follow pooling, with a quarter of the work.
         x = F.relu(x * masks[0] if masks else x)
         return x.flatten(1)
 
     def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """As `forward`, all channels of all models side by side, so that nothing is moved between two layers."""
+        """As `forward`, for many models at once; all their channels stay side by side, so that no layer moves data."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)
         x = F.relu(halve_sides(convolve_each(x, parameters, "conv1")))

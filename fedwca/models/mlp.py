@@ -29,7 +29,7 @@ class _Perceptron(Backbone):
         return x
 
     def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """As `forward`, a product of matrices a layer."""
+        """As `forward`, for many models at once, with one batched matrix product per layer."""
         x = x.flatten(2)
         for layer in range(len(self.layers)):
             weight, bias = parameters[f"layers.{layer}.weight"], parameters[f"layers.{layer}.bias"]
@@ -39,7 +39,7 @@ class _Perceptron(Backbone):
 
 @register("mlp")
 class Mlp(SizedArchitecture):
-    """Grey pixels, hidden layers of one width with ReLU, and the classifier: 784-200-200-M as it is.
+    """Grey pixels, hidden layers of one width with ReLU, and the classifier: 784-200-200-M by default.
 
     Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (2NN); FedTTA, sec. 4.1, on MNIST.
     """
@@ -48,20 +48,20 @@ class Mlp(SizedArchitecture):
     paper = "McMahan et al. 2017 (2NN); FedTTA sec. 4.1"
 
     side: PositiveInt = 28
-    """Height and width in pixels of what it reads."""
+    """Height and width in pixels of the images that it reads."""
     head: Head = "direct"
     """What is between backbone and classifier; direct: nothing."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Probability of dropping a feature that the classifier reads."""
     width: PositiveInt = 200
-    """Units of a hidden layer."""
+    """Number of units of a hidden layer."""
     layers: PositiveInt = 2
-    """Hidden layers."""
+    """Number of hidden layers."""
     mean: float = 0.1307
-    """Of a pixel, on a scale from 0 to 1; subtracted."""
+    """Mean of the pixels on a scale from 0 to 1; subtracted."""
     std: float = Field(0.3081, gt=0)
-    """What pixels are divided by after that."""
+    """Standard deviation, likewise, by which pixels are then divided."""
 
     def backbone(self) -> _Perceptron:
-        """Torch's default initial weights."""
+        """The backbone with torch's default initial weights."""
         return _Perceptron(self.side**2, self.widest, self.layers, self.mean, self.std)

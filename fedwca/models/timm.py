@@ -21,7 +21,7 @@ from fedwca.models import register
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
 
 _WIDTHS: dict[tuple[str, int], int] = {}
-"""Features of a network at a side, once it was tried."""
+"""Number of features by network and side, as measured so far."""
 
 
 @register("timm")
@@ -45,13 +45,13 @@ class Timm(PretrainedArchitecture):
     @field_validator("network")
     @classmethod
     def _is_known(cls, value: str) -> str:
-        known = _names()
+        known_names = _names()
         name, _, tag = value.partition(".")
-        # Others are prefixes by which timm would fetch code's settings from somewhere.
-        if value not in known and (tag or name not in known):
-            close = difflib.get_close_matches(value, known, 3)
-            meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ";"
-            raise ValueError(f"timm has no network of that name{meant} fedwca list models 'timm:*' names all")
+        # Other names may have a prefix by which timm would fetch settings from elsewhere.
+        if value not in known_names and (tag or name not in known_names):
+            close = difflib.get_close_matches(value, known_names, 3)
+            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ";"
+            raise ValueError(f"timm has no network of that name{hint} fedwca list models 'timm:*' names all")
         return value
 
     @model_validator(mode="before")
@@ -71,40 +71,40 @@ class Timm(PretrainedArchitecture):
         return [name for name in fnmatch.filter(_names(), pattern) if ("." in name) == ("." in pattern)]
 
     def identity(self) -> dict[str, Any]:
-        """As in the base class, with the weights' place on the hub, which another timm may have changed."""
-        own = {"weights": _description(self.network).hf_hub_id} if self.weights == "pretrained" else {}
-        return {**super().identity(), **own}
+        """As in the base class, with the weights' repository on the hub, which may differ between versions of timm."""
+        weights = {"weights": _description(self.network).hf_hub_id} if self.weights == "pretrained" else {}
+        return {**super().identity(), **weights}
 
     def backbone(self) -> PretrainedBackbone:
-        """The network without its classifier and without dropout, random weights.
+        """The network without its classifier and without dropout, with random weights.
 
         Raises:
-            UsageError: it cannot read images of that side.
+            UsageError: the network cannot be built, or cannot read images of that side.
         """
         import timm
 
-        about = _description(self.network)
-        sized = {"img_size": self.side} if about.fixed_input_size else {}
+        description = _description(self.network)
+        size_option = {"img_size": self.side} if description.fixed_input_size else {}
         try:
-            body = timm.create_model(self.network, pretrained=False, num_classes=0, **sized)
+            body = timm.create_model(self.network, pretrained=False, num_classes=0, **size_option)
             body = _plain_modules(body, fused=self.frozen)
             width = _measure_width(body, (self.network, self.side))
-        except Exception as error:  # each network has its own
-            why = first_line(error)
+        except Exception as error:  # each network raises exceptions of its own
+            reason = first_line(error)
             raise UsageError(
-                f"timm:{self.network} cannot be made for images of {self.side}×{self.side} pixels ({why}); its own "
-                f"side is {about.input_size[-1]}"
+                f"timm:{self.network} cannot be made for images of {self.side}×{self.side} pixels ({reason}); its own "
+                f"side is {description.input_size[-1]}"
             ) from error
-        given = (self.frozen, self.augment, tuple(about.mean), tuple(about.std))
-        found = PretrainedBackbone(body, width, *given)
+        settings = (self.frozen, self.augment, tuple(description.mean), tuple(description.std))
+        backbone = PretrainedBackbone(body, width, *settings)
         from timm.models.resnet import BasicBlock, Bottleneck
 
-        blocks = (name for name, module in found.named_modules() if isinstance(module, BasicBlock | Bottleneck))
-        found.shortcuts = tuple(f"{name}.downsample" for name in blocks)
-        return found
+        blocks = (name for name, module in backbone.named_modules() if isinstance(module, BasicBlock | Bottleneck))
+        backbone.shortcuts = tuple(f"{name}.downsample" for name in blocks)
+        return backbone
 
     def load_pretrained(self, backbone: Backbone) -> None:
-        """Put the weights on the backbone, as timm converts them; those of its classifier are left out.
+        """Load the weights into the backbone, as timm converts them; those of its classifier are left out.
 
         Raises:
             CheckpointError: the file is missing, damaged, a pickle or of another network, or the download failed.
@@ -122,32 +122,32 @@ class Timm(PretrainedArchitecture):
         convert = getattr(sys.modules[type(body).__module__], "checkpoint_filter_fn", None)
         try:
             tensors = tensors if convert is None else convert(tensors, body)
-        except Exception as error:  # whatever it makes of another network's tensors
+        except Exception as error:  # exceptions of many kinds for another network's tensors
             raise CheckpointError(f"{path}: not weights of timm:{self.network} ({error})") from error
         classifier = _description(self.network).classifier or ()
         left_out = tuple(f"{name}." for name in ([classifier] if isinstance(classifier, str) else classifier))
-        tensors = _renamed(body, {name: own for name, own in tensors.items() if not name.startswith(left_out)})
+        tensors = _renamed(body, {name: tensor for name, tensor in tensors.items() if not name.startswith(left_out)})
         fill_module(body, tensors, path)
         check_no_other_tensors(body, tensors, path)
 
     def _download(self) -> Path:
-        """The weights' file, from the hub's cache where it is there."""
-        where = _description(self.network).hf_hub_id
-        help = "take --set model.weights=PATH of a .safetensors file, or --set model.weights=none"
-        if not where:
-            raise CheckpointError(f"timm has no weights of {self.network}; {help}")
+        """Path of the file of weights, in the hub's cache; downloaded if it is not there."""
+        location = _description(self.network).hf_hub_id
+        hint = "take --set model.weights=PATH of a .safetensors file, or --set model.weights=none"
+        if not location:
+            raise CheckpointError(f"timm has no weights of {self.network}; {hint}")
         from huggingface_hub import hf_hub_download
 
-        repository, _, revision = where.partition("@")
+        repository, _, revision = location.partition("@")
         try:
             return Path(hf_hub_download(repository, "model.safetensors", revision=revision or None))
-        except Exception as error:  # the hub's, its transport's and the system's
-            why = first_line(error)
-            raise CheckpointError(f"weights of timm:{self.network} could not be fetched ({why}); {help}") from error
+        except Exception as error:  # those of the hub, of network and system
+            reason = first_line(error)
+            raise CheckpointError(f"weights of timm:{self.network} could not be fetched ({reason}); {hint}") from error
 
 
 def _names() -> dict[str, None]:
-    """All networks of timm by name, then all with the tag of their weights."""
+    """Names of all networks of timm, then names with the tags of their weights."""
     try:
         import timm
     except ImportError:
@@ -156,24 +156,24 @@ def _names() -> dict[str, None]:
 
 
 def _description(name: str) -> Any:
-    """What timm says of a network and its weights."""
+    """Timm's description of a network and its weights."""
     from timm.models import get_pretrained_cfg
 
     return get_pretrained_cfg(name)
 
 
 class _Nothing(nn.Identity):
-    """In place of dropout: draws nothing, so that every engine computes the same."""
+    """Replaces dropout: draws nothing, so that every engine computes the same."""
 
     p = drop_prob = 0.0
 
 
 def _plain_modules(body: nn.Module, fused: bool) -> nn.Module:
-    """The network, changed in place, of modules that many models at once have rules for.
+    """Replace, in place, the modules of a network that cannot be computed for many models at once.
 
     Args:
         body: the network.
-        fused: whether attention may be one kernel.
+        fused: whether attention may use a fused kernel.
     """
     from timm.layers import BatchNormAct2d, DropPath
 
@@ -182,7 +182,7 @@ def _plain_modules(body: nn.Module, fused: bool) -> nn.Module:
             _put(body, name, _Nothing())
         elif isinstance(module, BatchNormAct2d):
             norm = nn.BatchNorm2d(module.num_features, module.eps, module.momentum, module.affine)
-            norm.load_state_dict({key: own for key, own in module.state_dict().items() if "." not in key})
+            norm.load_state_dict({key: tensor for key, tensor in module.state_dict().items() if "." not in key})
             _put(body, name, nn.Sequential(OrderedDict(norm=norm, act=module.act)))
         if not fused and hasattr(module, "fused_attn"):
             module.fused_attn = False
@@ -190,24 +190,29 @@ def _plain_modules(body: nn.Module, fused: bool) -> nn.Module:
 
 
 def _put(body: nn.Module, name: str, module: nn.Module) -> None:
-    owner, _, own = name.rpartition(".")
-    setattr(body.get_submodule(owner), own, module)
+    owner, _, attribute = name.rpartition(".")
+    setattr(body.get_submodule(owner), attribute, module)
 
 
 def _renamed(body: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under the names that they have where `_plain_modules` split a module."""
-    split = {
+    """Rename tensors of normalisations that `_plain_modules` split into a normalisation and an activation."""
+    norm_names = {
         name for name, module in body.named_modules() if name.endswith(".norm") and isinstance(module, nn.BatchNorm2d)
     }
-    owners = {name.removesuffix(".norm") for name in split}
-    parts = ((name.rpartition("."), own) for name, own in tensors.items())
-    return {f"{owner}.norm.{key}" if owner in owners else f"{owner}{dot}{key}": own for (owner, dot, key), own in parts}
+    owners = {name.removesuffix(".norm") for name in norm_names}
+    parts = ((name.rpartition("."), tensor) for name, tensor in tensors.items())
+    return {
+        f"{owner}.norm.{key}" if owner in owners else f"{owner}{dot}{key}": tensor
+        for (owner, dot, key), tensor in parts
+    }
 
 
 @torch.no_grad()
-def _measure_width(body: nn.Module, at: tuple[str, int]) -> int:
-    """Features of an image, by a try."""
-    if at not in _WIDTHS:
-        _WIDTHS[at] = body.eval()(torch.zeros(1, 3, at[1], at[1])).flatten(1).shape[1]
+def _measure_width(body: nn.Module, network_and_side: tuple[str, int]) -> int:
+    """Number of features of an image, measured by a forward pass and remembered."""
+    if network_and_side not in _WIDTHS:
+        _WIDTHS[network_and_side] = (
+            body.eval()(torch.zeros(1, 3, network_and_side[1], network_and_side[1])).flatten(1).shape[1]
+        )
         body.train()
-    return _WIDTHS[at]
+    return _WIDTHS[network_and_side]

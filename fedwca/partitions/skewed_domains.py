@@ -59,18 +59,17 @@ class SkewedDomains(DomainPartition):
         if self.source_ratio == self.target_ratio == 1:
             return dataset
         chosen = {}
-        for index, (name, images) in enumerate(dataset.domains.items()):
+        for index, (name, data) in enumerate(dataset.domains.items()):
             ratio = self.source_ratio if name == domain else self.target_ratio
             random = np.random.default_rng([index])
-            positions = long_tail(images.labels, len(dataset.classes), ratio, random, reverse=name != domain)
+            positions = long_tail(data.labels, len(dataset.classes), ratio, random, reverse=name != domain)
             groups, part, units = (
-                None if numbers is None else numbers[positions]
-                for numbers in (images.groups, images.part, images.units)
+                None if numbers is None else numbers[positions] for numbers in (data.groups, data.part, data.units)
             )
             chosen[name] = replace(
-                images,
-                images=images.images[positions],
-                labels=images.labels[positions],
+                data,
+                images=data.images[positions],
+                labels=data.labels[positions],
                 groups=groups,
                 part=part,
                 units=units,

@@ -67,8 +67,8 @@ class UnitDomains(DomainPartition):
         if not self.every:
             return f"{super().describe(dataset, domain, clients)}, a unit of the data each"
         targets = [
-            f"{name} ({'no' if images.units is None else len(np.unique(images.units))} clients)"
-            for name, images in dataset.domains.items()
+            f"{name} ({'no' if data.units is None else len(np.unique(data.units))} clients)"
+            for name, data in dataset.domains.items()
             if name != domain
         ]
         return f"source {domain}; targets {', '.join(targets)}, a client for each unit of the data"
