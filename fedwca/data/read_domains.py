@@ -175,9 +175,10 @@ def assemble_dataset(
     }
     names_by_domain = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
     for domain, class_names in names_by_domain.items():
-        if twice := [label for label, times in Counter(class_names).items() if times > 1]:
+        if repeated := [label for label, times in Counter(class_names).items() if times > 1]:
             raise DataError(
-                f"data set {name!r}, domain {domain!r}: the class {twice[0]!r} is there twice; each needs its own name"
+                f"data set {name!r}, domain {domain!r}: the class {repeated[0]!r} is there twice; each needs its own "
+                "name"
             )
     union = set().union(*names_by_domain.values())
     missing_by_domain = {domain: sorted(union - set(class_names)) for domain, class_names in names_by_domain.items()}

@@ -58,7 +58,7 @@ class SkewedDomains(DomainPartition):
 
         if self.source_ratio == self.target_ratio == 1:
             return dataset
-        chosen = {}
+        domains = {}
         for index, (name, data) in enumerate(dataset.domains.items()):
             ratio = self.source_ratio if name == domain else self.target_ratio
             random = np.random.default_rng([index])
@@ -66,7 +66,7 @@ class SkewedDomains(DomainPartition):
             groups, part, units = (
                 None if numbers is None else numbers[positions] for numbers in (data.groups, data.part, data.units)
             )
-            chosen[name] = replace(
+            domains[name] = replace(
                 data,
                 images=data.images[positions],
                 labels=data.labels[positions],
@@ -74,7 +74,7 @@ class SkewedDomains(DomainPartition):
                 part=part,
                 units=units,
             )
-        return FederatedDataset(dataset.name, dataset.classes, chosen)
+        return FederatedDataset(dataset.name, dataset.classes, domains)
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
         """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the same client.
