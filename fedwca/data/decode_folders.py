@@ -130,7 +130,7 @@ def keep_decoded(cached: Path, count: int, size: int, decode: Callable[[int, int
     """
     images = _cached(cached, count, size)
     if images is None:
-        with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
+        with contextlib.suppress(OSError):  # on a full or read-only disk, images are decoded anew each time
             write_atomically(cached, lambda temporary: _write_decoded(temporary, count, size, decode))
             images = _cached(cached, count, size)
     return decode(0, count) if images is None else images

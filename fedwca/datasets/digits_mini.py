@@ -105,7 +105,7 @@ def _draw_and_keep(path: Path) -> dict[str, Domain]:
     arrays: dict[str, Any] = {
         f"{name}_{part}": getattr(domain, part) for name, domain in domains.items() for part in PARTS
     }
-    with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
+    with contextlib.suppress(OSError):  # on a full or read-only disk, images are drawn anew each time
         write_atomically(path, lambda temporary: np.savez_compressed(temporary, **arrays))
     return domains
 

@@ -8,7 +8,7 @@ from fedwca.partitions._domain_partition import DomainPartition
 
 @register("domains")
 class Domains(DomainPartition):
-    """Federated source-free domain adaptation (FFREEDA): clients of a domain have images alike, i.i.d.
+    """Federated source-free domain adaptation (FFREEDA): clients of a domain have i.i.d. images.
 
     Source: FedWCA, sec. 3; Shenaj et al. (LADD), WACV 2023.
     """

@@ -37,7 +37,7 @@ class Rotations(LabelledPartition):
     paper = "FedTTA app. F"
 
     train: Angles = (0.0, 30.0, 60.0)
-    """Degrees, counter-clockwise, by which images of clients that train are turned: clients take them by turns."""
+    """Degrees, counter-clockwise, by which images of training clients are rotated; clients take the angles by turns."""
     new: Angles = (15.0, 45.0)
     """Degrees of new clients, likewise; each angle is a group of them."""
 
