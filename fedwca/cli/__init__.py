@@ -1,4 +1,4 @@
-"""The command line: its commands, and errors as one sentence; tracebacks only with --debug."""
+"""The command line: builds the app, runs a command, and reports errors in one sentence; tracebacks with --debug."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ COMMANDS = {
     **{name: (name, "app") for name in ("data", "runs", "deploy")},
     **{name: (name, "command") for name in ("server", "client")},
 }
-"""Each command's file of this folder, and its function in it, or its own commands; in the order of the help."""
+"""Command name → (module in this folder, its command function or its Typer app of subcommands), in the help's order."""
 
-WrongArguments: type[typer.BadParameter] = next(  # of the parser that typer brings, or of click
+WrongArguments: type[typer.BadParameter] = next(  # from the parser that typer bundles, or from click
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 MAKE_RUNS = ("bench", "resume", "compare", "reproduce", "sweep")
 
 
 class _Commands(TyperGroup):
-    """The commands, of which Ctrl-C ends one with a sentence; Typer would make an exit code of it, and say nothing."""
+    """The command group; Ctrl-C ends a command with a sentence, where Typer would only return an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that is asked for."""
+        """Run the invoked command."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stopped:
-            raise typer.Exit(_end_stopped(stopped)) from stopped
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(_end_stopped(interrupt)) from interrupt
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         say(f"fedwca {__version__}")
         raise typer.Exit
 
@@ -70,8 +70,8 @@ def begin(
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with some commands, or all; others are not imported."""
-    made = typer.Typer(
+    """A Typer app with the named commands, by default all; modules of other commands are not imported."""
+    app = typer.Typer(
         name="fedwca",
         cls=_Commands,
         help="Federated learning when labels are missing: FedWCA, MDMGB, FedTTA, and what they are compared with.",
@@ -79,19 +79,19 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(begin)
+    app.callback()(begin)
     for name in names:
         module, attribute = COMMANDS[name]
-        found = getattr(importlib.import_module(f"fedwca.cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            made.add_typer(found, name=name)
+        entry = getattr(importlib.import_module(f"fedwca.cli.{module}"), attribute)
+        if isinstance(entry, typer.Typer):
+            app.add_typer(entry, name=name)
         else:
-            made.command(name)(found)
-    return made
+            app.command(name)(entry)
+    return app
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns the exit code: 0 fine, 1 failure, 2 usage, 130 stopped by Ctrl-C or SIGTERM."""
+    """Run one command line; returns the exit code: 0 success, 1 failure, 2 usage, 130 stopped by Ctrl-C or SIGTERM."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     with warnings.catch_warnings():
@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
             say(f"Error: {error}", err=True)
             return error.exit_code
         except BrokenPipeError:
-            drop_unwritten(sys.stdout)  # the reader has gone (| head); nothing is left to say
+            drop_unwritten(sys.stdout)  # the reader closed the pipe (| head), so there is nobody to report to
             return 1
         except OSError as error:
             if debug:
@@ -114,8 +114,8 @@ def run(arguments: Sequence[str]) -> int:
             drop_unwritten(sys.stdout)
             say(f"Error: {_say_what_failed(error)}", err=True)
             return 1
-        except KeyboardInterrupt as stopped:
-            return _end_stopped(stopped)
+        except KeyboardInterrupt as interrupt:
+            return _end_stopped(interrupt)
         except Exception as error:
             if debug:
                 raise
@@ -123,14 +123,14 @@ def run(arguments: Sequence[str]) -> int:
             return 1
 
 
-def _end_stopped(stopped: KeyboardInterrupt) -> int:
-    """Say that a command was stopped, with what whoever was stopped has to say of it; returns the exit code."""
-    say(str(stopped) or "Stopped.", err=True)
+def _end_stopped(interrupt: KeyboardInterrupt) -> int:
+    """Print the message of the interrupt, or "Stopped." if it has none; returns the exit code 130."""
+    say(str(interrupt) or "Stopped.", err=True)
     return 130
 
 
 def _run_and_flush(arguments: Sequence[str]) -> int:
-    """Exit code of a command whose output has been seen to where it goes."""
+    """Run a command and flush stdout, so that write errors are raised here; returns the exit code."""
     code = _dispatch(arguments)
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -138,18 +138,18 @@ def _run_and_flush(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    """Find the command and run it; returns the exit code."""
+    """Parse the arguments and run the command; returns the exit code."""
     arguments = [expand_argument(argument) for argument in arguments]
     check_not_empty(arguments)
-    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
-    app = make_app([asked] if asked in COMMANDS else COMMANDS)
+    command_name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    app = make_app([command_name] if command_name in COMMANDS else COMMANDS)
     try:
         return app(args=arguments, prog_name="fedwca", standalone_mode=False) or 0
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else 1
+    except SystemExit as system_exit:
+        return system_exit.code if isinstance(system_exit.code, int) else 1
     except WrongArguments as error:
         error.message = printable(error.message, lines=True)
-        with suppress(OSError):  # as with `say`, what stderr cannot take stops nothing
+        with suppress(OSError):  # as in `say`, an unwritable stderr is ignored
             rich_format_error(error)
         return error.exit_code
     except typer.Abort:
@@ -158,19 +158,19 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _say_what_was_unexpected(error: Exception) -> str:
-    """An error that nobody foresaw: with the part of a plugin that it came from, else as one of fedwca's own."""
+    """The sentence for an unexpected error: names the plugin component that raised it, else asks to report a bug."""
     from fedwca.cli.failed_part import find_failed_part
 
-    shown = f"{type(error).__name__}: {error}"
+    description = f"{type(error).__name__}: {error}"
     if (part := find_failed_part(error)) is not None:
-        return f"{part} raised {shown}; --debug shows how"
-    return f"unexpected {shown}. Please run again with --debug and report it."
+        return f"{part} raised {description}; --debug shows how"
+    return f"unexpected {description}. Please run again with --debug and report it."
 
 
 def _say_what_failed(error: OSError) -> str:
-    """The system's error in a sentence; files that are written and read name themselves, streams cannot."""
-    why = error.strerror or str(error)
-    return f"{error.filename}: {why}" if error.filename else f"the output cannot be written ({why})"
+    """The operating system's error as a sentence; an error without a file name comes from an output stream."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else f"the output cannot be written ({reason})"
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -181,7 +181,7 @@ def main() -> None:
     """Entry point of the ``fedwca`` command."""
     prepare_streams()
     try:
-        unsaid = mute_rank()
+        muted_stderr = mute_rank()
     except FedwcaError as error:
         say(f"Error: {error}", err=True)
         sys.exit(error.exit_code)
@@ -190,7 +190,7 @@ def main() -> None:
     except FedwcaError as error:  # only with --debug
         traceback.print_exc()
         code = error.exit_code
-    leave_ranks(code, unsaid)
+    leave_ranks(code, muted_stderr)
     for stream in (sys.stdout, sys.stderr):
         drop_unwritten(stream)
     sys.exit(code)

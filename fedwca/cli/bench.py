@@ -1,4 +1,4 @@
-"""`fedwca bench`: compose a method, run it beside baselines, watch, and read the table."""
+"""`fedwca bench`: compose a method, run it beside baselines, and print the table of results."""
 
 from __future__ import annotations
 
@@ -108,10 +108,12 @@ def command(
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
     if backend == "flower":
-        several = {key: asked.layer.get(key, 1) > 1 for key in ("source_models", "trials")}
-        kept = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
+        repeat_options = {key: asked.layer.get(key, 1) > 1 for key in ("source_models", "trials")}
+        output_options = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
         baselines = baseline if baseline != ["none"] else None
-        check_no_idle_options(baseline=baselines, **several, **kept, column=column, ranks_per_trial=ranks_per_trial)
+        check_no_idle_options(
+            baseline=baselines, **repeat_options, **output_options, column=column, ranks_per_trial=ranks_per_trial
+        )
         bench_in_flower(request, as_json)
         return
     if backend is not None:
@@ -124,15 +126,15 @@ def command(
         print_dry_run(request)
         return
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
-    done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
-    print_finished(done, as_json, columns)
-    timed = done.path / "profile.json"
-    if profile and not as_json and timed.is_file():  # a run that was finished already may have none
-        print_profile(json.loads(timed.read_text(encoding="utf-8")))
+    finished = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
+    print_finished(finished, as_json, columns)
+    profile_path = finished.path / "profile.json"
+    if profile and not as_json and profile_path.is_file():  # a run that had finished before may have none
+        print_profile(json.loads(profile_path.read_text(encoding="utf-8")))
 
 
 def print_dry_run(request: RunRequest) -> None:
-    """What would be run, and what it costs."""
+    """Print the plan of a run and its estimated cost; run nothing."""
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.config.partition_and_domain import domain_of
     from fedwca.reproduce.cost_estimate import describe_cost, estimate_plan
@@ -142,30 +144,30 @@ def print_dry_run(request: RunRequest) -> None:
     say(f"Cost: {describe_cost(estimate_plan(plan, domain_of(plan.config) or ''))}")
 
 
-def check_no_idle_options(**given: object) -> None:
-    """See that no option is given that does nothing in Flower's simulation.
+def check_no_idle_options(**options: object) -> None:
+    """Check that no option is given that has no effect in Flower's simulation.
 
     Raises:
-        UsageError: names the first of them.
+        UsageError: such an option is given; names the first one.
     """
-    for name in (name.replace("_", "-") for name, value in given.items() if value):
+    for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise UsageError(
             f"--{name} has no effect with --backend flower, which plays one trial of the composed method; leave it out"
         )
 
 
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:
-    """The composed method in Flower's simulation, beside no other."""
+    """Run the composed method alone in Flower's simulation and print its accuracies."""
     from fedwca.cli.deploy import check_flower
     from fedwca.deploy.make_deployment import simulate_deployment
     from fedwca.results.tables import mean_cell
 
     check_flower()
-    done = simulate_deployment(request)
+    result = simulate_deployment(request)
     if as_json:
-        say(json.dumps(done.summary, indent=2))
+        say(json.dumps(result.summary, indent=2))
         return
-    say(f"{done.row.label} in Flower's simulation: {mean_cell(done.row.mean)} % after {done.rounds} rounds")
-    for name, values in done.row.domains.items():
-        say(f"  {name:<14} {mean_cell(values[0]):>5}")
-    say(f"Models and bytes by round and client are in {done.folder}/server")
+    say(f"{result.row.label} in Flower's simulation: {mean_cell(result.row.mean)} % after {result.rounds} rounds")
+    for domain, values in result.row.domains.items():
+        say(f"  {domain:<14} {mean_cell(values[0]):>5}")
+    say(f"Models and bytes by round and client are in {result.folder}/server")

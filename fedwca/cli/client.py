@@ -68,32 +68,40 @@ def command(
     if clip_moments:
         settings |= {"clip_moments": clip_moments, "noise_moments": noise_moments}
     arguments = client_command(folder, data, server, insecure, settings)
-    env, tell = flower_environment(folder / "flwr"), partial(say, err=True)
-    with hold_alone(folder / RUNNING) as alone:
-        if not alone:
+    env, report = flower_environment(folder / "flwr"), partial(say, err=True)
+    with hold_alone(folder / RUNNING) as locked:
+        if not locked:
             raise UsageError(f"a client runs in {folder} already; give each client a folder of its own")
         images = count_images(data)
-        tell(f"The server's log calls this client {name_of(identity(folder))}; it has {images:,} images")
-        run_with_restarts(arguments, env, tries, tell, lambda: check_reachable(server))
+        report(f"The server's log calls this client {name_of(identity(folder))}; it has {images:,} images")
+        run_with_restarts(arguments, env, tries, report, lambda: check_reachable(server))
 
 
-def check_clipping(of: str, what: str, clip: float | None, noise: float) -> None:
-    """See that a norm and the noise in its units go together.
+def check_clipping(suffix: str, quantity: str, clip: float | None, noise: float) -> None:
+    """Check that a clipping norm and the noise in units of it go together.
+
+    Args:
+        suffix: of the options' names, such as ``-moments``; may be empty.
+        quantity: what is clipped, for the message.
+        clip: the norm; None: no clipping.
+        noise: in units of the norm.
 
     Raises:
-        UsageError: they do not.
+        UsageError: the norm is 0, or there is noise and no norm.
     """
     if clip == 0:
-        raise UsageError(f"--clip{of} 0 leaves nothing of {what}; a norm above 0 is needed, or none for no clipping")
+        raise UsageError(
+            f"--clip{suffix} 0 leaves nothing of {quantity}; a norm above 0 is needed, or none for no clipping"
+        )
     if noise and not clip:
-        raise UsageError(f"--noise{of} is in units of --clip{of}, which is not given")
+        raise UsageError(f"--noise{suffix} is in units of --clip{suffix}, which is not given")
 
 
 def count_images(data: Path) -> int:
-    """How many images there are, asked in a process that ends: this one lives on, and would keep what reading loads.
+    """The number of images, counted in a subprocess so that this long-lived process does not keep what reading loads.
 
     Raises:
-        DataError: there is none, or they cannot be read.
+        DataError: there are no images, or they cannot be read.
     """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context

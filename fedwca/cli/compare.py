@@ -1,4 +1,4 @@
-"""`fedwca compare`: named methods over sources in one table, with paired differences, an interval and a test."""
+"""`fedwca compare`: one table of named methods over sources, with paired differences, an interval and a test."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def command(
     if target:
         if source:
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
-        if target == ["none"]:  # not the name of a domain: all are labelled
+        if target == ["none"]:  # not a domain's name: all domains are labelled
             layer, target = {**layer, "target": "none"}, None
         else:
             layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
@@ -89,9 +89,10 @@ def command(
             announce_runs(plan_comparison(request, methods, domains, reference).plans, out, reporter), reporter
         )
         return
-    found = run_comparison(request, methods, domains, reference, out, reporter)
+    comparison = run_comparison(request, methods, domains, reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
-        print_in(form, found.table(columns), found.plain(), found.flat())
+        print_in(form, comparison.table(columns), comparison.plain(), comparison.flat())
     check_not_all_diverged(
-        [found.runs[name] for name in found.trained], [found.diverged[name] for name in found.trained]
+        [comparison.runs[name] for name in comparison.trained],
+        [comparison.diverged[name] for name in comparison.trained],
     )

@@ -1,4 +1,4 @@
-"""Shell completion: names by listing folders, so that a keystroke imports no torch; imports wait for one."""
+"""Shell completion: names come from listing folders, so that completing imports no torch; imports happen on demand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def complete_names(kind: str) -> Callable[[str], list[str]]:
-    """Completion for the names of a kind."""
+    """A completion function for the names of a kind of component."""
 
     def complete(incomplete: str) -> list[str]:
         from fedwca.config.component_registries import registry_of
@@ -17,26 +17,26 @@ def complete_names(kind: str) -> Callable[[str], list[str]]:
 
 
 def baselines(incomplete: str) -> list[str]:
-    """Completion for baselines."""
+    """Names of baselines that begin with what was typed."""
     from fedwca.config.baselines import every_baseline_name
 
     return _matching(every_baseline_name(), incomplete)
 
 
 def presets(incomplete: str) -> list[str]:
-    """Completion for presets."""
+    """Names of presets that begin with what was typed."""
     from fedwca.config.presets import preset_names
 
     return _matching(preset_names(), incomplete)
 
 
 def pictures(incomplete: str) -> list[str]:
-    """Completion for pictures of `fedwca plot`."""
+    """Names of pictures of `fedwca plot` that begin with what was typed."""
     from fedwca.results.pictures.catalogue import PICTURES
 
     return _matching(list(PICTURES), incomplete)
 
 
-def _matching(known: list[str], incomplete: str) -> list[str]:
-    dashed = [name.replace("_", "-") for name in known]
+def _matching(names: list[str], incomplete: str) -> list[str]:
+    dashed = [name.replace("_", "-") for name in names]
     return [name for name in dashed if name.startswith(incomplete.replace("_", "-"))]

@@ -1,4 +1,4 @@
-"""What the command line says of a run: the plan on stdout, all else on stderr."""
+"""What the command line prints about a run: the plan on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
 
 class ConsoleReporter(RunReporter):
-    """Tells a person at a terminal.
+    """Reports a run on the console.
 
     Args:
-        silent: stdout is for a program; no plan, and progress on a terminal alone.
-        quiet: no progress, and nothing else that is no warning.
+        silent: stdout is for a program: no plan is printed, and progress is shown on a terminal only.
+        quiet: no progress and no notes; the plan and warnings are printed.
         dry: nothing will be run.
     """
 
@@ -25,55 +25,55 @@ class ConsoleReporter(RunReporter):
         self.silent, self.quiet, self.dry = silent, quiet, dry
 
     def loading(self, dataset: str) -> None:
-        """Say so where a line waits."""
+        """Show on the waiting line which data set is read."""
         WAITING.say(f"reading {dataset}; what is drawn or decoded is kept in the cache")
 
     def planned(self, run: PlannedRun) -> None:
-        """Print the plan."""
+        """Print the plan, unless silent."""
         if not self.silent:
             print_plan(run, self.dry)
 
     def resumed(self, done: int, rounds: int) -> None:
-        """Say where it goes on."""
+        """Print how many rounds are done already, unless silent."""
         if not self.silent:
             say(f"Going on after {done} of {rounds} rounds")
 
     def nothing_left(self, folder: Path) -> None:
-        """Say so."""
+        """Print that the run is finished, unless silent or quiet."""
         if not (self.silent or self.quiet):
             say(f"{folder} is finished; nothing is left to do", err=True)
 
     def note(self, sentence: str) -> None:
-        """On stderr, whoever reads stdout."""
+        """Print a note on stderr, unless quiet."""
         if not self.quiet:
             say(sentence, err=True)
 
     def warn(self, sentence: str) -> None:
-        """On stderr, whoever reads stdout."""
+        """Print a warning on stderr, always."""
         say(f"Warning: {sentence}", err=True)
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        """Bars or lines, or warnings alone; no lines where stdout is for a program, which may read stderr too."""
+        """Progress as bars or lines; if quiet only warnings, if silent no lines, as a program may read stderr too."""
         return watching(plan, self.quiet, lines=not self.silent)
 
 
 def print_plan(run: PlannedRun, dry: bool) -> None:
-    """What will run, on what, and where each value that was set came from."""
+    """Print what will run, on which data and device, and where each value that was set came from."""
     console, plan, dataset = make_console(), run.plan, run.dataset
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         console.print(text, soft_wrap=True)
 
     partition = component("partition", plan.config.partition, plan.config.components)
-    say(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
-    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
+    print_line(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
+    print_line("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
     for origin, values in provenance(plan).items():
-        say(f"From {origin}: {'; '.join(values)}")
-    say(f"Memory: {run.memory}")
-    say(f"Disk: {run.disk}")
+        print_line(f"From {origin}: {'; '.join(values)}")
+    print_line(f"Memory: {run.memory}")
+    print_line(f"Disk: {run.disk}")
     if run.embeddings:
-        say(f"Frozen backbone: {run.embeddings}")
+        print_line(f"Frozen backbone: {run.embeddings}")
     if run.kernels:
-        say(f"Kernels: {run.kernels}")
-    where = "" if dry else f", written out in {run.folder / 'config.json'}"
-    say(f"Everything else is a field's default{where}")
+        print_line(f"Kernels: {run.kernels}")
+    config_note = "" if dry else f", written out in {run.folder / 'config.json'}"
+    print_line(f"Everything else is a field's default{config_note}")

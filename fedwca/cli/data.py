@@ -1,4 +1,4 @@
-"""``fedwca data``: what data sets there are, how to get them, whether yours is complete, and what it looks like."""
+"""``fedwca data``: list, download, check and show data sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Data = Annotated[Path | None, typer.Option("--data", help="Folder that holds the
 Plan = Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched.")]
 Out = Annotated[Path, typer.Option("--out", help="PNG to write.")]
 MOST = 12
-"""Classes that `draw_sheet` shows."""
+"""Largest number of classes that `draw_sheet` shows."""
 
 
 @app.command("list")
@@ -38,8 +38,8 @@ def list_datasets() -> None:
     table = Table("name", "domains", "classes", "images", Column("where", overflow="fold"))
     for name in datasets.names():
         cls = datasets.get(name)
-        shown = [str(len(cls.classes)), f"{sum(cls.counts.values()):,}"] if cls.classes else ["any", "any"]
-        table.add_row(name, ", ".join(cls.domains) or "any", *shown, cls.where or cls.source_url)
+        size_cells = [str(len(cls.classes)), f"{sum(cls.counts.values()):,}"] if cls.classes else ["any", "any"]
+        table.add_row(name, ", ".join(cls.domains) or "any", *size_cells, cls.where or cls.source_url)
     make_console().print(table)
 
 
@@ -52,20 +52,22 @@ def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
     from fedwca.download.download_dataset import download_dataset, plan_download
 
     source = find_dataset(name, data)
-    planned = plan_download(source)
+    download_plan = plan_download(source)
     console = make_console(stderr=True)
-    for line in describe_download(planned, source):
+    for line in describe_download(download_plan, source):
         console.print(line, soft_wrap=True)
-    if plan or not planned.parts:
+    if plan or not download_plan.parts:
         return
     with showing_bytes(console) as report:
-        counts = download_dataset(planned, report)
+        counts = download_dataset(download_plan, report)
     for domain, count in counts.items():
         expected = source.counts.get(domain)
-        other = f", published are {expected:,}" if expected not in (None, count) else ""
-        console.print(f"{domain}: {count:,} images{other}", soft_wrap=True)
-    root = f" --data {quote(str(data))}" if data else ""
-    make_console().print(f"{planned.folder}\nCheck it: fedwca data check {source.name}{root}", soft_wrap=True)
+        mismatch = f", published are {expected:,}" if expected not in (None, count) else ""
+        console.print(f"{domain}: {count:,} images{mismatch}", soft_wrap=True)
+    data_option = f" --data {quote(str(data))}" if data else ""
+    make_console().print(
+        f"{download_plan.folder}\nCheck it: fedwca data check {source.name}{data_option}", soft_wrap=True
+    )
 
 
 @app.command("check")
@@ -76,13 +78,17 @@ def check_dataset(name: Name, data: Data = None) -> None:
     dataset = _loaded(source)
     columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
     table = Table("class", *(Column(name, justify="right") for name in columns))
-    empty = [label for label in range(len(dataset.classes)) if not any(counts[label] for counts in columns.values())]
-    left_out = set(empty) if 2 * len(empty) > len(dataset.classes) else set()  # a row each would hide the others
+    empty_labels = [
+        label for label in range(len(dataset.classes)) if not any(counts[label] for counts in columns.values())
+    ]
+    hidden_labels = (
+        set(empty_labels) if 2 * len(empty_labels) > len(dataset.classes) else set()
+    )  # their rows would bury those of the other classes
     for label, title in enumerate(dataset.classes):
-        if label not in left_out:
+        if label not in hidden_labels:
             table.add_row(title, *(f"{counts[label]:,}" for counts in columns.values()))
-    if left_out:
-        table.add_row(f"{len(left_out):,} more", *("0" for _ in columns))
+    if hidden_labels:
+        table.add_row(f"{len(hidden_labels):,} more", *("0" for _ in columns))
     table.add_section()
     table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
     if source.counts:
@@ -109,7 +115,7 @@ def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) 
 
 
 def _loaded(source: DatasetSource) -> FederatedDataset:
-    """The data set; what there is to remark about it goes to the error output."""
+    """Load a data set; warnings about it go to stderr."""
     from fedwca.data import DatasetWarning
 
     with warnings.catch_warnings(record=True, action="always", category=DatasetWarning) as caught:
@@ -120,7 +126,7 @@ def _loaded(source: DatasetSource) -> FederatedDataset:
 
 
 def draw_sheet(dataset: FederatedDataset, path: Path) -> None:
-    """Draw a sheet of samples, two rows a domain and a column a class, of the first `MOST` classes, as a PNG."""
+    """Draw samples as a PNG: two rows per domain, one column per class, of the first `MOST` classes."""
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -129,18 +135,18 @@ def draw_sheet(dataset: FederatedDataset, path: Path) -> None:
 
     classes, rows = dataset.classes[:MOST], 2
     figure = Figure(figsize=(1.6 + 0.9 * len(classes), 0.5 + 0.9 * rows * len(dataset.domains)), layout="constrained")
-    FigureCanvasAgg(figure)  # a canvas of its own: no window, no global state of pyplot
+    FigureCanvasAgg(figure)  # its own canvas: no window and no global state of pyplot
     axes = figure.subplots(rows * len(dataset.domains), len(classes), squeeze=False)
     figure.suptitle(f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes")
     for index, domain in enumerate(dataset.domains.values()):
         for label, title in enumerate(classes):
-            found = np.flatnonzero(domain.labels == label)
-            chosen = found[np.unique([0, len(found) // 2])] if len(found) else found
+            matching = np.flatnonzero(domain.labels == label)
+            samples = matching[np.unique([0, len(matching) // 2])] if len(matching) else matching
             for row in range(rows):
                 axis = axes[rows * index + row, label]
                 axis.set(xticks=[], yticks=[], frame_on=False)
-                if row < len(chosen):
-                    axis.imshow(domain.images[chosen[row]], interpolation="nearest")
+                if row < len(samples):
+                    axis.imshow(domain.images[samples[row]], interpolation="nearest")
                 if index == row == 0:
                     axis.set_title(title, fontsize=8)
                 if label == row == 0:

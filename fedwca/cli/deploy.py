@@ -1,4 +1,4 @@
-"""`fedwca deploy`: a composition as a folder for real machines, and a run of it."""
+"""`fedwca deploy`: write a composed method as a folder for real machines, and run it there."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PORT = 8000
 LOCAL = f"127.0.0.1:{PORT}"
 Server = Annotated[str, typer.Option("--server", help="Where the server listens, on this machine.")]
 NOT_DEPLOYED = ("participation", "source_models", "trials", "trials_at_once", "engine", "kernels", "workers")
-"""Options of a run that say how many clients are simulated, or take part: a deployment has rules for that."""
+"""Run options that say how clients are simulated or how many take part; a deployment has ``--rule`` for the latter."""
 REFUSED = ("target", "new_clients", "validation", "adaptation", "finish")
-"""Options of runs that no deployment plays yet."""
+"""Run options that deployments do not support yet."""
 
 
 def check_flower() -> None:
-    """See that Flower is installed.
+    """Check that Flower is installed.
 
     Raises:
         UsageError: Flower is not installed.
@@ -79,8 +79,8 @@ def init(
     if deal is not None and clients is not None:
         raise UsageError("--clients and --deal both say how many clients there are; leave one of them out")
     rules = [_rule(text) for text in rule or []]
-    if twice := [key for number, (key, _) in enumerate(rules) if key in dict(rules[:number])]:
-        raise UsageError(f"--rule {twice[0]} is given twice")
+    if repeated_keys := [key for number, (key, _) in enumerate(rules) if key in dict(rules[:number])]:
+        raise UsageError(f"--rule {repeated_keys[0]} is given twice")
     for name in host or []:
         _check_host(name)
     check_flower()
@@ -88,7 +88,7 @@ def init(
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
 
     layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
-    wanted = DeployRequest(
+    request = DeployRequest(
         folder,
         asked.request(layer=layer),
         baseline,
@@ -102,21 +102,21 @@ def init(
         host or [],
         insecure,
     )
-    with show_progress("epochs of the source model") as told:
-        count = make_deployment(wanted, told)
+    with show_progress("epochs of the source model") as on_progress:
+        count = make_deployment(request, on_progress)
     say(next_steps(folder, count, deal is not None, insecure))
 
 
 def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
-    """What comes after `init`, as lines that can be pasted: the server, the first client, the run."""
+    """The commands that follow `init`, as lines to paste: the server, the first client, the run."""
     flag = " --insecure" if insecure else ""
-    others = f"clients 1 to {count - 1}" if count > 2 else "client 1"
+    other_clients = f"clients 1 to {count - 1}" if count > 2 else "client 1"
     images = quote(f"{folder}/data/client-0.npz") if dealt else "IMAGES"
-    notes = [f"{others} likewise"] if count > 1 else []
+    notes = [f"{other_clients} likewise"] if count > 1 else []
     notes += [] if dealt else ["IMAGES is the folder of a client's own images"]
-    said = f" ({'; '.join(notes)})" if notes else ""
+    notes_text = f" ({'; '.join(notes)})" if notes else ""
     return (
-        f"Wrote {folder} for {count} clients. Next, each in a terminal of its own{said}:\n"
+        f"Wrote {folder} for {count} clients. Next, each in a terminal of its own{notes_text}:\n"
         f"  fedwca server {quote(str(folder))}{flag}\n"
         f"  fedwca client {quote(f'{folder}/clients/0')} --data {images} --seat 0{flag}\n"
         f"  fedwca deploy run {quote(str(folder))}{flag}"
@@ -131,10 +131,10 @@ def _rule(text: str) -> tuple[str, str]:
 
 
 def _check_host(name: str) -> None:
-    """Refuse what is no name or address of a machine.
+    """Check that a name is a host name or an IP address.
 
     Raises:
-        UsageError: says what is one.
+        UsageError: it is neither.
     """
     try:
         ipaddress.ip_address(name)
@@ -169,8 +169,8 @@ def run_deployment(
     from fedwca.deploy.server_status import RUNNING
 
     check_is_deployment(folder)
-    with hold_alone(folder / "server" / RUNNING) as alone:
-        if not alone:
+    with hold_alone(folder / "server" / RUNNING) as locked:
+        if not locked:
             raise UsageError(
                 f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended"
             )
@@ -186,16 +186,18 @@ def run_deployment(
     say(f"Run {number} is submitted; what happens is logged in {folder}/server/federation.log")
     try:
         with progress:
-            ended, up, down = watch_run(number, env, timeout, wait=progress.wait)
-    except KeyboardInterrupt as stopped:
+            status, bytes_in, bytes_out = watch_run(number, env, timeout, wait=progress.wait)
+    except KeyboardInterrupt as interrupt:
         flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
-        stopped.args = (f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it",)
+        interrupt.args = (
+            f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it",
+        )
         raise
-    if ended == "stopped":
+    if status == "stopped":
         raise FedwcaError(f"run {number} was stopped; another one goes on after its last finished round")
-    if ended != "completed":
-        raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
-    say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
+    if status != "completed":
+        raise FedwcaError(f"run {number} has {status}; {folder}/server/federation.log says why")
+    say(f"{bytes_in:,} bytes came into the server and {bytes_out:,} went out of it, as Flower counts them")
     say(f"Run {number} is complete; who took part has model.safetensors and its card in its folder")
 
 
@@ -210,15 +212,15 @@ def stop(
     from fedwca.deploy.flower.flwr_cli import stop_runs, write_connection
 
     check_is_deployment(folder)
-    stopped = stop_runs(write_connection(folder, server, insecure))
-    say(f"Stopped run {', '.join(stopped)}" if stopped else "No run goes on")
+    run_numbers = stop_runs(write_connection(folder, server, insecure))
+    say(f"Stopped run {', '.join(run_numbers)}" if run_numbers else "No run goes on")
 
 
 def check_is_deployment(folder: Path) -> None:
-    """See that a folder is one.
+    """Check that a folder holds a deployment.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it holds none.
     """
     from fedwca.deploy.folder_names import is_deployment
 

@@ -1,4 +1,4 @@
-"""What `fedwca data get` says: what it will fetch, and how far it is."""
+"""What `fedwca data get` prints: what it will fetch, and its progress."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def describe_download(plan: DownloadPlan, source: DatasetSource) -> Iterator[str]:
-    """Licence, size, addresses, and what has to be got by hand, a line each."""
+    """Lines with licence and size, with each address, and with each part that has to be downloaded by hand."""
     from fedwca.core.remote_files import HubCopy
 
     if plan.parts:
-        some = "less than " if plan.there else "about "
-        size = f"{some}{plan.size / 1e6:,.0f} MB to {plan.folder}"
+        qualifier = "less than " if plan.there else "about "
+        size = f"{qualifier}{plan.size / 1e6:,.0f} MB to {plan.folder}"
         yield f"{source.label} ({source.licence or 'licence unknown'}): {size}"
     else:
         yield f"{source.label}: all that can be fetched is in {plan.folder}"
@@ -30,17 +30,17 @@ def describe_download(plan: DownloadPlan, source: DatasetSource) -> Iterator[str
         if isinstance(part, HubCopy):
             yield f"  Hugging Face hub, {part.repository} at {part.revision[:12]}"
         else:
-            checked = "MD5 checked" if part.md5 else "no checksum known"
-            yield f"  {part.urls[0]} ({checked})"
-    for other in plan.elsewhere:
-        yield f"  not fetched: {other.what}; no lasting address is known, people get it from {other.page}"
+            checksum_note = "MD5 checked" if part.md5 else "no checksum known"
+            yield f"  {part.urls[0]} ({checksum_note})"
+    for manual_part in plan.elsewhere:
+        yield f"  not fetched: {manual_part.what}; no lasting address is known, people get it from {manual_part.page}"
     if plan.parts and source.citation:
         yield f"Please cite: {source.citation}"
 
 
 @contextmanager
 def showing_bytes(console: Console) -> Iterator[Report]:
-    """A bar with rate and time left for each file on a terminal; elsewhere a line when a file is there."""
+    """A callback that shows progress: a bar per file on a terminal, elsewhere a line when a file is complete."""
     if not console.is_terminal:
         yield _say_when_done
         return

@@ -1,4 +1,4 @@
-"""Empty values on the command line: no way to ask for a default, but what an unset variable of a shell leaves."""
+"""Refuse empty values on the command line: they come from an unset shell variable and do not mean the default."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Sequence
 from fedwca.errors import UsageError
 
 TAKES_AWAY = {("runs", "--note")}
-"""Command and option whose empty value says something: it takes away what there is."""
+"""Pairs of command and option whose empty value has a meaning: it removes the present value."""
 
 
 def check_not_empty(arguments: Sequence[str]) -> None:
-    """Refuse an argument, or the value of an option, that is empty or blank.
+    """Refuse an argument or an option's value that is empty or blank.
 
     >>> check_not_empty(["bench", "--name", "mine"])
     >>> check_not_empty(["runs", "tag", "mine", "--note", ""])
 
     Raises:
-        UsageError: names the option that it stands behind.
+        UsageError: a value is empty; names its option.
     """
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
-    for before, argument in zip(["", *arguments], arguments, strict=False):
+    for previous, argument in zip(["", *arguments], arguments, strict=False):
         option, equals, value = argument.partition("=")
         joined = option.startswith("--") and equals
         if not joined:
-            option, value = before, argument
+            option, value = previous, argument
         if value.strip() or (command, option) in TAKES_AWAY:
             continue
         if joined:
             raise UsageError(f"{option}: the value is empty; leave the option out for its default")
-        where = f"{before}: the value" if before.startswith("-") else "an argument"
-        raise UsageError(f"{where} is empty; leave it out, or say what is meant")
+        subject = f"{previous}: the value" if previous.startswith("-") else "an argument"
+        raise UsageError(f"{subject} is empty; leave it out, or say what is meant")

@@ -41,23 +41,25 @@ def command(
     from fedwca.runs.open_run import open_run
 
     kind = kind_of(out, to)
-    of_run = any(asked is not None for asked in (method, round_)) or bool(source_model or trial)
+    chooses_in_run = any(value is not None for value in (method, round_)) or bool(source_model or trial)
     if run.is_file():
-        if of_run or client is not None or cluster is not None:
+        if chooses_in_run or client is not None or cluster is not None:
             raise UsageError(f"{run}: is one model already; options that choose one are for run folders")
-        network, about = read_exported(run)
+        network, description = read_exported(run)
     elif is_deployment(run):
-        if of_run:
+        if chooses_in_run:
             raise UsageError(f"{run}: is a deployment; choose a model of it by --client or --cluster alone")
-        network, about = model_of_deployment(open_deployment(run), client, cluster)
+        network, description = model_of_deployment(open_deployment(run), client, cluster)
     else:
         opened = open_run(run, method, source_model, trial, round_)
-        network, about = model_of(opened, client, cluster)
+        network, description = model_of(opened, client, cluster)
         if opened.choice:
             say(opened.choice, err=True)
-    card = export(out, kind, network, about)
-    measured = (
-        "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
+    card = export(out, kind, network, description)
+    accuracy_text = (
+        "accuracy not measured"
+        if description.accuracy is None
+        else f"{description.accuracy:.1f} % of {description.images} test images"
     )
-    say(f"{', '.join(filter(None, (about.label, about.holder, about.domain)))}: {measured}")
+    say(f"{', '.join(filter(None, (description.label, description.holder, description.domain)))}: {accuracy_text}")
     say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

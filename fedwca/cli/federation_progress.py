@@ -1,4 +1,4 @@
-"""How a deployed run goes on: on a terminal a line that changes, below what happened; elsewhere what happened alone."""
+"""Progress of a deployed run: log lines, and on a terminal a status line below them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedwca.cli.terminal import make_console
 from fedwca.deploy.server_status import STATUS, LogTail, read_status
 
 LOOK = 1.0
-"""Seconds between two looks into the server's folder."""
+"""Seconds between two reads of the server's folder."""
 
 
 class FederationProgress:
-    """Watches the files that a server writes; to be made before a run is submitted.
+    """Prints progress from the files that a server writes; create it before the run is submitted.
 
     Args:
         server: the server's folder.
@@ -24,7 +24,7 @@ class FederationProgress:
 
     def __init__(self, server: Path) -> None:
         self.server, self.log = server, LogTail(server)
-        (server / STATUS).unlink(missing_ok=True)  # of an earlier run
+        (server / STATUS).unlink(missing_ok=True)  # left by an earlier run
         self.console = make_console(stderr=True)
         self.line: Status | None = None
         self.ended = False
@@ -41,22 +41,22 @@ class FederationProgress:
             self.line.stop()
 
     def wait(self, seconds: float) -> None:
-        """Look now and then for so many seconds, or until the log says that the run has ended."""
-        until = time.monotonic() + seconds
+        """Print what is new for so many seconds, or until the log says that the run has ended."""
+        deadline = time.monotonic() + seconds
         self.look()
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(LOOK, left))
+        while (remaining := deadline - time.monotonic()) > 0:
+            time.sleep(min(LOOK, remaining))
             if self.ended:
                 return
             self.look()
 
     def look(self) -> None:
-        """Say what is new."""
+        """Print new log lines and update the status line."""
         for line in self.log.lines():
             self.ended = self.ended or line.is_last
-            if self.line is None or line.level != "INFO":  # the line that changes says the same
-                word = {"INFO": "", "": "  "}.get(line.level, f"{line.level.capitalize()}: ")
-                self.console.print(f"{word}{line.text}", soft_wrap=True, highlight=False)
+            if self.line is None or line.level != "INFO":  # the status line shows the same
+                prefix = {"INFO": "", "": "  "}.get(line.level, f"{line.level.capitalize()}: ")
+                self.console.print(f"{prefix}{line.text}", soft_wrap=True, highlight=False)
         status = read_status(self.server)
         if self.line is not None and status is not None:
             self.line.update(str(status))

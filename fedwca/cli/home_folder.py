@@ -1,4 +1,4 @@
-"""The home folder that a shell left as it was: bash expands ``--out ~/runs``, and not ``--out=~/runs``."""
+"""Expand ``~`` where the shell does not: bash expands ``--out ~/runs``, but not ``--out=~/runs``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def expand_argument(argument: str) -> str:
-    """An argument, or the value behind an option's ``=``, with ``~`` as the home folder where a path begins with it.
+    """An argument with a leading ``~`` or ``~/`` expanded, also in the value after an option's ``=``.
 
     >>> expand_argument("--note=~5 points"), expand_argument("runs/~")
     ('--note=~5 points', 'runs/~')

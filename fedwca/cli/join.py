@@ -1,4 +1,4 @@
-"""`fedwca join`: a model for a client that was not there in training and has no labels."""
+"""`fedwca join`: a model for a client that took no part in training and has no labels."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def command(
     epochs, adaptation = parse_adapt(adapt)
     path = find_run(run)
     folder = out or usual_folder(data)
-    if there := [name for name in FILES if (folder / name).exists()]:
-        raise UsageError(f"--out {folder}: holds a {there[0]} already; name another folder or remove it")
+    if existing_names := [name for name in FILES if (folder / name).exists()]:
+        raise UsageError(f"--out {folder}: holds a {existing_names[0]} already; name another folder or remove it")
     files = find_images([data])
     if folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
@@ -97,50 +97,52 @@ def command(
         )
     if len(pixels) < len(pictures):
         say(f"Warning: {len(pictures) - len(pixels)} of {len(pictures)} images could not be read", err=True)
-    federation, done = load_federation(opened), count(1)
+    federation, counter = load_federation(opened), count(1)
     check_writable(folder)
-    with show_progress("clients whose round 0 is repeated") as told:
+    with show_progress("clients whose round 0 is repeated") as on_progress:
         joined = join(
             *(federation, stack_images(pixels), by, epochs),
-            done=lambda client: told(next(done), len(federation.clients)),
+            done=lambda client: on_progress(next(counter), len(federation.clients)),
             adaptation=adaptation,
             size=size,
         )
     if joined.trust is not None and (note := own_low_trust_note(joined.trust)):
         say(f"Warning: {note}", err=True)
-    about = newcomer_note(opened, joined, len(pixels))
-    answers = list(predict(serve_model(joined.network, about), pictures))
+    description = newcomer_note(opened, joined, len(pixels))
+    answers = list(predict(serve_model(joined.network, description), pictures))
     with all_or_none(folder):
-        card = export(folder / FILES[0], "safetensors", joined.network, about)
+        card = export(folder / FILES[0], "safetensors", joined.network, description)
         write_answers(folder / FILES[2], answers, 1)
     classes = [answer.best[0][0] for batch in answers for answer in batch if answer.best]
     with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
         if as_json:
-            printed = printed_join(joined, {name: classes.count(name) for name in about.classes}, folder)
+            printed = printed_join(joined, {name: classes.count(name) for name in description.classes}, folder)
             say(json.dumps(printed.model_dump(mode="json")))
             return
         print_joined(joined)
-        say("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
+        say(
+            "Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in description.classes if name in classes)
+        )
         say(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
 
 
 @contextmanager
 def all_or_none(folder: Path) -> Iterator[None]:
-    """Write all files of a client inside, or none: where one cannot be written, a later try finds the folder free."""
-    there = folder.exists()
+    """Keep all of a client's files that are written inside, or none: after an error, a retry finds the folder free."""
+    existed = folder.exists()
     try:
         yield
     except BaseException:
         for name in FILES:
             (folder / name).unlink(missing_ok=True)
-        if not there:
-            with suppress(OSError):  # not made yet, or somebody else writes there
+        if not existed:
+            with suppress(OSError):  # not created yet, or another process writes there
                 folder.rmdir()
         raise
 
 
 def print_joined(joined: JoinedClient) -> None:
-    """The cluster, how near the next one is, and what the model was mixed from."""
+    """Print the chosen cluster, the margin to the runner-up, and the mixture that the model started from."""
     choice = joined.choice
     unit = {"update": "distance", "alignment": "alignment (cosine)", "loss": "loss (nats)"}.get(choice.by, "")
     if joined.size is not None:
@@ -149,36 +151,36 @@ def print_joined(joined: JoinedClient) -> None:
     elif choice.by == "alone":
         say("Cluster 0: there is no other")
     else:
-        near = f"; nearest client {choice.member}" if choice.by == "update" else ""
-        say(f"Cluster {choice.cluster}, by {choice.by}: {unit} {format_score(choice.scores[choice.cluster])}{near}")
-        if (second := choice.runner_up) is not None and choice.margin is not None:
-            apart = f"{format_score(choice.margin)} {'less' if choice.by == 'alignment' else 'more'}"
-            say(f"Runner-up cluster {second}: {unit} {format_score(choice.scores[second])}, {apart}")
+        nearest = f"; nearest client {choice.member}" if choice.by == "update" else ""
+        say(f"Cluster {choice.cluster}, by {choice.by}: {unit} {format_score(choice.scores[choice.cluster])}{nearest}")
+        if (runner_up := choice.runner_up) is not None and choice.margin is not None:
+            margin = f"{format_score(choice.margin)} {'less' if choice.by == 'alignment' else 'more'}"
+            say(f"Runner-up cluster {runner_up}: {unit} {format_score(choice.scores[runner_up])}, {margin}")
     if joined.size is None:
-        # Behind the clusters' models a server may keep others, such as teachers.
+        # After the clusters' models, the server may hold further rows, such as teachers.
         shares = [
-            f"{'cluster' if row < len(choice.scores) else 'row'} {row} {share:.3f}"
-            for row, share in enumerate(joined.weights.tolist())
-            if row < len(choice.scores) or share
+            f"{'cluster' if row < len(choice.scores) else 'row'} {row} {weight:.3f}"
+            for row, weight in enumerate(joined.weights.tolist())
+            if row < len(choice.scores) or weight
         ]
         say(f"Start: {', '.join(shares)}")
-    for name, value in joined.report.items():
-        say(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
+    for name, values in joined.report.items():
+        say(f"{name}: {', '.join(f'{float(weight):.3f}' for weight in values)}")
     if joined.epochs:
         say(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
     if joined.adaptation is not None and joined.steps is not None:
         say("\n".join(describe_steps(joined.adaptation.name, joined.steps)))
 
 
-def describe_steps(name: str, found: AdaptedModel) -> list[str]:
-    """What an adaptation's steps did to the entropy of the outputs, which model was taken, and what to doubt."""
-    shown = ", ".join(f"{step}: {value:.4f}" for step, value in enumerate(found.entropies))
-    steps = f"{found.steps} step{'s' * (found.steps != 1)}"
+def describe_steps(name: str, adapted: AdaptedModel) -> list[str]:
+    """Lines about an adaptation: its steps, the model taken, the entropy by step, and a caution if the entropy rose."""
+    entropy_by_step = ", ".join(f"{step}: {entropy:.4f}" for step, entropy in enumerate(adapted.entropies))
+    step_count = f"{adapted.steps} step{'s' * (adapted.steps != 1)}"
     lines = [
-        f"Adapted by {steps} on {name}; taken: the model after step {found.taken}",
-        f"Entropy of the outputs, in nats, by step: {shown}",
+        f"Adapted by {step_count} on {name}; taken: the model after step {adapted.taken}",
+        f"Entropy of the outputs, in nats, by step: {entropy_by_step}",
     ]
-    if found.taken and found.entropies[found.taken] > found.entropies[0]:
+    if adapted.taken and adapted.entropies[adapted.taken] > adapted.entropies[0]:
         lines.append(
             "Caution: the entropy rose; the steps may be too long (lr=…), or the model as it was sent the better one"
         )
@@ -186,10 +188,10 @@ def describe_steps(name: str, found: AdaptedModel) -> list[str]:
 
 
 def parse_adapt(text: str | None) -> tuple[int, Adaptation | None]:
-    """Epochs of training, and the adaptation that is named.
+    """The value of ``--adapt`` as epochs of training (0 if it names none) and an adaptation (None if it names none).
 
     Raises:
-        UsageError: too many epochs, or no adaptation is called so.
+        UsageError: too many epochs, or there is no such adaptation.
     """
     if text is None:
         return 0, None
@@ -203,19 +205,19 @@ def parse_adapt(text: str | None) -> tuple[int, Adaptation | None]:
 
 
 def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> PrintedJoin:
-    """What ``--json`` prints."""
+    """The joined client as ``--json`` prints it; scores and entropies that are not finite become None."""
     from fedwca.results.json_output import AdaptationSteps, PrintedJoin
 
     choice, steps = joined.choice, None
     if joined.adaptation is not None and joined.steps is not None:
         fields = joined.adaptation.model_dump(mode="json")
-        found = joined.steps
+        adapted = joined.steps
         steps = AdaptationSteps(
             name=joined.adaptation.name,
             fields=fields,
-            steps=found.steps,
-            taken=found.taken,
-            entropies=[value if math.isfinite(value) else None for value in found.entropies],
+            steps=adapted.steps,
+            taken=adapted.taken,
+            entropies=[value if math.isfinite(value) else None for value in adapted.entropies],
         )
     return PrintedJoin(
         cluster=choice.cluster,
@@ -233,15 +235,15 @@ def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> 
 
 
 def format_score(value: Any) -> str:
-    """Four digits, however small."""
+    """A score with four significant digits."""
     return f"{float(value):.4g}"
 
 
 def usual_folder(data: Path) -> Path:
-    """Where a newcomer's files go that nobody named: below ``joined``, by the name of its images.
+    """The default output folder of a newcomer: below ``joined``, named after its images.
 
     >>> usual_folder(Path("photos/site.tar.gz")).as_posix(), usual_folder(Path("/tmp/..")).as_posix()
     ('joined/site.tar', 'joined')
     """
-    place = data.resolve() if data.name in ("", "..") else data
-    return Path("joined") / (place.name if place.is_dir() else place.stem)
+    resolved = data.resolve() if data.name in ("", "..") else data
+    return Path("joined") / (resolved.name if resolved.is_dir() else resolved.stem)

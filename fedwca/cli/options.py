@@ -1,4 +1,4 @@
-"""The options of a run, shared by every command that makes one."""
+"""The options of a run, shared by all commands that make runs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the run options of a command line said."""
+    """The values of a command line's run options."""
 
     layer: dict[str, Any] = field(default_factory=dict)
-    """Values as fields of a run's configuration; what nobody named is not in it."""
+    """Values as fields of a run's configuration; options that were not given are absent."""
     pairs: list[tuple[str, str]] = field(default_factory=list)
-    """``--set`` taken apart."""
+    """``--set`` options as (key, value)."""
     preset: str = "default"
     file: Path | None = None
 
-    def request(self, **more: Any) -> RunRequest:
-        """The same as a request for a run; ``more`` are fields of it, and stand above what was said."""
+    def request(self, **overrides: Any) -> RunRequest:
+        """These options as a run request; ``overrides`` are fields of the request that take precedence."""
         from fedwca.runs.run_request import RunRequest
 
-        return RunRequest(**{**vars(self), **more})
+        return RunRequest(**{**vars(self), **overrides})
 
 
 SHARED = {
@@ -48,25 +48,25 @@ SHARED = {
     **dict.fromkeys(("rounds", *TRAINING_WORDS, "trials", "participation", "batch_norm", "source_models", "seed"), RUN),
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }
-"""Fields of a run's configuration, or of its training, that are options of every command that makes a run, by panel."""
+"""Field of a run's configuration or its training → help panel, for the options of every command that makes runs."""
 COMPLETED = {
     **{name: name for name in ("dataset", "partition", "model", *PARTS)},
     **dict.fromkeys(("objectives", "finish"), "objective"),
 }
-"""Options whose values are names, by kind."""
+"""Option whose values are component names → kind of component, for shell completion."""
 
 
 def _field_option(name: str, panel: str) -> Any:
-    """The annotation of an option that is None unless given; its type, help and default are those of the field."""
+    """The annotation of an option that is None unless given, with the type, help and default of its field."""
     field = (Training if name in TRAINING_WORDS else RunConfig).model_fields[name]
     text, kind = " ".join((field.description or "").split()), COMPLETED.get(name)
     if field.default not in (None, ()):
         text += f" Default: {_shown(field.default)}."
-    more = {"autocompletion": complete.complete_names(kind)} if kind else {}
-    words = option(
-        f"--{('objective' if name == 'objectives' else name).replace('_', '-')}", text=text, panel=panel, **more
+    completion = {"autocompletion": complete.complete_names(kind)} if kind else {}
+    option_info = option(
+        f"--{('objective' if name == 'objectives' else name).replace('_', '-')}", text=text, panel=panel, **completion
     )
-    return Annotated[_plain_type(field.annotation) | None, words]
+    return Annotated[_plain_type(field.annotation) | None, option_info]
 
 
 def _shown(value: Any) -> str:
@@ -76,7 +76,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """What typer reads a field as: bounds and names are checked with the whole configuration, by one sentence.
+    """The type that typer parses; bounds and names are checked later, with the whole configuration.
 
     >>> _plain_type(int | None), _plain_type(Literal["auto", "loop"])
     (<class 'int'>, <class 'str'>)
@@ -116,29 +116,29 @@ OPTIONS: dict[str, Any] = {
         ),
     ],
 }
-"""Options by the name of their parameter; all are None unless given but ``preset``, whose default is ``default``."""
+"""Options by parameter name; all are None unless given, except ``preset``, whose default is ``default``."""
 
 
 def _hide(annotation: Any) -> Any:
-    """The same option, not in the help."""
-    base, words = get_args(annotation)
-    words = copy(words)
-    words.hidden = True
-    return Annotated[base, words]
+    """The same option, hidden from the help."""
+    base, option_info = get_args(annotation)
+    option_info = copy(option_info)
+    option_info.hidden = True
+    return Annotated[base, option_info]
 
 
 def run_options(
     command: Callable[..., None], without: Sequence[str] = PARTS, refused: Sequence[str] = ()
 ) -> Callable[..., None]:
-    """Give a command the options of a run; those that it does not take itself arrive as one `RunOptions`.
+    """Give a command the options of a run; those that it does not declare itself arrive as one `RunOptions`.
 
     Args:
-        command: its parameter called ``asked`` is filled; every other one is an option or argument of its own.
-        without: options that mean nothing to it; those of a method's parts, unless it composes one.
-        refused: options that its help leaves out, since it refuses every run that they make, and says why.
+        command: its parameter ``asked`` receives the `RunOptions`; all other parameters are its own options.
+        without: options that it does not get; by default those of a method's parts, for commands that compose none.
+        refused: options that it gets but hides from its help, since it refuses every run made with them and says why.
     """
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "asked"]
-    mine = {parameter.name for parameter in own}
+    own_parameters = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "asked"]
+    own_names = {parameter.name for parameter in own_parameters}
     shared = [
         inspect.Parameter(
             name,
@@ -147,31 +147,36 @@ def run_options(
             annotation=_hide(annotation) if name in refused else annotation,
         )
         for name, annotation in OPTIONS.items()
-        if name not in mine and name not in without
+        if name not in own_names and name not in without
     ]
 
     @wraps(command)
     def wrapper(**values: Any) -> None:
         command(
-            asked=parse_run_options({p.name: values[p.name] for p in shared}), **{name: values[name] for name in mine}
+            asked=parse_run_options({p.name: values[p.name] for p in shared}),
+            **{name: values[name] for name in own_names},
         )
 
-    order = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    keyword_parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own_parameters]
     del wrapper.__wrapped__
-    wrapper.__signature__ = inspect.Signature([*order, *shared])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in [*order, *shared]}
+    wrapper.__signature__ = inspect.Signature([*keyword_parameters, *shared])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in [*keyword_parameters, *shared]}
     return wrapper
 
 
 def parse_run_options(values: dict[str, Any]) -> RunOptions:
-    """Values of the shared options as what they say of a run."""
-    given = {key: value for key, value in values.items() if value not in (None, [])}
-    pairs, preset, file = given.pop("set_", []), given.pop("preset", "default"), given.pop("config", None)
-    return RunOptions(layer_from_words(given), [split_pair(text) for text in pairs], preset, file)
+    """The values of the shared options as `RunOptions`."""
+    options = {key: value for key, value in values.items() if value not in (None, [])}
+    pairs, preset, file = options.pop("set_", []), options.pop("preset", "default"), options.pop("config", None)
+    return RunOptions(layer_from_words(options), [split_pair(text) for text in pairs], preset, file)
 
 
 def split_pair(text: str) -> tuple[str, str]:
-    """``kind.field=value`` taken apart."""
+    """``kind.field=value`` as (key, value).
+
+    Raises:
+        UsageError: the text is not of this form, or the value is empty.
+    """
     key, equals, value = text.partition("=")
     if not equals or "." not in key:
         raise UsageError(

@@ -15,7 +15,7 @@ from fedwca.results.trial_key import TrialKey
 
 
 class PictureFormat(StrEnum):
-    """What matplotlib writes."""
+    """File formats of pictures."""
 
     PNG = "png"
     SVG = "svg"
@@ -23,7 +23,7 @@ class PictureFormat(StrEnum):
 
 
 class How(StrEnum):
-    """How features get into a plane."""
+    """How features are projected to two dimensions."""
 
     TSNE = "tsne"
     PCA = "pca"
@@ -69,28 +69,28 @@ def command(
         return
     if run is None:
         raise UsageError("name a run folder; --list lists the pictures without one")
-    wanted = find_pictures(names or [])
+    picture_names = find_pictures(names or [])
     results = read_run(find_run(run))
     trial_key = TrialKey(source_model, trial)
-    chosen = find_method(results, method, trial_key)
-    choice = PictureRequest(
-        results, predictions_when_asked(results.path, chosen, trial_key), chosen, trial_key, how.value
+    method_name = find_method(results, method, trial_key)
+    request = PictureRequest(
+        results, predictions_when_asked(results.path, method_name, trial_key), method_name, trial_key, how.value
     )
     folder = to or results.path / "pictures"
-    missing: list[FedwcaError] = []
-    for name in wanted:
+    errors: list[FedwcaError] = []
+    for name in picture_names:
         picture = PICTURES[name]
         try:
-            drawn = picture.draw(choice)
+            figure = picture.draw(request)
         except FedwcaError as error:
             if names:
                 raise
-            missing.append(error)
+            errors.append(error)
             say(f"not drawn: {name}: {error}")
             continue
         file = folder / f"{name}.{picture.suffix or format_.value}"
         with name_unwritable(f"--to {folder}"):
-            save(drawn, file, dpi)
+            save(figure, file, dpi)
         say(str(file))
-    if len(missing) == len(wanted):
+    if len(errors) == len(picture_names):
         raise FedwcaError(f"{run}: nothing could be drawn")

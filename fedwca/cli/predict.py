@@ -53,29 +53,29 @@ def command(
     from fedwca.export.read_images import find_images, load_pictures
     from fedwca.runs.choose_device import resolve_device
 
-    place = resolve_device(device)
-    if model.is_file() and any(asked is not None for asked in (client, method, round_)):
+    torch_device = resolve_device(device)
+    if model.is_file() and any(value is not None for value in (client, method, round_)):
         raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
-    asked = model.is_dir() or client is not None
+    from_run = model.is_dir() or client is not None
     opened = (
-        open_run_model(model, client, method, round_, place)
-        if asked
-        else open_model(model, place, trust_code=trust_code)
+        open_run_model(model, client, method, round_, torch_device)
+        if from_run
+        else open_model(model, torch_device, trust_code=trust_code)
     )
     files = find_images(images)
-    with counting(len(files)) as tell:
+    with counting(len(files)) as on_batch:
         answers = predict(opened, load_pictures(files, opened.about.side, opened.about.stretch), batch_size, top)
-        read, lost = write_answers(out, count_progress(answers, tell), min(top, len(opened.about.classes)))
+        read, unread = write_answers(out, count_progress(answers, on_batch), min(top, len(opened.about.classes)))
     if out is not None:
         say(f"wrote {out}: {read} image{'s' * (read != 1)}")
-    if lost:
-        say(f"Warning: {lost} of {read + lost} could not be read; the column error says why", err=True)
+    if unread:
+        say(f"Warning: {unread} of {read + unread} could not be read; the column error says why", err=True)
     if not read:
         raise FedwcaError("no image could be read")
 
 
 def open_run_model(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
-    """The model a client of a run was given."""
+    """Load the model that a client of a run was given."""
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import model_of
     from fedwca.runs.open_run import open_run
@@ -89,7 +89,7 @@ def open_run_model(run: Path, client: int | None, method: str | None, round: int
 
 
 def write_answers(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:
-    """Write the table, to a file whole or not at all; returns how many images were read and how many were not.
+    """Write the answers as CSV, a file atomically; returns how many images were read and how many were not.
 
     Raises:
         FedwcaError: the file cannot be written.
@@ -99,58 +99,58 @@ def write_answers(out: Path | None, answers: Iterable[list[Answer]], top: int) -
 
     counts = [0, 0]
 
-    def rows(file: Any) -> None:
+    def write_rows(file: Any) -> None:
         table = csv.writer(file, lineterminator="\n")
-        further = [name for rank in range(2, top + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-        table.writerow(["file", "label", "probability", *further, "error"])
-        for some in answers:
-            for answer in some:
+        further_columns = [name for rank in range(2, top + 1) for name in (f"label_{rank}", f"probability_{rank}")]
+        table.writerow(["file", "label", "probability", *further_columns, "error"])
+        for batch in answers:
+            for answer in batch:
                 counts[not answer.best] += 1
                 cells = [cell for name, value in answer.best for cell in (name, f"{value:.6f}")]
                 row = [answer.file, *(cells or [""] * 2 * top), answer.error]
                 table.writerow(map(spreadsheet_cell, row))
             file.flush()
 
-    def whole(path: Path) -> None:
+    def write_file(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
-            rows(file)
+            write_rows(file)
 
     if out is None:
-        rows(sys.stdout)
+        write_rows(sys.stdout)
         return counts[0], counts[1]
     with name_unwritable(f"--out {out}"):
-        write_atomically(out, whole)
+        write_atomically(out, write_file)
     return counts[0], counts[1]
 
 
-def count_progress(answers: Iterable[list[Answer]], tell: Any) -> Iterator[list[Answer]]:
-    """The same answers, with their number told as they pass."""
-    for some in answers:
-        tell(some)
-        yield some
+def count_progress(answers: Iterable[list[Answer]], on_batch: Any) -> Iterator[list[Answer]]:
+    """Yield the batches of answers, each after a call of ``on_batch`` with it."""
+    for batch in answers:
+        on_batch(batch)
+        yield batch
 
 
 @contextmanager
 def counting(files: int) -> Iterator[Any]:
-    """A bar with images per second on stderr while inside; nothing if nobody watches."""
+    """A callback that shows progress in files and images per second on stderr; it does nothing without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = make_console(stderr=True)
     if not console.is_terminal:
-        yield lambda some: None
+        yield lambda batch: None
         return
     columns = TextColumn("files"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("files", total=files, rate="")
-        seen: set[str] = set()
+        seen_files: set[str] = set()
         images = 0
 
-        def tell(some: list[Answer]) -> None:
+        def update_bar(batch: list[Answer]) -> None:
             nonlocal images
-            images += len(some)
-            seen.update(answer.file.rpartition(".npz[")[0] or answer.file for answer in some)
+            images += len(batch)
+            seen_files.update(answer.file.rpartition(".npz[")[0] or answer.file for answer in batch)
             elapsed = bar.tasks[task].elapsed
             rate = f"{images} images, {images / elapsed:.0f}/s" if elapsed else ""
-            bar.update(task, completed=len(seen), rate=rate)
+            bar.update(task, completed=len(seen_files), rate=rate)
 
-        yield tell
+        yield update_bar

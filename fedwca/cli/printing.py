@@ -1,4 +1,4 @@
-"""What commands print at their end: tables, summaries and profiles."""
+"""Printing of results: tables, summaries and profiles."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fedwca.runs.finished_run import FinishedRun
 
 
 @contextmanager
-def saying_what_is_kept(kept: str) -> Iterator[None]:
-    """Print inside, to the end; work that is done is not lost where its output cannot be written.
+def saying_what_is_kept(clause: str) -> Iterator[None]:
+    """Flush what is printed inside; if it cannot be written, the error says which results are saved.
 
     Args:
-        kept: what there is, and where; a clause for the error.
+        clause: says in the error what is saved and where.
 
     Raises:
         FedwcaError: the output cannot be written.
@@ -41,75 +41,75 @@ def saying_what_is_kept(kept: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise FedwcaError(f"the output cannot be written ({error.strerror or error}); {kept}") from None
+        raise FedwcaError(f"the output cannot be written ({error.strerror or error}); {clause}") from None
 
 
-def print_finished(done: FinishedRun, as_json: bool, columns: Sequence[str] = ()) -> None:
-    """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg.
+def print_finished(finished: FinishedRun, as_json: bool, columns: Sequence[str] = ()) -> None:
+    """Print the JSON summary, or the table: method by target domain, mean ± std over runs, difference to FedAvg.
 
     Raises:
-        FedwcaError: the output cannot be written; says where the results are.
-        Diverged: no method that trains has a run that came to its end.
+        FedwcaError: the output cannot be written; says where the results are saved.
+        Diverged: runs diverged, and no run of a method that trains finished.
     """
-    with saying_what_is_kept(f"the run is whole, its results are in {done.path}"):
-        _print_results(done, as_json, columns)
-    trained = trained_methods(read_configuration(done.path)["methods"])
-    rows = [row for row in done.table if row.name in trained]
+    with saying_what_is_kept(f"the run is whole, its results are in {finished.path}"):
+        _print_results(finished, as_json, columns)
+    trained = trained_methods(read_configuration(finished.path)["methods"])
+    rows = [row for row in finished.table if row.name in trained]
     check_not_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
 
 
-def _print_results(done: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
+def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
     if as_json:
-        say(json.dumps(done.summary, indent=2))
+        say(json.dumps(finished.summary, indent=2))
         return
-    console, summary = make_console(), done.summary
-    draw_grid(done.results_table(narrow=True, columns=columns), console, bold="mean")
+    console, summary = make_console(), finished.summary
+    draw_grid(finished.results_table(narrow=True, columns=columns), console, bold="mean")
     labels = {name: entry["label"] for name, entry in summary["methods"].items()}
-    for sentence in last_phase_notes(done.records(), labels):
+    for sentence in last_phase_notes(finished.records(), labels):
         console.print(f"{sentence}.", soft_wrap=True)
-    for sentence in divergence_notes({row.label: row.diverged for row in done.table}):
+    for sentence in divergence_notes({row.label: row.diverged for row in finished.table}):
         console.print(f"{sentence}; no number of the table is of it.", soft_wrap=True)
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
-        f"and pictures: {done.path}\nA page of it: fedwca report {quote(str(done.path))}",
+        f"and pictures: {finished.path}\nA page of it: fedwca report {quote(str(finished.path))}",
         soft_wrap=True,
     )
 
 
 def check_not_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Any]]) -> None:
-    """End with exit code 1 where nothing else is there.
+    """Check that some run of some method finished, if any diverged.
 
     Args:
-        runs: of each method, those that came to their end.
-        diverged: of each method, those that did not.
+        runs: of each method, the runs that finished.
+        diverged: of each method, the runs that diverged.
 
     Raises:
-        Diverged: there are only such.
+        Diverged: there are diverged runs and no finished ones; exit code 1.
     """
     if any(diverged) and not any(runs):
         raise Diverged("every run of every method that trains diverged; a lower --lr may help")
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:
-    """A row per method, a column per phase, seconds a round."""
+    """Print seconds per round, with a row per method and a column per phase."""
     console = make_console()
     grid = TerminalTable(title="Seconds a round; evidence, label and train are summed over clients")
     for column in ("method", "round", *PHASES):
         grid.add_column(column, justify="left" if column == "method" else "right")
     for name, seconds in profile["seconds"].items():
-        each = (seconds[phase] / seconds["rounds"] for phase in ("round", *PHASES))
-        grid.add_row(name, *(f"{value:.3f}" for value in each))
+        seconds_per_round = (seconds[phase] / seconds["rounds"] for phase in ("round", *PHASES))
+        grid.add_row(name, *(f"{mean_seconds:.3f}" for mean_seconds in seconds_per_round))
     console.print(grid)
     if profile["trace"]:
         console.print(f"Trace of a round of {profile['of']}: {profile['trace']}, for chrome://tracing")
 
 
-def print_in(form: Format, grid: Table, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
-    """A table in the form that was asked for: ``whole`` as JSON, ``entries`` as CSV, else the grid."""
+def print_in(form: Format, grid: Table, document: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table in the given form: ``document`` as JSON, ``entries`` as CSV, else the grid."""
     match form:
         case Format.json:
-            say(json.dumps(to_plain(whole), indent=2))
+            say(json.dumps(to_plain(document), indent=2))
         case Format.csv:
             say(comma_separated(to_plain(entries)))
         case Format.markdown:

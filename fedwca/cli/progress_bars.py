@@ -1,4 +1,4 @@
-"""How far a bench is: bars on a terminal, a line now and then elsewhere, nothing for who wants JSON alone."""
+"""Progress of runs: bars on a terminal, occasional lines elsewhere, or warnings only."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fedwca.core.printable import printable
 from fedwca.runs.reporter import Progress
 
 EVERY = 5.0
-"""Seconds between two plain lines of one method, at least."""
+"""Minimum number of seconds between two plain lines of one method."""
 NARROW = 110
-"""Columns below which bars are short and say only what matters most."""
+"""Terminal width in columns below which bars are short and show less."""
 
 
 @contextmanager
 def watching(plan: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Progress]:
-    """Progress on stderr while inside: bars on a terminal, lines elsewhere.
+    """Callbacks that show progress on stderr while inside: bars on a terminal, lines elsewhere.
 
     Args:
         plan: what will run.
-        quiet: say no more than warnings.
-        lines: where there is no terminal, say how far it is in lines.
+        quiet: show only warnings.
+        lines: whether progress is shown as lines where stderr is no terminal.
     """
     console = make_console(stderr=True)
     if quiet or not (lines or console.is_terminal):
@@ -53,16 +53,16 @@ def watching(plan: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Progres
 
 
 @contextmanager
-def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """On a terminal, a bar of something that is counted, while inside; yields what is told (done, of how many)."""
+def show_progress(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar while inside, on a terminal only; yields a callback that takes (done, total)."""
     console = make_console(stderr=True)
     if not console.is_terminal:
         yield lambda done, total: None
         return
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
     with Bars(TextColumn("{task.description}", markup=False), *columns, console=console, transient=True) as bars:
-        bar = bars.add_task(what, visible=False)
-        yield lambda done, total: bars.update(bar, completed=done, total=total, visible=True)
+        task = bars.add_task(description, visible=False)
+        yield lambda done, total: bars.update(task, completed=done, total=total, visible=True)
 
 
 def _warn(message: str) -> None:
@@ -75,7 +75,7 @@ def _total(plan: RunPlan) -> int:
 
 
 class _Lines:
-    """Plain lines: a method's rounds at most every few seconds, its first one and its end always."""
+    """Plain lines: a method's rounds at most every `EVERY` seconds, but always its first round and its end."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.total, self.done, self.label, self.rounds = _total(plan), 0, "", 0
@@ -116,8 +116,11 @@ class _Lines:
     def on_round(self, done: int, accuracy: float) -> None:
         self.done, self.here = self.done + 1, self.here + 1
         if self._due():
-            left = (time.monotonic() - self.started) / self.here * (self.total - self.done)
-            say(f"{self.label}: round {done} of {self.rounds}, {accuracy:.1f} %; about {left:.0f} s left", err=True)
+            seconds_left = (time.monotonic() - self.started) / self.here * (self.total - self.done)
+            say(
+                f"{self.label}: round {done} of {self.rounds}, {accuracy:.1f} %; about {seconds_left:.0f} s left",
+                err=True,
+            )
 
     def on_end(self, label: str, accuracy: float) -> None:
         say(_ended(label, accuracy), err=True)
@@ -128,7 +131,7 @@ def _ended(label: str, accuracy: float) -> str:
 
 
 class _Bars:
-    """One bar for the whole run, one for what is going on now; methods that are done stay above them."""
+    """A bar for the whole run and one for what is running now; finished methods are printed above them."""
 
     def __init__(self, bars: Bars, plan: RunPlan, console: Console) -> None:
         config = plan.config

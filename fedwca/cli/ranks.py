@@ -1,4 +1,4 @@
-"""Under `torchrun`: one process speaks, all share the work, and all end together, with one sentence."""
+"""Under `torchrun`: rank 0 prints, all ranks share the work, and all end together, with one error message."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from fedwca.runs.run_request import RunRanks
 
 LISTENING = 20.0
-"""Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
+"""Seconds that a failed rank waits for rank 0 to print the error before it prints its own."""
 _joined: list[RankWorld] = []
 
 
 def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun]) -> FinishedRun:
-    """What a run came to, made by all ranks there are; every rank but the first does its share and leaves here.
+    """The result of a run made by all ranks; returns on rank 0 only, the other ranks do their share and exit here.
 
     Args:
-        per_trial: ranks that are to share a trial's clients, as the user says.
-        work: makes the run, or continues it.
+        per_trial: number of ranks that share a trial's clients; None: not set by the user.
+        work: makes or continues the run.
 
     Raises:
-        UsageError: the ranks cannot be divided so.
+        UsageError: ``per_trial`` does not divide the number of ranks, or torchrun's variables are incomplete.
     """
     with joined_ranks(per_trial) as world:
         from fedwca.runs.rank_lifecycle import follow_run
@@ -47,15 +47,15 @@ def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun])
 
 @contextmanager
 def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
-    """The other ranks, while inside; None for a process on its own.
+    """Join the other ranks while inside; yields None in a process that is not distributed.
 
-    Whatever ends one rank inside is told to the others, which then end too.
+    An exception inside on one rank is reported to the others, which then end too.
 
     Args:
-        per_trial: ranks that are to share a trial's clients, as the user says.
+        per_trial: number of ranks that share a trial's clients; None: not set by the user.
 
     Raises:
-        UsageError: the ranks cannot be divided so.
+        UsageError: ``per_trial`` does not divide the number of ranks, or torchrun's variables are incomplete.
     """
     ranks = count_ranks()
     if per_trial is not None and (per_trial < 1 or ranks % per_trial):
@@ -95,35 +95,40 @@ def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
 
 
 def mute_rank() -> io.StringIO | None:
-    """Silence every rank but the first; what it would have said on stderr is kept in what is returned."""
+    """Silence every rank but rank 0; returns the buffer that collects its stderr, or None if nothing is silenced."""
     if not is_distributed() or os.environ.get("RANK", "0") == "0":
         return None
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     return sys.stderr
 
 
-def leave_ranks(code: int, unsaid: io.StringIO | None) -> None:
-    """End this rank after a failure: rank 0 once it has spoken, the others once it has, and at once if it does not.
+def leave_ranks(code: int, muted_stderr: io.StringIO | None) -> None:
+    """End this rank's process after a failure; the other ranks first wait until rank 0 has printed the error.
 
-    `torchrun` stops all others as soon as one has failed, and communication that was begun would keep an interpreter
-    from ending.
+    A rank prints its own last error if rank 0 prints none within `LISTENING` seconds. The order matters since
+    `torchrun` stops all ranks as soon as one has failed; `os._exit` is needed since unfinished communication would keep
+    the interpreter from ending.
+
+    Args:
+        code: exit code; nothing happens if it is 0.
+        muted_stderr: what `mute_rank` returned.
     """
     if not is_distributed() or code == 0:
         return
-    heard = False
-    if unsaid is None:
+    reported = False
+    if muted_stderr is None:
         for world in _joined:
             world.conclude()
     else:
         try:
-            heard = bool(_joined) and _joined[0].concluded(LISTENING)
+            reported = bool(_joined) and _joined[0].concluded(LISTENING)
         except RuntimeError:
-            heard = True  # rank 0 is gone, and with it the store
+            reported = True  # rank 0 has ended, and the store with it
         if not _joined:
-            time.sleep(3)  # a mistake that rank 0 made too has been told by then, and this process stopped
-        if not heard and sys.__stderr__ is not None:
-            last = [line for line in unsaid.getvalue().splitlines() if line.startswith("Error")]
-            print(f"rank {os.environ.get('RANK')}: {' '.join(last[-1:])}", file=sys.__stderr__)
+            time.sleep(3)  # if rank 0 has the same error, it has printed it by then, and this process was stopped
+        if not reported and sys.__stderr__ is not None:
+            error_lines = [line for line in muted_stderr.getvalue().splitlines() if line.startswith("Error")]
+            print(f"rank {os.environ.get('RANK')}: {' '.join(error_lines[-1:])}", file=sys.__stderr__)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
             stream.flush()

@@ -14,7 +14,7 @@ from fedwca.errors import FedwcaError, UsageError
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """File formats of a report."""
 
     HTML = "html"
     MD = "md"
@@ -42,13 +42,13 @@ def command(
     suffix = out.suffix.lower() if out else ""
     if out and not format_ and suffix not in ("", *SUFFIXES):
         raise UsageError(f"--out {out}: ends in {suffix}; right is {', '.join(SUFFIXES)}, or say --format")
-    chosen = format_.value if format_ else SUFFIXES.get(suffix, "html")
-    if open_ and chosen != "html":
-        raise UsageError(f"--open shows a page in a browser; with --format {chosen} there is none")
-    if out is None and chosen != "html":
-        say(render_report(runs, chosen, column or ()), nl=False)
+    format_name = format_.value if format_ else SUFFIXES.get(suffix, "html")
+    if open_ and format_name != "html":
+        raise UsageError(f"--open shows a page in a browser; with --format {format_name} there is none")
+    if out is None and format_name != "html":
+        say(render_report(runs, format_name, column or ()), nl=False)
         return
-    file = write_report(runs, out, chosen, column or ())
+    file = write_report(runs, out, format_name, column or ())
     say(str(file))
     if open_ and typer.launch(file.resolve().as_uri()) != 0:
         raise FedwcaError(f"no browser could be started; the page is in {file}")

@@ -87,34 +87,38 @@ def command(
     table_definition, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
     if table_definition.messages is not None:
         options = {"dataset": dataset, "source": source, "target": target, "preset": preset, "quick": quick}
-        given = [f"--{name}" for name, value in options.items() if value]
-        given += ["--config"] if asked.file else [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
-        if given:
-            raise UsageError(f"{table}: nothing is run for this table, so {given[0]} has no effect; leave it out")
+        idle_options = [f"--{name}" for name, value in options.items() if value]
+        idle_options += ["--config"] if asked.file else [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
+        if idle_options:
+            raise UsageError(
+                f"{table}: nothing is run for this table, so {idle_options[0]} has no effect; leave it out"
+            )
         grid, entries = message_table(table, table_definition)
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
     if not row:
-        table_definition, absent = table_definition.split_known()
-        if absent:
-            reporter.warn(f"{table}: this version has no baseline of the rows {', '.join(absent)}; they are left out")
+        table_definition, absent_rows = table_definition.split_known()
+        if absent_rows:
+            reporter.warn(
+                f"{table}: this version has no baseline of the rows {', '.join(absent_rows)}; they are left out"
+            )
     table_definition.check(table)
     preset = preset or table_definition.preset
     request = asked.request(preset=preset, keep=keep, loggers=logger or ())
     domains = domains_named(table_definition.named, {"source": source or [], "target": target or []})
-    planned = plan_jobs(
+    jobs = plan_jobs(
         ReproductionRequest(table, table_definition, request, dataset or [], domains, quick, planning=dry_run)
     )
-    announce_jobs(planned, out, reporter)
+    announce_jobs(jobs, out, reporter)
     if dry_run:
         return
     rows = []
-    for job in planned:
+    for job in jobs:
         result = run_job(job, out, reporter)
         rows += result.rows
         with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
-            for path in result.figures:
-                say(f"{job.title}: {path}", err=form is not Format.table)
+            for figure_path in result.figures:
+                say(f"{job.title}: {figure_path}", err=form is not Format.table)
             print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)
     check_not_all_diverged([row.runs for row in rows], [row.diverged for row in rows])

@@ -1,4 +1,4 @@
-"""`fedwca resume`: a run that was stopped goes on where it stood, to the same numbers."""
+"""`fedwca resume`: continue a stopped run, to the same numbers."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def command(
 
     columns = check_columns(column or ())
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
-    done = run_on_ranks(ranks_per_trial, lambda ranks: resume_run(find_run(run), reporter, ranks))
-    print_finished(done, as_json, columns)
+    finished = run_on_ranks(ranks_per_trial, lambda ranks: resume_run(find_run(run), reporter, ranks))
+    print_finished(finished, as_json, columns)

@@ -1,4 +1,4 @@
-"""`fedwca runs`: what was run, how it ended, in what two runs differ; notes, export and removal."""
+"""`fedwca runs`: list and show runs, their notes, differences of two runs, export and removal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Name = Annotated[
 
 
 class State(StrEnum):
-    """How a run stands."""
+    """State of a run."""
 
     DONE = "done"
     STOPPED = "stopped"
@@ -39,7 +39,7 @@ class State(StrEnum):
 
 
 class Order(StrEnum):
-    """By what runs are listed."""
+    """Sort keys of the list of runs."""
 
     TIME = "time"
     NAME = "name"
@@ -69,7 +69,7 @@ def list_runs(
     as_json: PlainJson = False,
 ) -> None:
     """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""
-    context.obj = root  # the commands below look there too
+    context.obj = root  # read by the subcommands below
     if context.invoked_subcommand is not None:
         return
     from fedwca.errors import FedwcaError
@@ -88,41 +88,41 @@ def list_runs(
             damaged.append({"run": folder.name, "path": str(folder), "state": "damaged", "problem": str(error)})
             say(f"Warning: {error}", err=True)
     lines = [*damaged, *sorted(lines, key=ORDERS[sort])]
-    wanted = set(tag or ())
-    lines = [line for line in lines if state in (None, line["state"]) and wanted <= set(line.get("tags", ()))]
+    tags = set(tag or ())
+    lines = [line for line in lines if state in (None, line["state"]) and tags <= set(line.get("tags", ()))]
     if as_json:
         say(json.dumps([_as_json(line) for line in lines], indent=2))
         return
     if not lines:
-        say(f"No runs in {root}/" if match == "*" and state is None and not wanted else f"No such runs in {root}/")
+        say(f"No runs in {root}/" if match == "*" and state is None and not tags else f"No such runs in {root}/")
         return
     console = make_console()
     narrow = console.width < 110
-    noted = any(map(_notes_cell, lines))
+    has_notes = any(map(_notes_cell, lines))
     table = Table(
-        # A name is there to be copied, so it is broken only where it would leave the others no room.
+        # A name is meant to be copied, so it is wrapped only if it would leave the other columns no room.
         Column("run", overflow="fold", no_wrap=max(len(line["run"]) for line in lines) <= 40),
         "method",
         "data",
         Column("accuracy", justify="right", no_wrap=True),
         "time",
         Column("state", no_wrap=True),
-        *(["notes"] if noted else []),
+        *(["notes"] if has_notes else []),
         box=box.SIMPLE_HEAD if narrow else box.HEAVY_HEAD,
         padding=(0, 0, 0, 1) if narrow else (0, 1),
         pad_edge=not narrow,
         show_edge=not narrow,
     )
     for line in lines:
-        begun = f"{line['time']:%Y-%m-%d %H:%M}" if "time" in line else MISSING
+        start_time = f"{line['time']:%Y-%m-%d %H:%M}" if "time" in line else MISSING
         cells = (line["run"], *(line.get(key, MISSING) for key in ("method", "data")), mean_cell(line.get("accuracy")))
-        notes = (_notes_cell(line),) if noted else ()
-        table.add_row(*map(printable, (*cells, begun, line["state"], *notes)))
+        notes = (_notes_cell(line),) if has_notes else ()
+        table.add_row(*map(printable, (*cells, start_time, line["state"], *notes)))
     console.print(table)
 
 
 def _notes_cell(line: Mapping[str, Any]) -> str:
-    """Tags and note of a run.
+    """Tags and note of a run as the text of a table cell.
 
     >>> _notes_cell({"tags": ["night", "lr"], "note": "as on Monday"})
     'night, lr: as on Monday'
@@ -131,7 +131,7 @@ def _notes_cell(line: Mapping[str, Any]) -> str:
 
 
 def _line(run: Run) -> dict[str, Any]:
-    """What the list says of a run.
+    """The list entry of a run.
 
     Raises:
         FedwcaError: a file of it is damaged.
@@ -168,32 +168,32 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
 
     shown_run = read_run(find_run(run, context.obj))
     records = shown_run.records
-    done: dict[str, int] = {}
+    rounds_done: dict[str, int] = {}
     for record in records:
-        done[record["method"]] = done.get(record["method"], 0) + (record["round"] >= 0)
+        rounds_done[record["method"]] = rounds_done.get(record["method"], 0) + (record["round"] >= 0)
     methods = shown_run.results
     if as_json:
-        began = {key: shown_run.environment.get(key) for key in ("command", "commit")}
-        about = {**_as_json(_line(shown_run)), **began, "config": shown_run.config}
-        say(json.dumps({**about, "methods": methods, "rounds_done": done}, indent=2))
+        start = {key: shown_run.environment.get(key) for key in ("command", "commit")}
+        entry = {**_as_json(_line(shown_run)), **start, "config": shown_run.config}
+        say(json.dumps({**entry, "methods": methods, "rounds_done": rounds_done}, indent=2))
         return
     console = make_console()
     line = _line(shown_run)
     console.print(f"{shown_run.path}: {line['data']}; {line['state']}; begun {shown_run.time:%Y-%m-%d %H:%M}")
-    for what, said in began_with(shown_run).items():
-        console.print(f"{what}: {said}", soft_wrap=True)
-    more = requested_columns(column or (), shown_run.classes, methods.values())
-    heads = ("mean", *(one.heading for one in more), "rounds")
-    lines, labels = [], {row.name: row.marked_label for row in shown_run.table}
+    for title, value in began_with(shown_run).items():
+        console.print(f"{title}: {value}", soft_wrap=True)
+    extra_columns = requested_columns(column or (), shown_run.classes, methods.values())
+    headings = ("mean", *(extra.heading for extra in extra_columns), "rounds")
+    rows, labels = [], {row.name: row.marked_label for row in shown_run.table}
     for name, method in shown_run.methods.items():
-        # A run may have been kept without its rounds.
-        planned = method["rounds"] * shown_run.count
-        rounds = f"{done.get(name, 0)} of {planned}" if records or not shown_run.complete else "not kept"
-        cells = [one.cell(methods.get(name, {})) for one in more]
-        lines.append(
+        # The run folder may have no records of its rounds.
+        planned_rounds = method["rounds"] * shown_run.count
+        rounds = f"{rounds_done.get(name, 0)} of {planned_rounds}" if records or not shown_run.complete else "not kept"
+        cells = [extra.cell(methods.get(name, {})) for extra in extra_columns]
+        rows.append(
             [labels.get(name, str(method["label"])), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds]
         )
-    draw_grid(ResultsTable("", ("method", *heads), lines), console)
+    draw_grid(ResultsTable("", ("method", *headings), rows), console)
     if shown_run.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(shown_run.path))}", soft_wrap=True)
 
@@ -225,8 +225,8 @@ def tag_run(
 
     path = find_run(run, context.obj)
     changes = bool(add or remove) or note is not None
-    found = change_notes(path, note and note.strip(), add or (), remove or ()) if changes else read_notes(path)
-    say(f"{path}: {_notes_cell(found) or 'no tags and no note'}")
+    notes = change_notes(path, note and note.strip(), add or (), remove or ()) if changes else read_notes(path)
+    say(f"{path}: {_notes_cell(notes) or 'no tags and no note'}")
 
 
 @app.command("diff")
@@ -237,16 +237,16 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = Fal
     from fedwca.results.read_run import read_run
     from fedwca.results.tables import mean_cell
 
-    one, other = (read_run(find_run(name, context.obj)) for name in (a, b))
-    settings = differing_settings(one.about, other.about)
-    means = [run.results for run in (one, other)]
+    first_run, second_run = (read_run(find_run(name, context.obj)) for name in (a, b))
+    settings = differing_settings(first_run.about, second_run.about)
+    means = [run.results for run in (first_run, second_run)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
     if as_json:
         say(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
         return
-    table = Table("", *(Column(printable(run.path.name), overflow="fold") for run in (one, other)))
-    for key, (first, second) in settings.items():
-        table.add_row(*map(printable, (key, str(first), str(second))))
+    table = Table("", *(Column(printable(run.path.name), overflow="fold") for run in (first_run, second_run)))
+    for key, (first_value, second_value) in settings.items():
+        table.add_row(*map(printable, (key, str(first_value), str(second_value))))
     for name, values in accuracy.items():
         table.add_row(printable(f"accuracy of {name}"), *map(mean_cell, values))
     make_console().print(table)
@@ -266,16 +266,16 @@ def export_run(
     from fedwca.results.read_run_files import read_configuration, read_records
     from fedwca.results.rounds_as_table import FORMATS, export_table, flatten_records
 
-    path = find_run(run, context.obj)
-    ending = out.suffix.lower().removeprefix(".") if out else ""
-    if to and to != ending and ending in FORMATS:
+    run_path = find_run(run, context.obj)
+    suffix = out.suffix.lower().removeprefix(".") if out else ""
+    if to and to != suffix and suffix in FORMATS:
         raise UsageError(f"--to {to} and --out {out}: say different formats; leave out one of both")
-    to = to or (ending if ending in FORMATS else "csv")
-    target = out or path / f"rounds.{to}"
-    about = read_configuration(path)
-    table = flatten_records(read_records(path), about.get("domains", ()), about.get("classes", ()))
-    export_table(table, to, target)
-    say(f"wrote {target}")
+    to = to or (suffix if suffix in FORMATS else "csv")
+    output_path = out or run_path / f"rounds.{to}"
+    configuration = read_configuration(run_path)
+    table = flatten_records(read_records(run_path), configuration.get("domains", ()), configuration.get("classes", ()))
+    export_table(table, to, output_path)
+    say(f"wrote {output_path}")
 
 
 @app.command("rm")
@@ -296,10 +296,10 @@ def remove_command(
     for path in paths:
         if is_locked(path):
             raise UsageError(f"{path}: a process is at work on this run; stop it first")
-    named = ", ".join(f"{path} (a link to {path.resolve()})" if path.is_symlink() else str(path) for path in paths)
-    all_of_it = "everything in it" if len(paths) == 1 else "everything in them"
+    paths_text = ", ".join(f"{path} (a link to {path.resolve()})" if path.is_symlink() else str(path) for path in paths)
+    contents = "everything in it" if len(paths) == 1 else "everything in them"
     WAITING.end()
-    if not yes and not typer.confirm(printable(f"Remove {named} and {all_of_it}?")):
+    if not yes and not typer.confirm(printable(f"Remove {paths_text} and {contents}?")):
         say("Kept.")
         raise typer.Exit(1)
     for path in paths:

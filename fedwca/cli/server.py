@@ -28,17 +28,17 @@ def command(
     check_is_deployment(folder)
     arguments = server_command(folder / "server", host, port, insecure)
 
-    def begun(process: subprocess.Popen[bytes]) -> None:
+    def on_start(process: subprocess.Popen[bytes]) -> None:
         if not insecure:
             env = write_connection(folder, local_address(host, port), insecure)
 
-            def ask() -> None:
+            def check_server() -> None:
                 if process.poll() is not None:
-                    raise typer.Exit(process.returncode or 1)  # it has said why
+                    raise typer.Exit(process.returncode or 1)  # the process has printed why
                 check_answers(env)
 
-            retry(ask)
+            retry(check_server)
             count = register_clients(folder, env, partial(say, err=True))
             say(f"{count} client keys are let in; deploy run lets in those that are added to {folder}/server/keys")
 
-    raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), begun))
+    raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), on_start))

@@ -1,4 +1,4 @@
-"""Options that several commands have, whether they make runs or not."""
+"""Options that several commands share, whether they make runs or not."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Format(StrEnum):
 Form = Annotated[Format, typer.Option("--format", help="How tables are printed.", rich_help_panel=KEEP)]
 
 
-def option(*names: str, text: str, panel: str | None, **more: Any) -> Any:
-    """What typer is told of an option that has no default to show."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
+def option(*names: str, text: str, panel: str | None, **keywords: Any) -> Any:
+    """A typer option whose default is not shown; ``keywords`` are passed on to `typer.Option`."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **keywords)
 
 
 def _more_columns(names: str) -> Any:
@@ -65,7 +65,7 @@ def _ranks_per_trial(panel: str | None) -> Any:
 
 RanksPerTrial = Annotated[int | None, _ranks_per_trial(RUN)]
 
-# Of commands whose help has no such panels.
+# For commands whose help has no panels.
 PlainRanksPerTrial = Annotated[int | None, _ranks_per_trial(None)]
 PlainJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")]
@@ -75,10 +75,10 @@ Trial = Annotated[int, typer.Option("--trial", min=0, help="Which of several tri
 
 
 def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:
-    """How a table is printed, where ``--json`` is short for ``--format json``.
+    """The format of a table, where ``--json`` is short for ``--format json``.
 
     Raises:
-        UsageError: they say different things, or there will be no table.
+        UsageError: ``--json`` and ``--format`` contradict each other, or a dry run prints no table.
     """
     if as_json and form not in (Format.table, Format.json):
         raise UsageError(f"--json and --format {form}: leave out one of both")
@@ -87,13 +87,13 @@ def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:
     return Format.json if as_json else form
 
 
-def folder(of: str) -> Any:
-    """What typer is told of the ``--out`` of commands that keep many runs."""
-    return typer.Option("--out", help=f"Folder of the {of}.", rich_help_panel=KEEP)
+def folder(contents: str) -> Any:
+    """The ``--out`` option of commands that keep many runs in a folder."""
+    return typer.Option("--out", help=f"Folder of the {contents}.", rich_help_panel=KEEP)
 
 
 def check_finite(value: float | None) -> float | None:
-    """The value of an option that takes a number, if it is finite; bounds alone let NaN pass.
+    """The value of a numeric option if it is finite; bounds alone let NaN pass.
 
     Raises:
         typer.BadParameter: it is not.

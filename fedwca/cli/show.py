@@ -1,4 +1,4 @@
-"""`fedwca list` and `fedwca show`: what can be composed, and what its fields mean."""
+"""`fedwca list` and `fedwca show`: names of components, baselines and presets, and what their fields mean."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def list_command(
 
     For example: fedwca list aggregators, or fedwca list models 'timm:vit*'
     """
-    known: dict[str, Callable[[str], list[str]]] = {
+    finders: dict[str, Callable[[str], list[str]]] = {
         **{plural: registry_of(plural).matching for plural in PLURALS.values()},
         **{setting: partial(_like, find) for setting, find in {**_baselines(), "presets": _presets}.items()},
     }
@@ -37,33 +37,33 @@ def list_command(
         plural = {**PLURALS, "baseline": "baselines", "preset": "presets"}.get(
             canonical_name(kind), canonical_name(kind)
         )
-        if plural not in known:
+        if plural not in finders:
             registry_of(kind)
-        known = {key: find for key, find in known.items() if plural in (key, key.partition("_of_")[0])}
-    names = {plural: find(pattern) for plural, find in known.items()}
+        finders = {key: find for key, find in finders.items() if plural in (key, key.partition("_of_")[0])}
+    listing = {plural: find(pattern) for plural, find in finders.items()}
     if as_json:
-        say(json.dumps(names, indent=2))
+        say(json.dumps(listing, indent=2))
         return
     from fedwca.cli.wide_tables import align_heads
 
     if kind is None:
-        say("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
-    for plural, found in {} if kind is None else names.items():
-        if not found:
+        say("\n".join(align_heads(list(listing), [", ".join(names) for names in listing.values()])))
+    for plural, names in {} if kind is None else listing.items():
+        if not names:
             continue
-        if len(names) > 1:
+        if len(listing) > 1:
             say(f"{plural}:")
-        say("\n".join(align_heads(found, [_describe(plural, name) for name in found])))
+        say("\n".join(align_heads(names, [_describe(plural, name) for name in names])))
 
 
 def _describe(plural: str, name: str) -> str:
-    """What a listed name is, in a sentence; nothing where that would need a library that knows it."""
+    """One sentence about a listed name; empty for names such as timm's, which only another library could describe."""
     from fedwca.config.baselines import baseline
 
     if plural.startswith("baselines"):
         setting = plural.partition("_of_")[2]
-        about = baseline(name, *([setting] if setting else []))
-        return f"{about.label}: {about.paper}"
+        entry = baseline(name, *([setting] if setting else []))
+        return f"{entry.label}: {entry.paper}"
     if plural == "presets":
         from fedwca.config.presets import read_preset
 
@@ -71,16 +71,16 @@ def _describe(plural: str, name: str) -> str:
         return _first_sentence(" ".join(line.lstrip("# ") for line in comment))
     if ":" in name:
         return ""
-    kind = next(kind for kind, known in PLURALS.items() if known == plural)
+    kind = next(kind for kind, kind_plural in PLURALS.items() if kind_plural == plural)
     try:
         component = registry_of(kind).get(name)
-    except FedwcaError as error:  # of a plugin that is broken: the others can be listed all the same
+    except FedwcaError as error:  # a broken plugin must not keep the others from being listed
         return f"({error})"
     return _first_sentence((component.__doc__ or "").partition("\n\n")[0])
 
 
 def _first_sentence(text: str) -> str:
-    """Up to the first full stop that ends a sentence and no abbreviation.
+    """The text up to the first full stop that ends a sentence and not an abbreviation.
 
     >>> _first_sentence("FedWCA, sec. 5, App. C.1 and Table 9. What else there is.")
     'FedWCA, sec. 5, App. C.1 and Table 9.'
@@ -100,19 +100,19 @@ def show_command(
     if canonical_name(kind) in ("preset", "presets"):
         _show_preset(name, as_json)
         return
-    found = registry_of(kind)
-    cls = found.get(name)
+    registry = registry_of(kind)
+    cls = registry.get(name)
     schema = cls.model_json_schema()
     if as_json:
-        about = {"kind": found.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
-        say(json.dumps({**about, "fields": schema.get("properties", {})}, indent=2))
+        component = {"kind": registry.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
+        say(json.dumps({**component, "fields": schema.get("properties", {})}, indent=2))
         return
     from rich.table import Table
 
     from fedwca.config.run_config import KINDS
 
     console = make_console()
-    console.print(f"{found.kind} {cls.name}" + (f"  {cls.label}" if cls.label else ""), style="bold")
+    console.print(f"{registry.kind} {cls.name}" + (f"  {cls.label}" if cls.label else ""), style="bold")
     console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"))
     if cls.paper:
         console.print(f"Paper: {cls.paper}")
@@ -123,13 +123,13 @@ def show_command(
     for field, info in schema["properties"].items():
         table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
     console.print(table)
-    kind = found.kind.replace("-", "_")
-    ways = f"--{kind} {cls.name}:FIELD=VALUE"
+    kind = registry.kind.replace("-", "_")
+    usage = f"--{kind} {cls.name}:FIELD=VALUE"
     if kind == "central":
-        ways = f"--set central.{cls.name}.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
+        usage = f"--set central.{cls.name}.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
     elif kind in KINDS:
-        ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
-    console.print(f"Set one with {ways}")
+        usage = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
+    console.print(f"Set one with {usage}")
 
 
 def _like(find: Callable[[], list[str]], pattern: str) -> list[str]:
@@ -157,27 +157,27 @@ def _text(value: Any) -> str:
 def _show_baseline(name: str, as_json: bool) -> None:
     from fedwca.config.baselines import baseline, settings_with
 
-    setting, _, own = name.rpartition("/")
-    having = settings_with(own)
+    setting, _, bare_name = name.rpartition("/")
+    known_settings = settings_with(bare_name)
     setting = canonical_name(setting)
-    if setting and having and setting not in having:
-        raise UsageError(f"{name}: {describe_unknown('setting with this baseline', setting, having)}")
-    # One that no setting has is said by the usual one.
-    found = baseline(own, *([setting] if setting in having else having[:1]))
+    if setting and known_settings and setting not in known_settings:
+        raise UsageError(f"{name}: {describe_unknown('setting with this baseline', setting, known_settings)}")
+    # If no setting has the baseline, the default setting raises the error.
+    entry = baseline(bare_name, *([setting] if setting in known_settings else known_settings[:1]))
     if as_json:
-        say(json.dumps(found.model_dump(mode="json"), indent=2))
+        say(json.dumps(entry.model_dump(mode="json"), indent=2))
         return
     from fedwca.core.dotted_keys import flatten_keys
 
-    for field, value in found.model_dump(exclude_none=True).items():
+    for field, value in entry.model_dump(exclude_none=True).items():
         if isinstance(value, dict):
-            shown = ", ".join(f"{key} = {inner}" for key, inner in flatten_keys(value))
+            text = ", ".join(f"{key} = {field_value}" for key, field_value in flatten_keys(value))
         else:
-            shown = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
-        if shown:
-            say(f"{field}: {shown}")
-    for other in having[1:] if not setting else ():
-        say(f"Another method of that name: fedwca show baseline {other}/{own}")
+            text = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
+        if text:
+            say(f"{field}: {text}")
+    for other_setting in known_settings[1:] if not setting else ():
+        say(f"Another method of that name: fedwca show baseline {other_setting}/{bare_name}")
 
 
 def _show_preset(name: str, as_json: bool) -> None:
@@ -188,14 +188,14 @@ def _show_preset(name: str, as_json: bool) -> None:
 
 
 def _baselines() -> dict[str, Callable[[], list[str]]]:
-    """Baselines of the usual setting, then those of others under ``baselines_of_<setting>``."""
+    """Key → function that lists names: the default setting's baselines, and others as ``baselines_of_<setting>``."""
     from fedwca.config.baselines import baseline_names, settings
     from fedwca.partitions.domains import Domains
 
-    others = [setting for setting in settings() if setting != Domains.setting]
+    other_settings = [setting for setting in settings() if setting != Domains.setting]
     return {
         "baselines": baseline_names,
-        **{f"baselines_of_{setting}": partial(baseline_names, setting) for setting in others},
+        **{f"baselines_of_{setting}": partial(baseline_names, setting) for setting in other_settings},
     }
 
 

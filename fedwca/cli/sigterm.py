@@ -1,4 +1,4 @@
-"""SIGTERM, by which schedulers and containers stop a process, ends a run as Ctrl-C does."""
+"""Let SIGTERM, which schedulers and containers send, end a run as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from fedwca.core.environment_variables import is_distributed
 
 @contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGTERM while inside; what a signal did before holds again afterwards.
+    """Raise KeyboardInterrupt at the first SIGTERM while inside; the previous handler is restored afterwards.
 
-    Nothing changes outside the main thread, where Python sets no handlers, nor under `torchrun`, which ends the other
-    ranks by SIGTERM when one has failed: they are to go at once.
+    Does nothing outside the main thread, where Python cannot set handlers, and under `torchrun`, which sends SIGTERM to
+    the other ranks when one has failed: they must end at once.
     """
     if threading.current_thread() is not threading.main_thread() or is_distributed():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _interrupt(number: int, frame: object) -> None:
-    # `timeout` and others send it twice, to the process and to its group: the second must not cut the summary short.
+    # `timeout` and others send it twice, to the process and to its group; the second must not interrupt the summary.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

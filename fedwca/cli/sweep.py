@@ -1,4 +1,4 @@
-"""`fedwca sweep`: try values of a method's fields, judged without labels, and go on where it stopped."""
+"""`fedwca sweep`: search values of a method's fields, judged without target labels; a stopped search goes on."""
 
 from __future__ import annotations
 
@@ -95,48 +95,50 @@ def command(
     from fedwca.search.study import all_diverged, search, tabulate_tries
 
     form = chosen_format(form, as_json, dry_run)
-    owner, params = sweep.grid(grid) if grid else (None, [])
-    chosen = [*params, *map(sweep.parse_space, param or [])]
-    if not chosen:
+    grid_method, grid_spaces = sweep.grid(grid) if grid else (None, [])
+    spaces = [*grid_spaces, *map(sweep.parse_space, param or [])]
+    if not spaces:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
-    written, typed = read_file(asked.file) if asked.file else {}, dict(asked.layer)
-    fill_in_meanings(written, typed)
-    given = merge(written, typed)
-    partition = chosen_partition(given, named_by_preset(asked.preset, "partition", given.get("dataset")))
+    file_values, option_values = read_file(asked.file) if asked.file else {}, dict(asked.layer)
+    fill_in_meanings(file_values, option_values)
+    values = merge(file_values, option_values)
+    partition = chosen_partition(values, named_by_preset(asked.preset, "partition", values.get("dataset")))
     if oracle and criterion:
         raise UsageError(f"--oracle and --criterion {criterion}: leave out one of both")
-    judged = ORACLE if oracle else choose_criterion(criterion, partition)
-    baselines = [method or owner or partition.usual]
-    evidence = judged not in (ORACLE, VALIDATION)
+    criterion_name = ORACLE if oracle else choose_criterion(criterion, partition)
+    baselines = [method or grid_method or partition.usual]
+    evidence = criterion_name not in (ORACLE, VALIDATION)
     layer = {**asked.layer, "baselines": baselines, "composed": False, "evidence": evidence}
-    own = ("composed", "evidence", *(() if method else ("baselines",)))
-    request = asked.request(layer=layer, keep=keep, loggers=logger or (), said=dict.fromkeys(own, "sweep"))
-    wanted = Search(request, chosen, judged, tries, out)
+    set_by_sweep = ("composed", "evidence", *(() if method else ("baselines",)))
+    request = asked.request(layer=layer, keep=keep, loggers=logger or (), said=dict.fromkeys(set_by_sweep, "sweep"))
+    search_request = Search(request, spaces, criterion_name, tries, out)
     reporter = ConsoleReporter(silent=True, quiet=quiet and not dry_run)
     if dry_run:
-        announce_tries(wanted, reporter)
+        announce_tries(search_request, reporter)
         return
-    found = search(wanted, reporter)
-    whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
+    results = search(search_request, reporter)
+    document = {"criterion": search_request.criterion, "direction": search_request.direction, "tries": results}
     with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):
-        print_in(form, tabulate_tries(wanted, found), whole, found)
-    if all_diverged(found, wanted.criterion):
+        print_in(form, tabulate_tries(search_request, results), document, results)
+    if all_diverged(results, search_request.criterion):
         raise Diverged("every try diverged; lower values of training.lr may help")
 
 
-def announce_tries(wanted: Search, reporter: RunReporter) -> None:
-    """Say how many tries there will be and what those cost that are missing."""
+def announce_tries(search_request: Search, reporter: RunReporter) -> None:
+    """Print the number of tries and the estimated cost of the missing ones."""
     from fedwca.reproduce.cost_estimate import Cost, describe_cost, estimate_plan
     from fedwca.search.open_study import read_tried_values
     from fedwca.search.plan_search import plan_search
     from fedwca.search.study import import_optuna
 
-    optuna, planned = import_optuna(), plan_search(wanted)
-    complete = read_tried_values(optuna, wanted.out, planned.about)
-    missing = planned.missing(complete)
-    # Drawn values have one plan, and of a large grid, whose order is drawn, the first hundred stand for all.
-    some = [planned.plan(values) for values in missing[: 1 if planned.grid is None else 100]]
-    costs = [estimate_plan(run, run.domain or "") for run in some]
+    optuna, planned_search = import_optuna(), plan_search(search_request)
+    tried_values = read_tried_values(optuna, search_request.out, planned_search.about)
+    missing = planned_search.missing(tried_values)
+    # Values drawn at random share one plan; of a large grid, whose order is random, the first hundred are a sample.
+    sample = [planned_search.plan(values) for values in missing[: 1 if planned_search.grid is None else 100]]
+    costs = [estimate_plan(run, run.domain or "") for run in sample]
     cost = sum(islice(cycle(costs), len(missing)), Cost(0, 0, 0.0, 0.0))
-    had = f"; {len(complete)} are there already" if complete else ""
-    reporter.note(f"{planned.tries} {'try' if planned.tries == 1 else 'tries'}{had}: {describe_cost(cost)}")
+    tried_note = f"; {len(tried_values)} are there already" if tried_values else ""
+    reporter.note(
+        f"{planned_search.tries} {'try' if planned_search.tries == 1 else 'tries'}{tried_note}: {describe_cost(cost)}"
+    )

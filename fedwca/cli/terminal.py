@@ -1,4 +1,4 @@
-"""The one way to a terminal: whatever names hold, nothing in them is taken for markup or moves the cursor."""
+"""All terminal output: text is printed as it is, never read as markup, and cannot move the cursor."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class PlainConsole(Console):
-    """A console whose strings are text alone; styles come from what prints them."""
+    """A console that prints strings as plain text; styles are set by the caller."""
 
     def render_str(self, text: str, **more: Any) -> Text:
-        """Text as it is, without markup, emoji codes or control characters."""
+        """The string as text, with control characters made printable and markup and emoji codes not interpreted."""
         return super().render_str(printable(text, lines=True), **{**more, "markup": False, "emoji": False})
 
 
 class Waiting:
-    """A line on a terminal that says that a command is at work, from a second after it began until it says something.
+    """A status line on a terminal, from a second after a command begins until it prints something.
 
-    Imports take seconds, and digits that are drawn for the first time a quarter of a minute.
+    Imports take seconds, and drawing the digits data set for the first time takes a quarter of a minute.
     """
 
     AFTER = 1.0
-    """Seconds, so that commands that answer at once show none of it."""
+    """Seconds of delay, so that commands that answer at once do not show the line."""
 
     def __init__(self) -> None:
         self._guard, self._text = Lock(), ""
@@ -43,7 +43,7 @@ class Waiting:
 
     @contextmanager
     def showing(self, text: str) -> Iterator[None]:
-        """Wait while inside; nothing where stderr is no terminal."""
+        """Show the line while inside; does nothing where stderr is no terminal."""
         console = PlainConsole(stderr=True, markup=False, emoji=False)
         if not console.is_terminal:
             yield
@@ -57,14 +57,14 @@ class Waiting:
             self.end()
 
     def say(self, text: str) -> None:
-        """What it is at now."""
+        """Change the text of the line."""
         with self._guard:
             self._text = text
             if self._status is not None:
                 self._status.update(text)
 
     def end(self) -> None:
-        """Take the line away, for good."""
+        """Remove the line for good."""
         with self._guard:
             if self._timer is not None:
                 self._timer.cancel()
@@ -83,13 +83,13 @@ WAITING = Waiting()
 
 
 def make_console(stderr: bool = False) -> Console:
-    """A console on stdout or stderr."""
+    """A console on stdout or stderr; ends the waiting line."""
     WAITING.end()
     return PlainConsole(stderr=stderr, markup=False, emoji=False)
 
 
 def say(text: object, err: bool = False, nl: bool = True) -> None:
-    """Print a line, or with ``err`` say it on stderr, where a line that cannot be written stops nothing.
+    """Print a line on stdout, or with ``err`` on stderr, where a write error is ignored.
 
     Raises:
         OSError: stdout cannot be written.
@@ -104,7 +104,7 @@ def say(text: object, err: bool = False, nl: bool = True) -> None:
 
 
 def drop_unwritten(stream: TextIO | None) -> None:
-    """What a stream cannot write goes nowhere, not even at shutdown."""
+    """Flush a stream; if that fails, send its output to the null device, so that closing it raises no error."""
     if stream is None:
         return
     try:
@@ -114,10 +114,10 @@ def drop_unwritten(stream: TextIO | None) -> None:
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr take any text: what an encoding lacks is written out, what is closed takes nothing."""
+    """Make stdout and stderr accept any text: what they cannot encode is escaped; a missing stream discards all."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  # for as long as the process lives
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  # open until the process ends
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=ENCODING_ERRORS)

@@ -1,4 +1,4 @@
-"""Tables on a terminal, however narrow: tighter first, then in several parts, never with numbers broken in two."""
+"""Tables for narrow terminals: first with less spacing, then in several parts, never with a number wrapped."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def draw_grid(grid: Table, console: Console, bold: str = "") -> None:
     """Print a table without its notes.
 
     Args:
-        grid: cells as text.
-        console: its width decides the form.
-        bold: column that stands out.
+        grid: the table; its cells are text.
+        console: its width decides the layout.
+        bold: name of the column printed in bold; empty for none.
     """
     for part in parts(grid, console.width):
         console.print(_table(part, tight=part is not grid, bold=bold))
 
 
 def parts(grid: Table, width: int) -> list[Table]:
-    """The grid itself where it fits, else one with less space, else several that share the first column.
+    """The grid itself if it fits, else one with less space in its cells, else several that repeat the first column.
 
     >>> wide = Table("", ("method", "photo", "neon"), [["FedAvg", "59.5 ± 4.7", "63.0 ± 7.3"]])
     >>> [part.columns for part in parts(wide, 20)]
@@ -38,18 +38,18 @@ def parts(grid: Table, width: int) -> list[Table]:
     """
     if sum(_widths(grid)) + 3 * len(grid.columns) + 1 <= width:
         return [grid]
-    rows = [[cell.replace(" ± ", "±").replace(", ", ",") for cell in row[1:]] for row in grid.rows]
-    tight = replace(grid, rows=[[row[0], *cells] for row, cells in zip(grid.rows, rows, strict=True)])
-    first, *others = _widths(tight)
-    others = [each + 2 for each in others]
-    chosen: list[list[int]] = [[]]
-    left = width - first
-    for column, each in enumerate(others, 1):
-        if chosen[-1] and each > left:
-            chosen.append([])
-            left = width - first
-        chosen[-1].append(column)
-        left -= each
+    tight_cells = [[cell.replace(" ± ", "±").replace(", ", ",") for cell in row[1:]] for row in grid.rows]
+    tight = replace(grid, rows=[[row[0], *cells] for row, cells in zip(grid.rows, tight_cells, strict=True)])
+    first_width, *widths = _widths(tight)
+    widths = [column_width + 2 for column_width in widths]
+    column_groups: list[list[int]] = [[]]
+    remaining = width - first_width
+    for column, column_width in enumerate(widths, 1):
+        if column_groups[-1] and column_width > remaining:
+            column_groups.append([])
+            remaining = width - first_width
+        column_groups[-1].append(column)
+        remaining -= column_width
     return [
         Table(
             grid.title if number == 0 else "",
@@ -57,7 +57,7 @@ def parts(grid: Table, width: int) -> list[Table]:
             [[row[column] for column in (0, *columns)] for row in tight.rows],
             heads=sum(column < grid.heads for column in (0, *columns)),
         )
-        for number, columns in enumerate(chosen)
+        for number, columns in enumerate(column_groups)
     ]
 
 
@@ -66,16 +66,16 @@ def _widths(grid: Table) -> list[int]:
 
 
 def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
-    look = (
+    table = (
         TerminalTable(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
         if tight
         else TerminalTable()
     )
-    look.title = printable(grid.title) or None
+    table.title = printable(grid.title) or None
     for index, column in enumerate(grid.columns):
         style = "bold" if column == bold else ""
-        # Where there is no room for a label and a number, the label goes on in the next line.
-        look.add_column(
+        # If a label and a number do not fit, the label is wrapped.
+        table.add_column(
             printable(column),
             justify="right" if index else "left",
             style=style,
@@ -83,25 +83,25 @@ def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
             overflow="ellipsis" if index else "fold",
         )
     for row in grid.rows:
-        look.add_row(*map(printable, row))
-    return look
+        table.add_row(*map(printable, row))
+    return table
 
 
 def align_heads(heads: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """``head  a, b, c`` a line; on a terminal, long lines are broken between names and go on below the first.
+    """Lines ``head  a, b, c``; on a terminal, long lines are wrapped at spaces and indented below the first name.
 
     Args:
-        heads: what stands at the left.
-        lines: names, separated by a comma and a space, or sentences.
+        heads: left column.
+        lines: right column: names separated by a comma and a space, or sentences.
     """
-    left = max(map(len, heads))
+    head_width = max(map(len, heads))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    found = []
+    aligned = []
     for head, line in zip(heads, lines, strict=True):
-        start = f"{head:<{left}}  "
-        if width > left + 20:
-            kept = textwrap.wrap(line, width - left - 2, break_long_words=False, break_on_hyphens=False)
-            found.append(start + f"\n{' ' * (left + 2)}".join(kept))
+        prefix = f"{head:<{head_width}}  "
+        if width > head_width + 20:
+            wrapped = textwrap.wrap(line, width - head_width - 2, break_long_words=False, break_on_hyphens=False)
+            aligned.append(prefix + f"\n{' ' * (head_width + 2)}".join(wrapped))
         else:
-            found.append(start + line)
-    return found
+            aligned.append(prefix + line)
+    return aligned

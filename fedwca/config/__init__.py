@@ -1,1 +1,1 @@
-"""From files, presets and options to a checked configuration, and from that to composed methods."""
+"""Merge files, presets and options into a checked configuration, and compose methods from it."""

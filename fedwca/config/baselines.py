@@ -1,4 +1,4 @@
-"""Baselines: the published methods that files in ``baselines/`` describe, and variants of them."""
+"""Baselines: published methods as described by files in ``baselines/``, and variants of them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fedwca.registry import canonical_name
 
 
 def baseline_folder() -> Traversable:
-    """``baselines/``: inside an installed package, or beside the package in a checkout."""
+    """The folder ``baselines/``: inside an installed package, or beside the package in a checkout."""
     packaged = resources.files("fedwca") / "_baselines"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "baselines"
 
 
 def settings() -> list[str]:
-    """Settings that have baselines of their own, sorted; each is a folder, and what a partition's ``setting`` says."""
+    """Settings that have baselines, sorted; each is a folder's name and the ``setting`` of some partitions."""
     return sorted(folder.name for folder in baseline_folder().iterdir() if folder.is_dir())
 
 
@@ -46,17 +46,17 @@ def every_baseline_name() -> list[str]:
 
 
 def settings_with(name: str) -> list[str]:
-    """Settings that have a baseline of a name."""
+    """Settings that have a baseline with this name."""
     return [setting for setting in settings() if canonical_name(name) in baseline_names(setting)]
 
 
 class Baseline(BaseModel):
-    """One published method: its exact composition, and what in it is our reading."""
+    """One published method: its exact composition, and how open points of the publication are decided."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     label: str
-    """How tables call it."""
+    """Its name in tables."""
     paper: str
     """Where it is published."""
     reading: str
@@ -66,19 +66,19 @@ class Baseline(BaseModel):
     objectives: tuple[str, ...]
     clusterer: str | None = None
     adaptation: str | None = None
-    """Steps that models take on the images they predict."""
+    """Adaptation whose steps models take on the images that they predict."""
     start: str | None = None
-    """Central method whose model stands in for the one that everybody starts from."""
+    """Central method whose model replaces the common start model."""
     finish: tuple[str, ...] = ()
-    """Objectives of a last phase, for clients without labels."""
+    """Objectives of the last phase, in which clients without labels train."""
     components: Components = {}
-    """Fields that belong to the method; every other field is the run's."""
+    """Component fields that the method fixes; all other fields are taken from the run."""
     training: dict[str, Any] = {}
-    """How its clients train in a round, where that is not the run's to say."""
+    """Training values of a round that the method fixes; the others are taken from the run."""
     finish_training: dict[str, Any] = {}
-    """The same of the last phase."""
+    """Likewise for the last phase."""
     rounds: NonNegativeInt | None = None
-    """At most so many; 0: the source model as it is; None: the run's."""
+    """Maximum number of rounds; 0: the source model as it is; None: the run's number."""
 
 
 def baseline(name: str, setting: str = Domains.setting) -> Baseline:
@@ -86,6 +86,7 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
 
     Raises:
         UnknownComponent: there is no such file.
+        InvalidConfig: the file has an unknown field or a wrong value.
     """
     name = canonical_name(name)
     if name not in baseline_names(setting):
@@ -101,32 +102,34 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
 def baseline_for(
     spec: MethodSpec, partition: type[Partition] = Domains, values: MethodValues | None = None
 ) -> Baseline:
-    """The baseline that a method's word stands for: its head with the changes, or default parts around an aggregator.
+    """The baseline that a method spec denotes: its head with the changes, or default parts around an aggregator.
 
     Args:
         spec: of a method.
-        partition: of the run; a bare name is that of its setting's baseline.
-        values: what the run says of the head alone; they stand over its file's.
+        partition: of the run; names are looked up among the baselines of its setting.
+        values: the run's values for the head alone; they take precedence over those in its file.
 
     Raises:
         UnknownComponent: the head is neither a baseline nor an aggregator.
-        UsageError: the head is a baseline of other settings alone.
+        UsageError: the head is another setting's baseline, or fields are given for an aggregator that is replaced.
     """
     names, aggregators = baseline_names(partition.setting), registry_of("aggregator")
     if spec.head in names:
         head = baseline(spec.head, partition.setting)
-    elif elsewhere := settings_with(spec.head):
-        theirs = f"{elsewhere[0]} ({_how_to_have_setting(elsewhere[0])})"
+    elif other_settings := settings_with(spec.head):
+        owner = f"{other_settings[0]} ({_how_to_have_setting(other_settings[0])})"
         raise UsageError(
-            f"baseline {spec.head!r} belongs to the setting {theirs}; this run is {partition.setting}, which has "
+            f"baseline {spec.head!r} belongs to the setting {owner}; this run is {partition.setting}, which has "
             f"{', '.join(names)}"
         )
     elif spec.head in aggregators.names():
-        usual = baseline(partition.usual, partition.setting)
+        default_head = baseline(partition.usual, partition.setting)
         label = aggregators.get(spec.head).label or spec.head
-        kept: dict[str, Any] = {name: getattr(usual, name) for name in ("pseudo_labeler", "objectives", "adaptation")}
-        fields = {kind: given for kind, given in usual.components.items() if kind != "aggregator"}
-        head = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **kept)
+        parts: dict[str, Any] = {
+            name: getattr(default_head, name) for name in ("pseudo_labeler", "objectives", "adaptation")
+        }
+        fields = {kind: by_name for kind, by_name in default_head.components.items() if kind != "aggregator"}
+        head = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **parts)
     elif spec.plain:
         return baseline(spec.head, partition.setting)
     else:
@@ -138,53 +141,53 @@ def baseline_for(
         part: specs if part in SEVERAL else next(iter(specs), None) for part, specs in spec.changes.items()
     }
     changes |= _place_fields(spec, head, changes)
-    given = spell_out(changes)
-    # A component that stands in for the head's comes without the fields that the head's file states.
-    staying = {named for part in SPECS if part not in spec.changes for named in _named_in(head, part)}
-    stated: Components = {}
-    for kind, named in head.components.items():
-        if left := {name: given_fields for name, given_fields in named.items() if (kind, name) in staying}:
-            stated[kind] = left
-    fields = merge(stated, given.pop("components", {}))
-    shown = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
-    label = spec.label or f"{head.label} ({'; '.join(part for part in shown if part)})"
-    return head.model_copy(update={**given, "components": fields, "label": label})
+    update = spell_out(changes)
+    # A component that replaces one of the head's does not take over the fields in the head's file.
+    kept_components = {key for part in SPECS if part not in spec.changes for key in _named_in(head, part)}
+    kept_fields: Components = {}
+    for kind, by_name in head.components.items():
+        if remaining := {name: values for name, values in by_name.items() if (kind, name) in kept_components}:
+            kept_fields[kind] = remaining
+    fields = merge(kept_fields, update.pop("components", {}))
+    change_texts = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
+    label = spec.label or f"{head.label} ({'; '.join(part for part in change_texts if part)})"
+    return head.model_copy(update={**update, "components": fields, "label": label})
 
 
-def _place_fields(spec: MethodSpec, found: Baseline, changes: Mapping[str, Any]) -> dict[str, str]:
-    """The fields behind the head's name, with the component that they belong to."""
+def _place_fields(spec: MethodSpec, head: Baseline, changes: Mapping[str, Any]) -> dict[str, str]:
+    """The fields written after the head's name, as a spec of the component that they belong to."""
     if not spec.fields:
         return {}
-    if found.start:
-        return {"start": f"{found.start}:{spec.fields}"}
+    if head.start:
+        return {"start": f"{head.start}:{spec.fields}"}
     if "aggregator" in changes:
         raise UsageError(
             f"method {spec.text!r}: {spec.fields!r} are fields of an aggregator that another takes the place of; write "
             f"aggregator={changes['aggregator']}:{spec.fields}"
         )
-    return {"aggregator": f"{found.aggregator}:{spec.fields}"}
+    return {"aggregator": f"{head.aggregator}:{spec.fields}"}
 
 
-def _lay_values_over(found: Baseline, values: MethodValues) -> Baseline:
-    own = {name: merge(getattr(found, name), getattr(values, name)) for name in MethodValues.model_fields}
-    return found.model_copy(update=own)
+def _lay_values_over(head: Baseline, values: MethodValues) -> Baseline:
+    merged = {name: merge(getattr(head, name), getattr(values, name)) for name in MethodValues.model_fields}
+    return head.model_copy(update=merged)
 
 
-def _named_in(found: Baseline, part: str) -> list[tuple[str, str]]:
-    """Kinds and names of the components in a part of a baseline."""
-    names = getattr(found, part, None) or ()
+def _named_in(head: Baseline, part: str) -> list[tuple[str, str]]:
+    """(kind, name) of each component in a part of a baseline."""
+    names = getattr(head, part, None) or ()
     return [(SPECS[part], name) for name in ((names,) if isinstance(names, str) else names)]
 
 
 def how_to_have(partition: type[Partition]) -> str:
-    """Which option gives a run a partition."""
+    """The option that selects a partition, for messages."""
     return f"--{partition.named}" if partition.named else f"--partition {partition.name}"
 
 
 def _how_to_have_setting(setting: str) -> str:
-    """Which option gives a run a setting."""
-    found = [kind for name in partitions.names() if (kind := partitions.get(name)).setting == setting]
-    if not found:
+    """The option that selects a setting, for messages."""
+    matching = [partition for name in partitions.names() if (partition := partitions.get(name)).setting == setting]
+    if not matching:
         return "a plugin's partition"
-    found.sort(key=lambda kind: kind.named is None)
-    return how_to_have(found[0]) + (" DOMAIN" if found[0].named else ", or another one of labelled clients")
+    matching.sort(key=lambda partition: partition.named is None)
+    return how_to_have(matching[0]) + (" DOMAIN" if matching[0].named else ", or another one of labelled clients")

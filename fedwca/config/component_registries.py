@@ -1,4 +1,4 @@
-"""Which registry answers for which kind; importing this imports no component."""
+"""The registry of each kind of component; importing this module imports no component."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def registry_of(kind: str) -> Registry[Any]:
     plural = PLURALS.get(name, name)
     if plural not in PLURALS.values():
         raise UsageError(describe_unknown("kind", kind, [*PLURALS, "baseline", "preset"]))
-    found = getattr(importlib.import_module(f"fedwca.{plural}"), plural)
-    assert isinstance(found, Registry)
-    return found
+    registry = getattr(importlib.import_module(f"fedwca.{plural}"), plural)
+    assert isinstance(registry, Registry)
+    return registry

@@ -1,4 +1,4 @@
-"""Methods from names of components: the composed one, and the baselines beside it."""
+"""Compose methods from names of components: the composed method, and the baselines beside it."""
 
 from __future__ import annotations
 
@@ -42,68 +42,77 @@ from fedwca.registry import Component, canonical_name
 T = TypeVar("T", bound=Training)
 
 USUAL_CLUSTERER = "finch"
-"""Where the aggregator is given clusters and nobody names a clusterer."""
+"""The clusterer where the aggregator needs one and none is named."""
 LONGEST_NAME = 220
-"""Letters of a method's name as checkpoints' folders have it, percent-encoded; file systems end at 255."""
+"""Maximum length of a method's name after percent-encoding, as in checkpoint folders; file systems allow 255."""
 
 
 def component(kind: str, name: str, fields: Components) -> Any:
-    """The component of a kind and name with the fields given for it."""
+    """The component of a kind and name, with the fields that are given for it."""
     return registry_of(kind).build({"name": name, **fields.get(kind, {}).get(name, {})})
 
 
 def partition_of(config: RunConfig) -> type[Partition]:
-    """Who has which images and labels in a run, and what follows from it."""
+    """The class of a run's partition: which client has which images and labels."""
     return partitions.get(config.partition)
 
 
 def assemble(
     name: str, label: str | None, parts: RunConfig | Baseline, fields: Components, clusterer: str | None
 ) -> Method:
-    """A method from names of components and their fields; how its clients train is the run's to say.
+    """A method from names of components and their fields; its training settings are set by `with_training`.
+
+    Args:
+        name: of the method, in records.
+        label: of the method, in tables; None: its name.
+        parts: the names of the components.
+        fields: of the components.
+        clusterer: name of the clusterer; None: `USUAL_CLUSTERER` if the aggregator needs one.
 
     Raises:
         UsageError: the parts do not fit each other.
     """
     aggregator = component("aggregator", parts.aggregator, fields)
     check_clusterer_is_used(aggregator, clusterer)
-    needed = aggregator.grouping.needs_clusterer
-    found = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needed else None
-    shown = label or name
+    needs_clusterer = aggregator.grouping.needs_clusterer
+    built_clusterer = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needs_clusterer else None
+    full_label = label or name
     if isinstance(parts, RunConfig) and not parts.name:
-        shown = ", ".join([shown, *_parts_unlike_the_paper(parts, aggregator, found)])
-    if found is not None and found.oracle:
-        shown = f"{shown} (ORACLE)"
+        full_label = ", ".join([full_label, *_parts_unlike_the_paper(parts, aggregator, built_clusterer)])
+    if built_clusterer is not None and built_clusterer.oracle:
+        full_label = f"{full_label} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
-    named = parts.start if isinstance(parts, Baseline) else None
-    start = None if named is None else component("central", named, fields)
+    start_name = parts.start if isinstance(parts, Baseline) else None
+    start = None if start_name is None else component("central", start_name, fields)
     if start is not None and start.oracle:
-        shown = f"{shown} (ORACLE)"
+        full_label = f"{full_label} (ORACLE)"
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
     check_views_are_known((*objectives, *finish))
     check_adaptation_is_used(name, adaptation, objectives, finish)
-    return Method(name, shown, aggregator, labeler, objectives, found, finish, start, adaptation=adaptation)
+    return Method(
+        name, full_label, aggregator, labeler, objectives, built_clusterer, finish, start, adaptation=adaptation
+    )
 
 
 def _parts_unlike_the_paper(config: RunConfig, aggregator: Aggregator, clusterer: Clusterer | None) -> list[str]:
-    """What a composed method's label says behind its aggregator's: the parts that the aggregator's paper has not."""
+    """Labels of the composed method's parts that differ from those of the baseline in the aggregator's paper."""
     partition = partition_of(config)
-    every = [baseline(name, partition.setting) for name in baseline_names(partition.setting)]
-    usual = baseline(partition.usual, partition.setting)
-    paper = next((one for one in every if one.label == aggregator.label and one.aggregator == aggregator.name), usual)
-    unlike = []
+    baselines = [baseline(name, partition.setting) for name in baseline_names(partition.setting)]
+    default = baseline(partition.usual, partition.setting)
+    paper = next((b for b in baselines if b.label == aggregator.label and b.aggregator == aggregator.name), default)
+    labels = []
     if clusterer is not None and (clusterer.oracle or clusterer.name != (paper.clusterer or USUAL_CLUSTERER)):
-        unlike.append(_label_part("clusterer", clusterer.name))
-    if config.adaptation:  # the label names it, and with it go its objectives
-        return unlike
+        labels.append(_label_part("clusterer", clusterer.name))
+    if config.adaptation:  # the label names it, and it implies the objectives
+        return labels
     if config.pseudo_labeler != paper.pseudo_labeler:
-        unlike.append(_label_part("pseudo_labeler", config.pseudo_labeler))
+        labels.append(_label_part("pseudo_labeler", config.pseudo_labeler))
     if set(config.objectives) != set(paper.objectives):
-        unlike.append(" + ".join(_label_part("objective", name) for name in config.objectives))
-    return unlike
+        labels.append(" + ".join(_label_part("objective", name) for name in config.objectives))
+    return labels
 
 
 def _label_part(kind: str, name: str) -> str:
@@ -111,13 +120,13 @@ def _label_part(kind: str, name: str) -> str:
 
 
 def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
-    """A method with how its clients train, where that is not as in every method of the run.
+    """A copy of a method with its own training settings, where they differ from the run's.
 
     Args:
-        method: to be changed.
+        method: left as it is.
         config: of the run.
-        training: values for a round that win over the run's.
-        finish: values for the last phase that win over the run's.
+        training: values for a round that take precedence over the run's; empty: none.
+        finish: values for the last phase that take precedence over the run's.
 
     Raises:
         InvalidConfig: a value is out of its bounds.
@@ -129,29 +138,31 @@ def with_training(method: Method, config: RunConfig, training: Mapping[str, Any]
     )
 
 
-def _changed(run: T, own: Mapping[str, Any], name: str) -> T:
+def _changed(training: T, values: Mapping[str, Any], name: str) -> T:
     try:
-        return type(run)(**lay_over({"training": run.model_dump()}, {"training": dict(own)})["training"])
+        return type(training)(**lay_over({"training": training.model_dump()}, {"training": dict(values)})["training"])
     except ValidationError as error:
-        raise InvalidConfig(describe_problems(error, f"{name}: training.", type(run).model_fields)) from error
+        raise InvalidConfig(describe_problems(error, f"{name}: training.", type(training).model_fields)) from error
 
 
 def compose(config: RunConfig) -> list[tuple[Method, int]]:
     """All methods of a run with their rounds, the composed one last if there is one.
 
-    A baseline takes from the run the fields of components both use, so that a comparison stands on equal terms; what
-    its own file states wins, and over that what the run says of this method alone.
+    A baseline takes the fields of its components from the run, so that methods are compared on equal terms. Fields in
+    its own file take precedence, and over these the values that the run gives for this method alone.
 
     Raises:
-        UsageError: parts do not fit, two methods have one name, or a field is given for a component nobody uses.
+        UsageError: parts do not fit, two methods have the same name, or there is no method to run.
     """
     partition = partition_of(config)
     methods = [_compose_baseline(config, partition, text) for text in config.baselines]
     for method, _ in methods:
         check_name_length(method.name)
     names = [method.name for method, _ in methods]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"two methods are called {twice[0]!r}; give one of them a label, as in mine={twice[0]}")
+    if repeated_names := [name for name in names if names.count(name) > 1]:
+        raise UsageError(
+            f"two methods are called {repeated_names[0]!r}; give one of them a label, as in mine={repeated_names[0]}"
+        )
     if not config.composed:
         if not methods:
             raise UsageError("no method is left to run; name at least one, such as fedavg")
@@ -160,40 +171,46 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     check_name_length(composed.name)
     if composed.name in names:
         index = names.index(composed.name)
-        # Baselines nobody asked for by name give way: `--aggregator fedavg` is a FedAvg of the user's own making.
-        unasked = config.baselines == RunConfig.model_fields["baselines"].default
-        if config.name or (not unasked and describe_method(methods[index][0]) != describe_method(composed)):
+        # A default baseline gives way to a composed method of the same name, such as `--aggregator fedavg`.
+        uses_defaults = config.baselines == RunConfig.model_fields["baselines"].default
+        if config.name or (not uses_defaults and describe_method(methods[index][0]) != describe_method(composed)):
             raise UsageError(f"two methods are called {composed.name!r}; give the composed one another --name")
-        theirs, _ = methods.pop(index)
-        if describe_method(theirs) != describe_method(composed) and theirs.label == composed.label:
+        replaced, _ = methods.pop(index)
+        if describe_method(replaced) != describe_method(composed) and replaced.label == composed.label:
             composed = replace(composed, label=f"{composed.label} (composed)")
     methods.append((composed, None))
     return _label_methods(config, methods)
 
 
 def _label_methods(config: RunConfig, methods: Sequence[tuple[Method, int | None]]) -> list[tuple[Method, int]]:
-    """The methods with their rounds, and a label each: those that share one have their name behind it."""
+    """The methods with their rounds and unique labels: a label that several methods share is followed by the name."""
     labels = [method.label for method, _ in methods]
-    found = []
+    labelled = []
     for method, rounds in methods:
         label = f"{method.label} ({method.name})" if labels.count(method.label) > 1 else method.label
-        found.append(_with_rounds(config, replace(method, label=label), rounds))
-    return found
+        labelled.append(_with_rounds(config, replace(method, label=label), rounds))
+    return labelled
 
 
 def _compose_baseline(config: RunConfig, partition: type[Partition], text: str) -> tuple[Method, int | None]:
-    """A baseline, or a variant of one, and the most rounds that it has."""
+    """A baseline or a variant of one, and its maximum number of rounds (None: no maximum)."""
     spec = parse_method(text)
-    found = baseline_for(spec, partition, config.methods.get(spec.head))
-    made = assemble(spec.name, found.label, found, merge(config.components, found.components), found.clusterer or None)
-    return with_training(made, config, found.training, found.finish_training), found.rounds
+    definition = baseline_for(spec, partition, config.methods.get(spec.head))
+    method = assemble(
+        spec.name,
+        definition.label,
+        definition,
+        merge(config.components, definition.components),
+        definition.clusterer or None,
+    )
+    return with_training(method, config, definition.training, definition.finish_training), definition.rounds
 
 
 def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
-    """The method composed of the run's own parts, by its name, or that of what it is."""
+    """The method composed of the run's own parts; if it equals the setting's default baseline, that one."""
     name, label = config.aggregator, _label_part("aggregator", config.aggregator)
     if config.finish:
-        # Without its last phase it is another method, which may be run beside it.
+        # The same parts without the last phase are another method, which may run beside this one.
         name = "_".join([name, *config.finish])
         label = " + ".join([label, *(_label_part("objective", objective) for objective in config.finish)])
     if config.adaptation:
@@ -201,15 +218,15 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     name, label = config.name or name, config.name or label
     values = config.methods.get(canonical_name(name), MethodValues())
     fields = merge(config.components, values.components)
-    own = with_training(assemble(name, label, config, fields, config.clusterer), config, values.training, {})
+    composed = with_training(assemble(name, label, config, fields, config.clusterer), config, values.training, {})
     if config.name or partition.setting == Domains.setting:
-        return own
-    usual, _ = _compose_baseline(config, partition, partition.usual)
-    return usual if describe_method(usual) == describe_method(own) else own
+        return composed
+    default_method, _ = _compose_baseline(config, partition, partition.usual)
+    return default_method if describe_method(default_method) == describe_method(composed) else composed
 
 
-def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[Method, int]:
-    """A method that fits the run, and its rounds, of which the last phase is one more."""
+def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> tuple[Method, int]:
+    """Check that a method fits the run; returns it with its rounds, where the last phase counts as one more."""
     check_fits_partition(
         method, config.training, config.batch_norm, partition_of(config), config.checkpoint is not None
     )
@@ -220,14 +237,14 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_models_can_be_generated(method, config.engine, partition_of(config))
     check_gradients_can_be_inferred(method, config.training)
     check_layers_can_stay(method, partition_of(config), component("model", config.model, config.components))
-    rounds = config.rounds if most is None else min(most, config.rounds)
+    rounds = config.rounds if max_rounds is None else min(max_rounds, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))
     return method, rounds + bool(method.finish)
 
 
 def check_name_length(name: str) -> None:
-    """Refuse a method's name that cannot be part of a file's.
+    """Refuse a method's name that is too long to be part of a file name.
 
     Raises:
         UsageError: it is too long.
@@ -238,17 +255,17 @@ def check_name_length(name: str) -> None:
 
 def method_parts(method: Method) -> list[tuple[str, Component]]:
     """A method's components with their kinds."""
-    found: list[tuple[str, Component]] = [
+    parts: list[tuple[str, Component]] = [
         ("aggregator", method.aggregator),
         ("pseudo_labeler", method.pseudo_labeler),
         *(("objective", objective) for objective in dict.fromkeys((*method.objectives, *method.finish))),
     ]
-    more: list[tuple[str, Component | None]] = [
+    optional_parts: list[tuple[str, Component | None]] = [
         ("clusterer", method.clusterer),
         ("central", method.start),
         ("adaptation", method.adaptation),
     ]
-    return [*((kind, part) for kind, part in more if part is not None), *found]
+    return [*((kind, part) for kind, part in optional_parts if part is not None), *parts]
 
 
 def component_values(method: Method) -> list[dict[str, Any]]:
@@ -257,11 +274,11 @@ def component_values(method: Method) -> list[dict[str, Any]]:
 
 
 def describe_method(method: Method) -> dict[str, Any]:
-    """A method's components, and what it has besides, as plain values; what it has not is not there."""
-    own: dict[str, Any] = {"components": component_values(method)}
+    """A method as plain values: its components and, if present, its last phase and its own training settings."""
+    description: dict[str, Any] = {"components": component_values(method)}
     if method.finish:
-        own["finish"] = [objective.name for objective in method.finish]
+        description["finish"] = [objective.name for objective in method.finish]
     for name in ("training", "finish_training"):
         if (values := getattr(method, name)) is not None:
-            own[name] = values.model_dump(mode="json")
-    return own
+            description[name] = values.model_dump(mode="json")
+    return description

@@ -1,4 +1,4 @@
-"""Settings of trainings that do not take place: refused where somebody gives them, left out where a preset does."""
+"""Settings of trainings that do not take place: an error if the user gives them, removed if a preset does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedwca.partitions import Partition
 
 
 def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
-    """Tables of a configuration that say how to train what nobody trains in a partition's setting."""
+    """Tables of a configuration for trainings that do not take place in a partition's setting."""
     if not partition.whole:
         return ("finish_training", "central_training")
     return (
@@ -21,43 +21,43 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
 
 
 def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], partition: type[Partition]) -> None:
-    """Refuse values of a training that a partition's setting has, and none of a run's methods.
+    """Refuse values of a training that the partition's setting has but no method of the run.
 
     Args:
-        keys: dotted, of what a user set one by one; files and presets hold values for all methods of a setting.
+        keys: dotted keys of values set singly by the user; files and presets hold values for all methods of a setting.
         methods: of the run.
         partition: of the run.
 
     Raises:
         UsageError: names the key.
     """
-    whys = {}
+    reasons = {}
     if not any(method.finish for method in methods):
-        whys["finish_training"] = "no method of this run has a last phase"
+        reasons["finish_training"] = "no method of this run has a last phase"
     if not any(method.start for method in methods):
-        whys["central_training"] = "no method of this run trains a model at one place"
+        reasons["central_training"] = "no method of this run trains a model at one place"
     for key in keys:
         table = key.partition(".")[0]
-        if table in whys and table not in idle_tables(partition):
-            raise UsageError(f"{key} is given, but {whys[table]}; leave it out")
+        if table in reasons and table not in idle_tables(partition):
+            raise UsageError(f"{key} is given, but {reasons[table]}; leave it out")
 
 
 def without_idle_tables(config: RunConfig) -> RunConfig:
-    """A configuration as one is made today: runs of before kept what a preset says of trainings they do not have."""
+    """A configuration with defaults in its idle tables; runs of earlier releases have the preset's values in them."""
     defaults = {table: RunConfig.model_fields[table].default for table in idle_tables(partition_of(config))}
     return config.model_copy(update=defaults)
 
 
 def without_table(table: str, config: RunConfig, origins: Mapping[str, str]) -> tuple[RunConfig, dict[str, str]]:
-    """A configuration, and where its values come from, less what a preset says of a training that does not take place.
+    """The configuration with a table set to its defaults, and the origins without the table's keys.
 
     Args:
-        table: field of the configuration, which `check_idle_table` has looked at.
-        config: says the values.
-        origins: of these.
+        table: field of the configuration for a training that does not take place, checked by `check_idle_table`.
+        config: to be copied.
+        origins: dotted key → layer that its value came from.
     """
-    kept = {key: origin for key, origin in origins.items() if not key.startswith(f"{table}.")}
-    return config.model_copy(update={table: RunConfig.model_fields[table].default}), kept
+    kept_origins = {key: origin for key, origin in origins.items() if not key.startswith(f"{table}.")}
+    return config.model_copy(update={table: RunConfig.model_fields[table].default}), kept_origins
 
 
 def check_idle_table(
@@ -65,28 +65,28 @@ def check_idle_table(
     config: RunConfig,
     origins: Mapping[str, str],
     base: Layer,
-    why: str,
+    reason: str,
     repeats: Sequence[str] = ("config",),
 ) -> None:
-    """Refuse what somebody says of a training that does not take place.
+    """Refuse values that the user gives for a training that does not take place.
 
     Args:
         table: field of the configuration.
-        config: says the values.
-        origins: of these.
+        config: holds the values.
+        origins: dotted key → layer that its value came from.
         base: the preset's layer.
-        why: it does not.
-        repeats: origins that may repeat that layer, or the defaults: a run's file holds every value.
+        reason: why the training does not take place, for the message.
+        repeats: origins that may repeat the preset's values or the defaults, since a run's file holds all values.
 
     Raises:
         UsageError: names the key.
     """
-    kind = RunConfig.model_fields[table].annotation
-    assert kind is not None
-    values, defaults = getattr(config, table).model_dump(), kind().model_dump()
-    usual = kind(**base.get(table, {})).model_dump()
+    table_type = RunConfig.model_fields[table].annotation
+    assert table_type is not None
+    values, defaults = getattr(config, table).model_dump(), table_type().model_dump()
+    preset_values = table_type(**base.get(table, {})).model_dump()
     for key in sorted(key for key in origins if key.startswith(f"{table}.")):
         name = key.removeprefix(f"{table}.")
-        repeated = origins[key] in repeats and values.get(name) in (defaults.get(name), usual.get(name))
-        if origins[key] in ("CLI", "config") and not repeated:
-            raise UsageError(f"{key} is given, but {why}; leave out one of both")
+        is_repeated = origins[key] in repeats and values.get(name) in (defaults.get(name), preset_values.get(name))
+        if origins[key] in ("CLI", "config") and not is_repeated:
+            raise UsageError(f"{key} is given, but {reason}; leave out one of both")

@@ -1,4 +1,4 @@
-"""A method in one word of a command line: a baseline's name, or a composition that starts from one."""
+"""A method written as one word: a baseline's name, or a composition that starts from a baseline."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 
 PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
-"""What a method is made of: fields of a configuration, and options of the commands that compose one."""
+"""Parts of a method: fields of a configuration, and options of the commands that compose a method."""
 SEVERAL = ("objectives", "finish")
-"""Parts of which there may be more than one."""
+"""Parts that may have more than one component."""
 OPTIONAL = ("adaptation", "finish")
-"""Parts of which there may be none."""
+"""Parts that may be left empty."""
 NOTHING = "none"
-"""What is written for a part of which there is none."""
+"""The word for an empty part."""
 
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """``[LABEL=]HEAD[:field=value,…][/part=component[:field=value,…]]…`` taken apart."""
+    """The parsed form of ``[LABEL=]HEAD[:field=value,…][/part=component[:field=value,…]]…``."""
 
     label: str | None
-    """What tables call it; None: what its head is called, with the changes."""
+    """Its name in tables; None: the head's label with the changes."""
     head: str
-    """A baseline, or an aggregator that the default parts are put around."""
+    """A baseline's name, or an aggregator's, which gets the default parts."""
     fields: str
-    """``ta=0.05,tb=0.1``: fields of the head's aggregator; may be empty."""
+    """Fields of the head's aggregator, such as ``ta=0.05,tb=0.1``; may be empty."""
     changes: dict[str, tuple[str, ...]]
-    """Part to the components that stand in for the head's; more than one only of `SEVERAL`, none only of `OPTIONAL`."""
+    """Part → components that replace the head's; several only for `SEVERAL` parts, none only for `OPTIONAL` ones."""
 
     @property
     def text(self) -> str:
-        """The word that `parse_method` reads back."""
-        changed = "".join(f"/{part}={'+'.join(specs) or NOTHING}" for part, specs in self.changes.items())
-        return f"{f'{self.label}=' if self.label else ''}{self.head}{f':{self.fields}' if self.fields else ''}{changed}"
+        """The word that `parse_method` parses to this."""
+        changes = "".join(f"/{part}={'+'.join(specs) or NOTHING}" for part, specs in self.changes.items())
+        return f"{f'{self.label}=' if self.label else ''}{self.head}{f':{self.fields}' if self.fields else ''}{changes}"
 
     @property
     def name(self) -> str:
-        """What records call it."""
+        """Its name in records."""
         return canonical_name(self.label) if self.label else self.text
 
     @property
     def plain(self) -> bool:
-        """Whether it is a name and nothing more."""
+        """Whether it is a bare name, without label, fields and changes."""
         return not (self.label or self.fields or self.changes)
 
 
 def parse_method(text: str) -> MethodSpec:
-    """A method's word taken apart; names are made canonical, values stay as they are.
+    """Parse a method's word; names are made canonical, values stay as they are.
 
     >>> parse_method("True=FedWCA:ta=0.05/clusterer=true").changes
     {'clusterer': ('true',)}
@@ -59,29 +59,30 @@ def parse_method(text: str) -> MethodSpec:
     'one_hot'
 
     Raises:
-        UsageError: a change is not of the form part=component, or a part is changed twice.
+        UsageError: the name is missing or not printable, a change is not of the form part=component, or a part is
+            changed twice.
     """
     if printable(text.strip()) != text.strip():
         raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
-    first, *rest = text.strip().split("/")
-    start, _, fields = first.partition(":")
-    label, equals, head = start.rpartition("=")
+    head_part, *change_parts = text.strip().split("/")
+    labelled_head, _, fields = head_part.partition(":")
+    label, equals, head = labelled_head.rpartition("=")
     if (equals and not label.strip()) or not head.strip():
         raise UsageError(f"method {text!r}: needs a name, such as fedwca or {'My label=fedwca:ta=0.05'!r}")
     changes: dict[str, tuple[str, ...]] = {}
-    for change in rest:
+    for change in change_parts:
         part, equals, value = change.partition("=")
         part = {"objective": "objectives"}.get(canonical_name(part), canonical_name(part))
         if part not in PARTS:
             raise UsageError(f"method {text!r}: {describe_unknown('part', part, PARTS)}")
         if part in changes:
-            joined = "; several are joined by +" if part in SEVERAL else ""
-            raise UsageError(f"method {text!r}: names its {part} twice{joined}")
+            hint = "; several are joined by +" if part in SEVERAL else ""
+            raise UsageError(f"method {text!r}: names its {part} twice{hint}")
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
         specs = re.split(r"\+(?=[A-Za-z])", value) if part in SEVERAL else [value]
-        nothing = part in OPTIONAL and canonical_name(value) == NOTHING
-        changes[part] = () if nothing else tuple(_component(spec) for spec in specs)
+        is_none = part in OPTIONAL and canonical_name(value) == NOTHING
+        changes[part] = () if is_none else tuple(_component(spec) for spec in specs)
     return MethodSpec(label.strip() or None, canonical_name(head), fields, changes)
 
 

@@ -1,4 +1,4 @@
-"""What a run's configuration says of one method alone, and how it gives way to what a user says of all."""
+"""Values of a run's configuration for one method alone, and how values for all methods override them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedwca.core.dotted_keys import flatten_keys
 from fedwca.user_values import UserValues
 
 LENGTHS = {"steps", "epochs"}
-"""Fields of a training of which one says how long a round is."""
+"""Fields of a training that both set the length of a round; only one of them applies."""
 
 
 class MethodValues(UserValues):
-    """Values of one method, with the keys of a baseline's file, over which they stand."""
+    """Values of one method, with the keys of a baseline's file; they take precedence over the file's values."""
 
     training: dict[str, Any] = {}
     """How its clients train in a round."""
@@ -25,46 +25,46 @@ class MethodValues(UserValues):
     @field_validator("components")
     @classmethod
     def _less_what_is_empty(cls, value: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
-        kept = {kind: {name: fields for name, fields in names.items() if fields} for kind, names in value.items()}
-        return {kind: names for kind, names in kept.items() if names}
+        nonempty = {kind: {name: fields for name, fields in names.items() if fields} for kind, names in value.items()}
+        return {kind: names for kind, names in nonempty.items() if names}
 
 
 def yield_to(values: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """A lower layer without the methods' own values of fields that an upper one gives all methods.
+    """A lower layer without its values for single methods that an upper layer sets for all methods.
 
     >>> low = {"methods": {"tent": {"training": {"lr": 0.1, "clip": 1}}}}
     >>> yield_to(low, {"training": {"lr": 0.3}})
     {'methods': {'tent': {'training': {'clip': 1}}}}
     """
-    said = {key for key, _ in flatten_keys({name: layer.get(name, {}) for name in ("training", "components")})}
-    if any(f"training.{name}" in said for name in LENGTHS):
-        said |= {f"training.{name}" for name in LENGTHS}
-    return leave_out(values, lambda _, key: key in said)
+    overridden = {key for key, _ in flatten_keys({name: layer.get(name, {}) for name in ("training", "components")})}
+    if any(f"training.{name}" in overridden for name in LENGTHS):
+        overridden |= {f"training.{name}" for name in LENGTHS}
+    return leave_out(values, lambda _, key: key in overridden)
 
 
-def leave_out(values: Mapping[str, Any], left_out: Callable[[str, str], bool]) -> dict[str, Any]:
-    """A layer without some of the methods' own values.
+def leave_out(values: Mapping[str, Any], is_left_out: Callable[[str, str], bool]) -> dict[str, Any]:
+    """A layer without some of its values for single methods.
 
     Args:
         values: the layer.
-        left_out: whether a method's value goes, by the method's name and the value's dotted key.
+        is_left_out: whether a value is removed, given the method's name and the value's dotted key.
     """
     methods = values.get("methods")
     if not isinstance(methods, Mapping):
         return dict(values)
-    kept = {name: _less(own, name, left_out) for name, own in methods.items()}
-    return {**values, "methods": {name: own for name, own in kept.items() if own}}
+    remaining = {name: _less(method_values, name, is_left_out) for name, method_values in methods.items()}
+    return {**values, "methods": {name: method_values for name, method_values in remaining.items() if method_values}}
 
 
-def _less(own: Any, name: str, left_out: Callable[[str, str], bool], prefix: str = "") -> Any:
-    if not isinstance(own, Mapping):
-        return own
-    found = {}
-    for key, value in own.items():
+def _less(values: Any, name: str, is_left_out: Callable[[str, str], bool], prefix: str = "") -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    remaining = {}
+    for key, value in values.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            if inner := _less(value, name, left_out, f"{dotted}."):
-                found[key] = inner
-        elif not left_out(name, dotted):
-            found[key] = value
-    return found
+            if inner := _less(value, name, is_left_out, f"{dotted}."):
+                remaining[key] = inner
+        elif not is_left_out(name, dotted):
+            remaining[key] = value
+    return remaining

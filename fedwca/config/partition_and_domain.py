@@ -1,4 +1,4 @@
-"""Which partition a user's values mean, and the one domain that is unlike the others."""
+"""The partition that a user's values imply, and the special domain of a run: its source or its target."""
 
 from __future__ import annotations
 
@@ -10,38 +10,42 @@ from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name
 
 NO_TARGET = "none"
-"""What ``--target`` says where every domain is a labelled source."""
+"""Value of ``--target`` for runs in which all domains are labelled sources."""
 
 
-def fill_in_meanings(written: Layer, given: Layer) -> None:
-    """Put into a file's and a command line's values what these mean without saying it.
+def fill_in_meanings(file_values: Layer, option_values: Layer) -> None:
+    """Add to a file's and a command line's values, in place, what they imply.
 
-    Whoever names a folder and no data set means the folder of domains itself; no target means that all are sources.
+    A folder without a data set implies the data set ``folder``; target ``none`` implies the partition ``all_labelled``.
+
+    Args:
+        file_values: values of the file.
+        option_values: values of the command line, which take precedence.
 
     Raises:
-        UsageError: no target, and another partition.
+        UsageError: target ``none`` is combined with another partition.
     """
-    top = merge(written, given)
-    if top.get("data") is not None and top.get("dataset") is None:
-        (written if given.get("data") is None else given)["dataset"] = "folder"
-    if top.get("target") == NO_TARGET:
-        if canonical_name(str(top.get("partition") or "all_labelled")) != "all_labelled":
-            other = top["partition"]
-            raise UsageError(f"--target {NO_TARGET} means partition all_labelled, not {other}; leave one out")
-        for values in (written, given):
+    merged = merge(file_values, option_values)
+    if merged.get("data") is not None and merged.get("dataset") is None:
+        (file_values if option_values.get("data") is None else option_values)["dataset"] = "folder"
+    if merged.get("target") == NO_TARGET:
+        if canonical_name(str(merged.get("partition") or "all_labelled")) != "all_labelled":
+            partition = merged["partition"]
+            raise UsageError(f"--target {NO_TARGET} means partition all_labelled, not {partition}; leave one out")
+        for values in (file_values, option_values):
             if values.pop("target", None) is not None:
                 values["partition"] = "all_labelled"
 
 
-def chosen_partition(values: Layer, usual: str | None = None) -> type[Partition]:
-    """The partition that a user's values mean: the one that is named, or the one whose domain is.
+def chosen_partition(values: Layer, preset_partition: str | None = None) -> type[Partition]:
+    """The partition that a user's values imply: the named one, or the one whose special domain is named.
 
     Args:
         values: the user's.
-        usual: the preset's, where these mean none.
+        preset_partition: the preset's partition, for values that imply none.
 
     Raises:
-        UsageError: they mean two.
+        UsageError: the values contradict each other.
     """
     source, target = values.get("source"), values.get("target")
     if source is not None and target is not None:
@@ -49,39 +53,41 @@ def chosen_partition(values: Layer, usual: str | None = None) -> type[Partition]
             f"--source {source} and --target {target}: a run has a labelled source at the server and clients without "
             "labels, or a target without labels and labelled clients; leave out one of both"
         )
-    meant = "leave_one_out" if target is not None else str(RunConfig.model_fields["partition"].default)
-    if usual is not None and (source is target is None or values.get(partitions.get(usual).named or "") is not None):
-        meant = usual
-    found = partitions.get(str(values.get("partition") or meant))
-    for other in ("source", "target"):
-        if values.get(other) is None or other == found.named:
+    implied = "leave_one_out" if target is not None else str(RunConfig.model_fields["partition"].default)
+    if preset_partition is not None and (
+        source is target is None or values.get(partitions.get(preset_partition).named or "") is not None
+    ):
+        implied = preset_partition
+    partition = partitions.get(str(values.get("partition") or implied))
+    for field in ("source", "target"):
+        if values.get(field) is None or field == partition.named:
             continue
-        right = (
-            f"has a {found.named}; give --{found.named}"
-            if found.named
+        correction = (
+            f"has a {partition.named}; give --{partition.named}"
+            if partition.named
             else "deals images of all domains together; leave it out"
         )
-        raise UsageError(f"--{other} {values[other]}: partition {found.name} {right}")
-    return found
+        raise UsageError(f"--{field} {values[field]}: partition {partition.name} {correction}")
+    return partition
 
 
 def domain_of(config: RunConfig) -> str | None:
-    """The one domain of a run that is unlike the others, its source or its target; None where nobody names it."""
-    named = partition_of(config).named
-    found: str | None = getattr(config, named) if named else None
-    return found
+    """The special domain of a run, its source or its target; None if it is not named or there is none."""
+    field = partition_of(config).named
+    domain: str | None = getattr(config, field) if field else None
+    return domain
 
 
 def name_domain(config: RunConfig, domain: str | None) -> dict[str, str | None]:
-    """What a configuration says of the domain that is unlike the others; nothing where there is none."""
-    named = partition_of(config).named
-    return {named: domain} if named else {}
+    """The configuration field that names the special domain, with its value; empty if the partition has none."""
+    field = partition_of(config).named
+    return {field: domain} if field else {}
 
 
 def default_domain(config: RunConfig) -> str | None:
-    """The domain that is unlike the others, where nobody names one; None where only the images can say it."""
+    """The special domain if none is named; None if it can be determined only by reading the images."""
     try:
-        found = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
+        dataset = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     except FedwcaError:
-        return None  # said when the data set is loaded
-    return found.first_domain()
+        return None  # raised again when the data set is loaded
+    return dataset.first_domain()

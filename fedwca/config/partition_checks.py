@@ -1,4 +1,4 @@
-"""Checks of a method's parts against the setting of a run: what does not fit is refused when it is composed."""
+"""Checks that a method's parts fit the run's partition, made when the method is composed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fedwca.partitions import Partition
 def check_fits_partition(
     method: Method, training: Training, batch_norm: str, partition: type[Partition], checkpoint: bool
 ) -> None:
-    """Refuse a method whose parts are made for another setting than the run's.
+    """Refuse a method with parts for another setting than the run's.
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method says it.
-        batch_norm: what becomes of BatchNorm's statistics.
+        training: how clients train in a round, unless the method has its own settings.
+        batch_norm: what happens to BatchNorm's running statistics when models are mixed.
         partition: of the run.
-        checkpoint: whether the user's own model is started from.
+        checkpoint: whether clients start from the user's own model.
 
     Raises:
         UsageError: names the part and what it needs.
     """
-    what = f"method {method.name!r}: "
+    prefix = f"method {method.name!r}: "
     if partition.whole and not checkpoint:
         _check_needs_no_source_model(method)
     if partition.some_unlabeled:
@@ -34,47 +34,47 @@ def check_fits_partition(
             _check_new_clients_fit(method, batch_norm)
         if method.aggregator.asks:
             raise UsageError(
-                f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
-                "one, by --target"
+                f"{prefix}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it "
+                "needs one, by --target"
             )
         if method.start is not None:
             raise UsageError(
-                f"{what}central method {method.start.name!r} learns from several sources; it needs --target"
+                f"{prefix}central method {method.start.name!r} learns from several sources; it needs --target"
             )
         if method.finish:
             raise UsageError(
-                f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
+                f"{prefix}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
-    for own in (method.training_in(training), method.finish_training):
-        if own is not None and own.trains == "classifier" and not partition.whole:
+    for settings in (method.training_in(training), method.finish_training):
+        if settings is not None and settings.trains == "classifier" and not partition.whole:
             raise UsageError(
-                f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"
+                f"{prefix}trains = classifier, but with --source the classifier is frozen; take all or extractor"
             )
 
 
 def _check_needs_no_source_model(method: Method) -> None:
-    """Refuse what learns of a source model where clients begin with one that nobody trained.
+    """Refuse parts that learn from a source model, where clients start from an untrained one.
 
-    To stay near such a model in the rounds is another thing.
+    Objectives of the rounds may use it as an anchor, which only keeps the weights near it.
 
     Raises:
-        UsageError: names it.
+        UsageError: names the part.
     """
-    where = f"method {method.name!r}: where clients have labels there is no source model, which"
-    learns = [objective for objective in (*method.objectives, *method.finish) if "source" in objective.teachers]
-    learns += [objective for objective in method.finish if "source" in objective.anchors]
-    if learns:
-        raise UsageError(f"{where} objective {learns[0].name!r} reads; leave it out, or give a --checkpoint")
+    prefix = f"method {method.name!r}: where clients have labels there is no source model, which"
+    readers = [objective for objective in (*method.objectives, *method.finish) if "source" in objective.teachers]
+    readers += [objective for objective in method.finish if "source" in objective.anchors]
+    if readers:
+        raise UsageError(f"{prefix} objective {readers[0].name!r} reads; leave it out, or give a --checkpoint")
     if method.finish and "source" in method.pseudo_labeler.models:
         name = method.pseudo_labeler.name
-        raise UsageError(f"{where} pseudo-labeler {name!r} reads; take another, or give a --checkpoint")
+        raise UsageError(f"{prefix} pseudo-labeler {name!r} reads; take another, or give a --checkpoint")
 
 
 def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
-    """Refuse what gives no model to a client that comes when training is over.
+    """Refuse parts and BatchNorm policies that give no model to a client that joins after training.
 
     Raises:
-        UsageError: names it.
+        UsageError: names the part or the policy.
     """
     if method.aggregator.grouping != OneGroup() and method.public_objective is None:
         raise UsageError(
@@ -88,21 +88,21 @@ def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
 
 
 def _check_unlabeled_fit(method: Method, batch_norm: str) -> None:
-    """Refuse what gives nothing to a client without labels that trains in no round.
+    """Refuse parts and BatchNorm policies that give no model to an unlabeled client that trains in no round.
 
     Raises:
-        UsageError: names it.
+        UsageError: names the part or the policy.
     """
-    what = f"method {method.name!r}: "
+    prefix = f"method {method.name!r}: "
     if method.aggregator.grouping != OneGroup():
         raise UsageError(
-            f"{what}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, which is for "
+            f"{prefix}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, which is for "
             "clients that all have images alone (--source); a target without labels needs one model of all the "
             "others, such as mdmgb or fedavg makes"
         )
     if method.aggregator.infers_gradients or method.aggregator.reports:
         raise UsageError(
-            f"{what}aggregator {method.aggregator.name!r} learns of every client from its training, and a target "
+            f"{prefix}aggregator {method.aggregator.name!r} learns of every client from its training, and a target "
             "without labels trains in no round; take mdmgb or fedavg"
         )
     if batch_norm == "local":

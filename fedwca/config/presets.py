@@ -1,4 +1,4 @@
-"""Presets: the TOML files that ship with fedwca, and the one that is chosen as a layer of a run's configuration."""
+"""Presets: TOML files that ship with fedwca; the chosen one is a layer of a run's configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedwca.registry import canonical_name
 
 
 def preset_folder() -> Traversable:
-    """The presets that ship with fedwca."""
+    """The folder of the presets that ship with fedwca."""
     return resources.files("fedwca") / "presets"
 
 
@@ -30,103 +30,108 @@ def preset_names() -> list[str]:
 
 
 def setting_tables() -> list[str]:
-    """Tables of a preset that belong to a setting, or to one partition of it, sorted."""
-    own = (partitions.get(name).table for name in partitions.names())
-    return sorted({*settings(), *(table for table in own if table)})
+    """Names of a preset's tables that belong to a setting or to a single partition, sorted."""
+    tables_of_partitions = (partitions.get(name).table for name in partitions.names())
+    return sorted({*settings(), *(table for table in tables_of_partitions if table)})
 
 
 def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.setting) -> Layer:
     """A preset's layer for a data set: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
 
-    ``[<setting>]`` and ``[<dataset>.<setting>]`` stand over the rest; only the setting of unlabeled clients needs none.
+    ``[<setting>]`` and ``[<dataset>.<setting>]`` take precedence over these. Only the default setting, of unlabeled
+    clients, needs no such table.
 
     Args:
         name: of the preset.
-        dataset: its name.
+        dataset: name of the data set.
         domain: the source domain, or the target.
-        setting: of the run's partition, or the table that this has for itself.
+        setting: of the run's partition, or the partition's own table.
 
     Raises:
-        InvalidConfig: no preset has that name, or it says nothing for the setting.
+        InvalidConfig: there is no such preset, or it has no values for the setting.
     """
     _, tables = read_preset(name)
-    own = dict(tables.get(canonical_name(dataset), {}))
-    by_source, by_setting = own.pop("from", {}), {key: own.pop(key, {}) for key in setting_tables()}
+    dataset_table = dict(tables.get(canonical_name(dataset), {}))
+    by_source, by_setting = dataset_table.pop("from", {}), {key: dataset_table.pop(key, {}) for key in setting_tables()}
     layer: Layer = {}
-    for part in (tables.get("all", {}), own, by_source.get(canonical_name(domain or ""), {})):
+    for part in (tables.get("all", {}), dataset_table, by_source.get(canonical_name(domain or ""), {})):
         layer = lay_over(layer, part)
-    usual = any(key not in setting_tables() and set(table) - set(setting_tables()) for key, table in tables.items())
-    if setting not in tables and not (setting == Domains.setting and usual):
+    has_default_setting = any(
+        key not in setting_tables() and set(table) - set(setting_tables()) for key, table in tables.items()
+    )
+    if setting not in tables and not (setting == Domains.setting and has_default_setting):
         raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
     return spell_out(lay_over(lay_over(layer, tables.get(setting, {})), by_setting.get(setting, {})))
 
 
 def without_idle_clusterer(
-    layer: Layer, written: Layer, given: Layer, partition: type[Partition]
+    layer: Layer, file_values: Layer, option_values: Layer, partition: type[Partition]
 ) -> tuple[Layer, Layer]:
-    """A preset's layer and a file's, less the clusterer that the preset names, where a run cannot use it.
+    """A preset's layer and a file's, without the clusterer that the preset names if the run cannot use it.
 
-    What a user names is refused there; a run's file repeats what its preset named.
+    A clusterer that the user names stays and is refused later; a run's own file only repeats the preset's.
 
     Args:
         layer: the preset's.
-        written: values of a file, which stand over it.
-        given: values that stand over both.
+        file_values: values of a file, which take precedence over it.
+        option_values: values that take precedence over both.
         partition: of the run.
 
     Raises:
         UsageError: no such aggregator or model.
     """
-    usual = layer.get("clusterer")
-    if usual is None or _reads_clusterer(merge(merge(layer, written), given), usual, partition):
-        return layer, written
-    repeated = written.get("clusterer") == usual
-    kept = {key: value for key, value in written.items() if not (repeated and key == "clusterer")}
-    return {key: value for key, value in layer.items() if key != "clusterer"}, kept
+    named_clusterer = layer.get("clusterer")
+    if named_clusterer is None or _reads_clusterer(
+        merge(merge(layer, file_values), option_values), named_clusterer, partition
+    ):
+        return layer, file_values
+    is_repeated = file_values.get("clusterer") == named_clusterer
+    remaining = {key: value for key, value in file_values.items() if not (is_repeated and key == "clusterer")}
+    return {key: value for key, value in layer.items() if key != "clusterer"}, remaining
 
 
 def _reads_clusterer(values: Layer, clusterer: str, partition: type[Partition]) -> bool:
-    """Whether a run with these values, which nobody has checked yet, can use a clusterer."""
+    """Whether a run with these values, which are not validated yet, can use a clusterer."""
     fields = RunConfig.model_fields
     aggregator, model = (values.get(name, fields[name].default) for name in ("aggregator", "model"))
     if not isinstance(aggregator, str) or not isinstance(model, str):
-        return True  # refused where values are checked
+        return True  # refused when values are validated
     head = dict(flatten_keys(values)).get(f"components.model.{canonical_name(model)}.head")
     head = head or registry_of("model").get(model).model_fields["head"].default
     reads = registry_of("clusterer").build({"name": clusterer}).norm_layers
     return bool(
         values.get("composed", fields["composed"].default)
-        and not partition.whole  # there nobody has trained the weights that clients start from
+        and not partition.whole  # else clients start from untrained weights
         and registry_of("aggregator").get(aggregator).grouping.needs_clusterer
         and (reads is None or head == "bottleneck")
     )
 
 
 def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | None:
-    """What a preset says of the data set or the partition, which have tables of their own in it; None: nothing.
+    """The data set or partition that a preset's setting tables name; None if they name none.
 
     Args:
         name: of the preset.
         field: ``dataset`` or ``partition``.
-        dataset: whose own partition stands over that of all; None: the one that the preset names.
+        dataset: data set whose own tables take precedence; None: the one that the preset names.
 
     Raises:
-        InvalidConfig: no preset has that name.
+        InvalidConfig: there is no such preset.
     """
     _, tables = read_preset(name)
-    found = []
+    values = []
     for setting in setting_tables():
-        of_all = tables.get(setting, {})
-        own = tables.get(canonical_name(dataset or of_all.get("dataset", "")), {}).get(setting, {})
-        found += [place[field] for place in (own, of_all) if field in place]
-    return str(found[0]) if found else None
+        general_table = tables.get(setting, {})
+        dataset_table = tables.get(canonical_name(dataset or general_table.get("dataset", "")), {}).get(setting, {})
+        values += [table[field] for table in (dataset_table, general_table) if field in table]
+    return str(values[0]) if values else None
 
 
 def read_preset(name: str) -> tuple[str, Layer]:
-    """A preset's text and its tables, over those of the preset that it names as its ``base``.
+    """A preset's text and its tables, merged over those of the preset that it names as its ``base``.
 
     Raises:
-        InvalidConfig: no preset has that name.
+        InvalidConfig: there is no such preset.
     """
     name = canonical_name(name)
     if name not in preset_names():

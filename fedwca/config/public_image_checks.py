@@ -1,4 +1,4 @@
-"""Checks of methods that learn from public images, and of models of several sizes, which those methods are for."""
+"""Checks of methods that learn from public images, and of models of several sizes, which need such a method."""
 
 from __future__ import annotations
 
@@ -11,61 +11,65 @@ from fedwca.partitions import Partition
 
 
 def check_public_images(method: Method, partition: Partition) -> None:
-    """Refuse a method that learns from public images where there are none, or where models travel besides.
+    """Refuse a method that learns from public images if there are none, or if models are also averaged.
 
     Args:
         method: composed.
         partition: of the run.
 
     Raises:
-        UsageError: says what would be right.
+        UsageError: says what to change.
     """
-    what = f"method {method.name!r}: "
-    found = [objective for objective in (*method.objectives, *method.finish) if isinstance(objective, PublicObjective)]
-    if not found:
+    prefix = f"method {method.name!r}: "
+    public_objectives = [
+        objective for objective in (*method.objectives, *method.finish) if isinstance(objective, PublicObjective)
+    ]
+    if not public_objectives:
         return
-    name = found[0].name
-    if len(found) > 1 or found[0] in method.finish:
-        raise UsageError(f"{what}objective {name!r} begins a round by itself; name one such, and none in --finish")
+    name = public_objectives[0].name
+    if len(public_objectives) > 1 or public_objectives[0] in method.finish:
+        raise UsageError(f"{prefix}objective {name!r} begins a round by itself; name one such, and none in --finish")
     if not partition.has_public_images:
         raise UsageError(
-            f"{what}objective {name!r} learns from public images, and there are none; take a partition that keeps "
+            f"{prefix}objective {name!r} learns from public images, and there are none; take a partition that keeps "
             "some, such as --partition shards:public=0.1"
         )
     if not method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
-            f"{what}objective {name!r} is for models that stay with their clients, and aggregator "
+            f"{prefix}objective {name!r} is for models that stay with their clients, and aggregator "
             f"{method.aggregator.name!r} {method.aggregator.grouping.instead}; take --aggregator local"
         )
 
 
 def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
-    """Refuse models of several sizes where somebody would mix them, or compare one with another.
+    """Refuse models of several sizes if the method would average them or compare them with each other.
 
     Args:
         method: composed.
         model: the run's.
-        checkpoint: whether the user's own model is started from.
+        checkpoint: whether clients start from the user's own model.
 
     Raises:
-        UsageError: says what would be right.
+        UsageError: says what to change.
     """
     sizes = len(model.variants)
     if sizes == 1:
         return
-    what = f"method {method.name!r}: models of {sizes} sizes "
+    prefix = f"method {method.name!r}: models of {sizes} sizes "
     if method.public_objective is None:
         raise UsageError(
-            f"{what}cannot be averaged, and nothing else brings what clients know together; take hetero_fedtta or "
+            f"{prefix}cannot be averaged, and nothing else brings what clients know together; take hetero_fedtta or "
             "hetero_tent, or objective digest, and leave others to a run of one size"
         )
     if checkpoint:
-        raise UsageError(f"{what}begin with weights of their own; leave --checkpoint out")
+        raise UsageError(f"{prefix}begin with weights of their own; leave --checkpoint out")
     for objective in method.objectives:
         if "source" in (*objective.anchors, *objective.teachers):
-            raise UsageError(f"{what}have no source model, which objective {objective.name!r} reads; leave it out")
+            raise UsageError(f"{prefix}have no source model, which objective {objective.name!r} reads; leave it out")
     for part in method.trained:
         if changes_network(part) and (part is not method.adaptation or part.by_client):
-            raise UsageError(f"{what}have no other networks beside them than an adaptation's; leave {part.name!r} out")
+            raise UsageError(
+                f"{prefix}have no other networks beside them than an adaptation's; leave {part.name!r} out"
+            )
     if method.adaptation is not None:
         method.adaptation.at_size(0, sizes)

@@ -1,4 +1,4 @@
-"""A configuration in a file that the user wrote, TOML or JSON, or in a run's own config.json."""
+"""Read a configuration from a TOML or JSON file of the user, or from a run's own config.json."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedwca.errors import InvalidConfig
 
 
 def read_file(path: Path) -> Layer:
-    """The layer in a TOML or JSON file; a run folder's ``config.json`` is one.
+    """The layer in a TOML or JSON file, such as a run folder's ``config.json``.
 
     Raises:
-        InvalidConfig: the file is not there or not readable.
+        InvalidConfig: the file cannot be read, is not valid, holds no values, or has an unknown field.
     """
     try:
         check_not_special(path)
@@ -31,28 +31,28 @@ def read_file(path: Path) -> Layer:
             f"--config {path}: not valid {path.suffix.lstrip('.').upper() or 'TOML'} ({error})"
         ) from None
     if isinstance(values, dict) and "config" in values:
-        # What else a run's own file says is no field; a file that the user wrote has its fields in one place.
+        # A run's own file has other keys beside its config table; a user's file must have all fields in one place.
         if (
             "origins" not in values
             and "schema" not in values
-            and (beside := sorted(set(values) & set(RunConfig.model_fields)))
+            and (misplaced := sorted(set(values) & set(RunConfig.model_fields)))
         ):
-            raise InvalidConfig(f"--config {path}: {beside[0]!r} stands beside the table config; put it into it")
+            raise InvalidConfig(f"--config {path}: {misplaced[0]!r} stands beside the table config; put it into it")
         values = values["config"]
     if not isinstance(values, dict):
         raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
     if not values:
         raise InvalidConfig(f"--config {path}: holds no value; it needs some, such as rounds = 10")
-    strange = sorted(set(values) - set(RunConfig.model_fields))
-    if strange:
-        raise InvalidConfig(f"--config {path}: {describe_unknown('field', strange[0], RunConfig.model_fields)}")
+    unknown_names = sorted(set(values) - set(RunConfig.model_fields))
+    if unknown_names:
+        raise InvalidConfig(f"--config {path}: {describe_unknown('field', unknown_names[0], RunConfig.model_fields)}")
     return spell_out(values)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON table; ValueError where a key is in it twice, of which Python would take the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """A JSON object as a dict; ValueError if a key occurs twice, where Python's parser would keep the last."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is given twice")
-    return found
+    return table

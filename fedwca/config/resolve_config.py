@@ -1,4 +1,4 @@
-"""What a user asked for, as a checked configuration with the origin of each value."""
+"""Resolve a user's values to a checked configuration with the origin of each value."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ from fedwca.federated.method import Method
 from fedwca.registry import canonical_name
 
 COMPOSED = {*PARTS, "name"}
-"""Fields that are parts of the composed method: where there is none, a file may hold them, and nothing reads them."""
+"""Fields of the composed method; if there is none, a file may still hold them, but nothing reads them."""
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run that is decided but not begun."""
+    """A run that is fully configured but not started."""
 
     config: RunConfig
     methods: list[tuple[Method, int]]
-    """With their rounds; the composed one is last."""
+    """(method, rounds); the composed method is last."""
     origins: dict[str, str]
-    """Dotted key to the layer its value came from; what is not here is a field's default."""
+    """Dotted key → layer that its value came from; other keys have their field's default."""
 
     @property
     def named(self) -> str | None:
-        """What the run calls the one domain that is unlike the others: the source, the target; None: there is none."""
+        """Role of the run's special domain, ``source`` or ``target``; None: it has none."""
         return partition_of(self.config).named
 
     @property
     def domain(self) -> str | None:
-        """That domain; None where only the images can say it, or where there is none."""
+        """The special domain; None if only the images can tell it, or if there is none."""
         return domain_of(self.config)
 
     def at(self, domain: str | None) -> RunPlan:
-        """The same run with that domain."""
+        """The same run with this special domain."""
         return replace(self, config=self.config.model_copy(update=name_domain(self.config, domain)))
 
     def described(self) -> dict[str, Any]:
-        """Plain values: the configuration, what each method is made of, and where values came from."""
+        """The plan as plain values: the configuration, each method's parts, and the origins of values."""
         methods = {
             method.name: {"label": method.label, "rounds": rounds, **describe_method(method)}
             for method, rounds in self.methods
@@ -80,52 +80,52 @@ def resolve_plan(
     tried: Sequence[tuple[str, str]] = (),
     checked: bool = False,
 ) -> RunPlan:
-    """Layers put over one another: command line over file over preset over field defaults.
+    """Merge the layers (command line over file over preset over field defaults) and compose the methods.
 
     Args:
         layer: values from the command line, as fields of `RunConfig`.
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
         preset_name: see `fedwca.config.presets.preset`.
         file: TOML or JSON.
-        tried: like ``pairs``, and put over them: what a search tries.
-        checked: whether the same values were found right for more methods, of which these are some: what none of these
-            reads is left out then, and not refused.
+        tried: like ``pairs``, taking precedence over them: the values that a search tries.
+        checked: whether the same values have passed the checks for a larger set of methods; then values that none of
+            this run's methods reads are left out instead of refused.
 
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
     """
-    given = spell_out(layer)
-    written = read_file(file) if file else {}
-    fill_in_meanings(written, given)
-    top = merge(written, given)
-    usual = named_by_preset(preset_name, "dataset")
-    asked_dataset = str(top.get("dataset") or usual or RunConfig.model_fields["dataset"].default)
-    of_preset = named_by_preset(preset_name, "partition", asked_dataset)
-    partition = chosen_partition(top, of_preset)
-    if partition.name not in (RunConfig.model_fields["partition"].default, of_preset):
-        (written if partition.named and given.get(partition.named) is None else given)["partition"] = partition.name
+    cli = spell_out(layer)
+    file_layer = read_file(file) if file else {}
+    fill_in_meanings(file_layer, cli)
+    merged = merge(file_layer, cli)
+    preset_dataset = named_by_preset(preset_name, "dataset")
+    dataset = str(merged.get("dataset") or preset_dataset or RunConfig.model_fields["dataset"].default)
+    preset_partition = named_by_preset(preset_name, "partition", dataset)
+    partition = chosen_partition(merged, preset_partition)
+    if partition.name not in (RunConfig.model_fields["partition"].default, preset_partition):
+        (file_layer if partition.named and cli.get(partition.named) is None else cli)["partition"] = partition.name
 
-    def layers(domain: str | None) -> dict[str, Layer]:
-        # Whatever a file holds is looked up as text here, and checked with the whole configuration.
-        asked = (top.get(partition.named) if partition.named else None) or domain
+    def build_layers(domain: str | None) -> dict[str, Layer]:
+        # A file's value may have any type: it is looked up as text here and validated with the whole configuration.
+        named_domain = (merged.get(partition.named) if partition.named else None) or domain
         table = partition.table or partition.setting
-        base = preset(preset_name, asked_dataset, None if asked is None else str(asked), table)
-        base, file_values = without_idle_clusterer(base, written, given, partition)
-        chosen = chosen_names(merge(base, merge(file_values, given)))
-        own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
-        base, file_values = without_idle_clusterer(base, file_values, own, partition)
-        return {f"preset {preset_name}": base, "config": file_values, "CLI": own}
+        base = preset(preset_name, dataset, None if named_domain is None else str(named_domain), table)
+        base, usable_file_layer = without_idle_clusterer(base, file_layer, cli, partition)
+        names = chosen_names(merge(base, merge(usable_file_layer, cli)))
+        cli_with_set = merge(merge(cli, parse_set_options(pairs, names)), parse_set_options(tried, names))
+        base, usable_file_layer = without_idle_clusterer(base, usable_file_layer, cli_with_set, partition)
+        return {f"preset {preset_name}": base, "config": usable_file_layer, "CLI": cli_with_set}
 
-    found = layers(None)
-    config, origins = resolve(found)
+    layers = build_layers(None)
+    config, origins = resolve(layers)
     if partition.named and domain_of(config) is None and (domain := default_domain(config)) is not None:
-        found = layers(domain)
-        config, origins = resolve(found)
+        layers = build_layers(domain)
+        config, origins = resolve(layers)
         config = config.model_copy(update={partition.named: domain})
-    base = found[f"preset {preset_name}"]
+    base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
-        why = f"with {how_to_have(partition)} nothing is trained so"
-        check_idle_table(table, config, origins, base, why, repeats=("CLI", "config"))
+        reason = f"with {how_to_have(partition)} nothing is trained so"
+        check_idle_table(table, config, origins, base, reason, repeats=("CLI", "config"))
         config, origins = without_table(table, config, origins)
     check_newcomer_fields(config)
     if config.checkpoint is not None:
@@ -140,10 +140,10 @@ def resolve_plan(
 
 
 def check_clusterer_fields(config: RunConfig, named_by: str) -> None:
-    """Refuse fields that the clusterer has not which a preset names; who gives them may not know that it does.
+    """Refuse unknown fields of a clusterer that a preset names, as the user may not know of that clusterer.
 
     Args:
-        config: says the fields.
+        config: holds the fields.
         named_by: the layer that names the clusterer.
 
     Raises:
@@ -152,9 +152,9 @@ def check_clusterer_fields(config: RunConfig, named_by: str) -> None:
     name = config.clusterer
     if name is None or not named_by.startswith("preset "):
         return
-    known = registry_of("clusterer").get(name).model_fields
+    known_fields = registry_of("clusterer").get(name).model_fields
     for field in config.components.get("clusterer", {}).get(name, {}):
-        if field not in known:
+        if field not in known_fields:
             raise InvalidConfig(
                 f"clusterer {name}.{field}: there is no such field; {named_by} takes clusterer {name}, --clusterer "
                 "another, such as finch"
@@ -162,7 +162,7 @@ def check_clusterer_fields(config: RunConfig, named_by: str) -> None:
 
 
 def check_newcomer_fields(config: RunConfig) -> None:
-    """Refuse what somebody says of new clients where none come.
+    """Refuse values for new clients if the partition has none.
 
     Raises:
         UsageError: names the field.
@@ -177,7 +177,7 @@ def check_newcomer_fields(config: RunConfig) -> None:
 
 
 def type_components(config: RunConfig) -> RunConfig:
-    """The configuration with its components' fields in their types, whether a command line or a file gave them.
+    """The configuration with component fields converted to their types, as a command line gives them as text.
 
     >>> given = RunConfig(components={"model": {"lenet": {"bottleneck": "8"}}})
     >>> type_components(given).components
@@ -201,36 +201,36 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
     try:
         values = registry_of(kind).build({"name": name, **fields}).model_dump(mode="json")
     except UsageError:
-        # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
+        # A field that only a method's file sets, or a plugin, may be missing here: the types are unknown then.
         return dict(fields)
     return {field: values[field] for field in fields}
 
 
 def chosen_names(values: Layer) -> dict[str, list[str]]:
-    """Names of the chosen components by kind, with the defaults filled in."""
-    defaults = {k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}
-    named = {kind: values.get(kind) or defaults.get(kind) or USUAL_CLUSTERER for kind in KINDS[:-1]}
-    names = {kind: [canonical_name(str(name))] for kind, name in named.items()}
+    """Kind → names of the chosen components, with the defaults filled in."""
+    defaults = {kind: field.default for kind, field in RunConfig.model_fields.items() if kind in KINDS}
+    name_by_kind = {kind: values.get(kind) or defaults.get(kind) or USUAL_CLUSTERER for kind in KINDS[:-1]}
+    names = {kind: [canonical_name(str(name))] for kind, name in name_by_kind.items()}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
-    names["central"] = []  # several methods of a run may have one each
+    names["central"] = []  # several methods of a run may each have their own
     names["adaptation"] = [canonical_name(str(values["adaptation"]))] if values.get("adaptation") else []
     names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
 
 
 def provenance(plan: RunPlan) -> dict[str, list[str]]:
-    """``key = value`` of everything that was set, by the layer it came from, the strongest first."""
+    """Layer → ``key = value`` of everything that was set in it, in decreasing precedence."""
     values = dict(flatten_keys(plan.config.model_dump(mode="json")))
     defaults = dict(flatten_keys(RunConfig().model_dump(mode="json")))
-    found: dict[str, list[str]] = {}
+    by_origin: dict[str, list[str]] = {}
     for key, origin in plan.origins.items():
         if not plan.config.composed and key.split(".")[0] in COMPOSED:
             continue
-        # A run's config.json says everything; what it repeats of the defaults is not news.
+        # A run's config.json holds all values; those equal to the defaults are not listed.
         if key in values and not (origin == "config" and key in defaults and values[key] == defaults[key]):
-            found.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")
-    order = sorted(found, key=lambda origin: (origin != "CLI", origin != "config", origin.startswith("preset ")))
-    return {origin: found[origin] for origin in order}
+            by_origin.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")
+    order = sorted(by_origin, key=lambda origin: (origin != "CLI", origin != "config", origin.startswith("preset ")))
+    return {origin: by_origin[origin] for origin in order}
 
 
 def _shown(value: Any) -> str:

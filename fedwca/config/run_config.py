@@ -1,4 +1,4 @@
-"""A run's configuration, and the layers it is made of: command line over file over preset over field default."""
+"""A run's configuration, merged from layers: command line over file over preset over field default."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from fedwca.user_values import UserValues
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
 TRAINING_WORDS = ("epochs", "lr", "batch_size")
-"""Fields of clients' training that have a word of their own."""
+"""Fields of `Training` that have an option of their own."""
 KINDS = (
     *("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "adaptation"),
     "objective",
 )
 SPECS = {**{kind: kind for kind in KINDS[:-1]}, "start": "central", "objectives": "objective", "finish": "objective"}
-"""Fields whose values are specs of components, with their kinds."""
+"""Fields whose values are component specs → kind of component."""
 
 
 class RunConfig(UserValues):
@@ -86,8 +86,8 @@ class RunConfig(UserValues):
     name: str | None = None
     """Name of the composed method. Unset: its aggregator."""
     methods: dict[str, MethodValues] = {}
-    """Values of one method alone, by its name: tables training and components; they stand over the run's and over its
-    own file's, and yield to what a stronger layer gives all methods."""
+    """Values for one method alone, by its name (tables ``training`` and ``components``). They take precedence over the
+    run's and over the method's file, and yield to what a higher layer sets for all methods."""
     clients: PositiveInt = 4
     """Clients per target domain; where images of all domains are dealt together, clients that train."""
     new_clients: PositiveInt | None = None
@@ -109,7 +109,7 @@ class RunConfig(UserValues):
     source_training: SourceTraining = SourceTraining()
     """How the source model is trained."""
     central_training: CentralTraining = CentralTraining()
-    """How methods train that have all domains at one place."""
+    """Training of methods that have all domains in one place."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients that take part in each round after the first; the others keep their place."""
     batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
@@ -140,18 +140,18 @@ class RunConfig(UserValues):
     probes: tuple[str, ...] = ()
     """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
     evidence: bool = False
-    """Whether the last round records what its models say of the training images: density and entropy, no labels."""
+    """Whether the last round records density and entropy of its models' outputs on training images, without labels."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What is not as by default: enough to make it again."""
-        usual = type(self).model_fields
+        """The fields that differ from their defaults, which suffice to construct the configuration again."""
+        fields = type(self).model_fields
         for name, value in self:
-            if value != usual[name].get_default(call_default_factory=True, validated_data={}):
+            if value != fields[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
 
     @model_serializer(mode="wrap")
     def _say_what_was_asked_for(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Runs of earlier releases have no such fields, and are recognised as the same ones.
+        # Earlier releases lack these fields; leaving them out when unset keeps equal runs recognisable as the same.
         values: dict[str, Any] = dump(self)
         unset = [name for name in ("new_clients", "validation") if getattr(self, name) is None]
         unset += [] if self.methods else ["methods"]
@@ -196,10 +196,10 @@ class RunConfig(UserValues):
     @field_validator("baselines", mode="after")
     @classmethod
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        named = [text for text in value if canonical_name(text) != NOTHING]
-        if named and len(named) < len(value):
+        specs = [text for text in value if canonical_name(text) != NOTHING]
+        if specs and len(specs) < len(value):
             raise ValueError("none stands alone; leave it out beside others, which replace the default ones")
-        return tuple(dict.fromkeys(parse_method(text).text for text in named))
+        return tuple(dict.fromkeys(parse_method(text).text for text in specs))
 
 
 def _canonical_all(names: Iterable[str]) -> tuple[str, ...]:
@@ -207,28 +207,31 @@ def _canonical_all(names: Iterable[str]) -> tuple[str, ...]:
 
 
 REPEATED = {"baseline": "baselines", "objective": "objectives"}
-"""Options that the command line repeats, and the field that holds them all."""
+"""Repeatable option → field that holds all its values."""
 
 
 def layer_from_words(words: Mapping[str, Any]) -> Layer:
-    """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
+    """A user's values as a layer; keys are fields of `RunConfig`, options in `REPEATED`, and `TRAINING_WORDS`.
 
     >>> layer_from_words({"rounds": 3, "lr": 0.01, "baseline": "local"})
     {'rounds': 3, 'baselines': ['local'], 'training': {'lr': 0.01}}
 
     Raises:
-        UsageError: a word is neither, or something is said twice.
+        UsageError: a key is unknown, or an option and its field are both given.
     """
     for option, field in REPEATED.items():
         if option in words:
             if field in words:
                 raise UsageError(f"{option} and {field} are the same; leave one out")
-            given = words[option]
-            rest = {word: value for word, value in words.items() if word != option}
-            words = {**rest, field: list(given) if isinstance(given, list | tuple) else [given]}
-    known = [*RunConfig.model_fields, *TRAINING_WORDS]
-    if strange := [word for word in words if word not in known]:
-        raise UsageError(describe_unknown("setting", strange[0], known))
+            option_value = words[option]
+            other_words = {word: value for word, value in words.items() if word != option}
+            words = {
+                **other_words,
+                field: list(option_value) if isinstance(option_value, list | tuple) else [option_value],
+            }
+    known_names = [*RunConfig.model_fields, *TRAINING_WORDS]
+    if unknown_names := [word for word in words if word not in known_names]:
+        raise UsageError(describe_unknown("setting", unknown_names[0], known_names))
     layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
     training = {word: words[word] for word in TRAINING_WORDS if word in words}
     return merge(layer, {"training": training}) if training else layer
@@ -238,7 +241,7 @@ def validate(values: Layer) -> RunConfig:
     """A configuration from plain values.
 
     Raises:
-        InvalidConfig: an unknown field or a value out of its bounds; says which.
+        InvalidConfig: there is an unknown field or an invalid value; says which.
     """
     try:
         return RunConfig(**values)
@@ -247,57 +250,57 @@ def validate(values: Layer) -> RunConfig:
 
 
 def restore_config(values: Layer) -> RunConfig:
-    """The configuration in a run folder, of an earlier release too.
+    """The configuration in a run folder, also of an earlier release.
 
-    Kernels that were dropped since are read as auto, and a schedule of the last phase, which did nothing, is left out.
+    Kernels that no longer exist are read as auto. A schedule of the last phase, which had no effect, is left out.
 
     Raises:
         InvalidConfig: see `validate`.
     """
-    kept = {**values, "kernels": "auto"} if values.get("kernels") in DROPPED else dict(values)
-    if isinstance(finish := kept.get("finish_training"), Mapping):
+    updated = {**values, "kernels": "auto"} if values.get("kernels") in DROPPED else dict(values)
+    if isinstance(finish_training := updated.get("finish_training"), Mapping):
         schedule = ("cosine", "decay", "decay_rounds")
-        kept["finish_training"] = {key: value for key, value in finish.items() if key not in schedule}
-    return validate(kept)
+        updated["finish_training"] = {key: value for key, value in finish_training.items() if key not in schedule}
+    return validate(updated)
 
 
 def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables, the second over the first.
+    """Nested tables merged; values of the second take precedence.
 
     >>> merge({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
     {'a': {'x': 1, 'y': 3}}
     """
     merged = dict(low)
     for key, value in high.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = merge(merged[key], value) if both else value
+        both_tables = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both_tables else value
     return merged
 
 
 def lay_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> Layer:
-    """A layer over another, as `merge`; of a round's epochs and its steps, the upper one that is said counts.
+    """Like `merge`, but if ``high`` sets only one of a round's epochs and steps, the other is removed.
 
     >>> lay_over({"training": {"epochs": 5, "lr": 0.1}}, {"training": {"steps": 20}})
     {'training': {'lr': 0.1, 'steps': 20}}
     """
     merged = merge(low, high)
-    said = high.get("training", {})
-    if isinstance(said, Mapping) and ("steps" in said) != ("epochs" in said):
-        unsaid = "epochs" if "steps" in said else "steps"
-        merged["training"] = {key: value for key, value in merged["training"].items() if key != unsaid}
+    training = high.get("training", {})
+    if isinstance(training, Mapping) and ("steps" in training) != ("epochs" in training):
+        replaced = "epochs" if "steps" in training else "steps"
+        merged["training"] = {key: value for key, value in merged["training"].items() if key != replaced}
     return merged
 
 
 def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
-    """The configuration that layers give, lowest first, and where each value that was set came from.
+    """The configuration merged from layers, and the origin of each value that was set, by dotted key.
 
     Args:
-        layers: by origin, for example ``{"preset paper": …, "config": …, "CLI": …}``.
+        layers: origin → layer in increasing precedence, such as ``{"preset paper": …, "config": …, "CLI": …}``.
     """
     values: Layer = {}
     origins: dict[str, str] = {}
     for origin, layer in layers.items():
         values = lay_over(yield_to(values, layer), layer)
         origins |= {key: origin for key, _ in flatten_keys(layer)}
-    left = dict(flatten_keys(values))
-    return validate(values), {k: origin for k, origin in origins.items() if k in left or not k.startswith("methods.")}
+    leaves = dict(flatten_keys(values))
+    return validate(values), {k: origin for k, origin in origins.items() if k in leaves or not k.startswith("methods.")}

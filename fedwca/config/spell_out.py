@@ -1,4 +1,4 @@
-"""A layer as it is written, with short forms and any spelling, brought to names and ``components`` tables."""
+"""Expand the short forms of a layer: canonical component names, and their fields in ``components`` tables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from fedwca.registry import canonical_name
 
 
 def spell_out(layer: Layer) -> Layer:
-    """Component specs such as ``aggregator = "wca:ta=0.05"`` taken apart into a name and ``components`` fields."""
+    """Split component specs such as ``aggregator = "wca:ta=0.05"`` into a name and fields under ``components``.
+
+    Raises:
+        InvalidConfig: a field is given twice, a name is spelled in two ways, or ``components`` is no table.
+    """
     layer = dict(layer)
-    found: Components = {}
+    fields_from_specs: Components = {}
     for key, kind in SPECS.items():
         if layer.get(key) is None:
             continue
@@ -24,41 +28,41 @@ def spell_out(layer: Layer) -> Layer:
         for spec in specs:
             name, fields = registry_of(kind).parse(spec)
             names.append(name)
-            known = found.setdefault(kind, {}).setdefault(name, {}) if fields else {}
-            if twice := [field for field in fields if field in known]:
-                raise InvalidConfig(f"{kind} {name}: {twice[0]!r} is given twice")
-            known.update(fields)
+            component_fields = fields_from_specs.setdefault(kind, {}).setdefault(name, {}) if fields else {}
+            if repeated_fields := [field for field in fields if field in component_fields]:
+                raise InvalidConfig(f"{kind} {name}: {repeated_fields[0]!r} is given twice")
+            component_fields.update(fields)
         layer[key] = names if kind == "objective" else names[0]
     if isinstance(layer.get("methods"), Mapping):
         layer["methods"] = {
-            name: {**own, "components": _canonical_components(own["components"], f"methods.{name}.components")}
-            if isinstance(own, Mapping) and isinstance(own.get("components"), Mapping)
-            else own
-            for name, own in _with_canonical_keys(layer["methods"], "methods").items()
+            name: {**values, "components": _canonical_components(values["components"], f"methods.{name}.components")}
+            if isinstance(values, Mapping) and isinstance(values.get("components"), Mapping)
+            else values
+            for name, values in _with_canonical_keys(layer["methods"], "methods").items()
         }
-    given = layer.get("components", {})
-    if not isinstance(given, Mapping):
-        raise InvalidConfig(f"components: needs tables kind.name.field, not {given!r}")
-    given = _canonical_components(given, "components")
-    for key in dict(flatten_keys(found)).keys() & dict(flatten_keys(given)).keys():
+    fields_from_tables = layer.get("components", {})
+    if not isinstance(fields_from_tables, Mapping):
+        raise InvalidConfig(f"components: needs tables kind.name.field, not {fields_from_tables!r}")
+    fields_from_tables = _canonical_components(fields_from_tables, "components")
+    for key in dict(flatten_keys(fields_from_specs)).keys() & dict(flatten_keys(fields_from_tables)).keys():
         raise InvalidConfig(f"{key} is given twice: beside the component's name, and under components")
-    if found or given:
-        layer["components"] = merge(given, found)
+    if fields_from_specs or fields_from_tables:
+        layer["components"] = merge(fields_from_tables, fields_from_specs)
     return layer
 
 
-def _canonical_components(given: Mapping[str, Any], what: str) -> Components:
+def _canonical_components(components: Mapping[str, Any], location: str) -> Components:
     return {
-        kind: _with_canonical_keys(own, f"{what}.{kind}") if isinstance(own, Mapping) else own
-        for kind, own in _with_canonical_keys(given, what).items()
+        kind: _with_canonical_keys(by_name, f"{location}.{kind}") if isinstance(by_name, Mapping) else by_name
+        for kind, by_name in _with_canonical_keys(components, location).items()
     }
 
 
-def _with_canonical_keys(table: Mapping[Any, Any], what: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _with_canonical_keys(table: Mapping[Any, Any], location: str) -> dict[str, Any]:
+    canonical: dict[str, Any] = {}
     for key, value in table.items():
         name = canonical_name(str(key))
-        if name in found:
-            raise InvalidConfig(f"{what}: {name!r} is given twice, spelled in two ways")
-        found[name] = value
-    return found
+        if name in canonical:
+            raise InvalidConfig(f"{location}: {name!r} is given twice, spelled in two ways")
+        canonical[name] = value
+    return canonical

@@ -1,4 +1,4 @@
-"""Values that reach no method of a run: refused where somebody gives them, left out where a preset does."""
+"""Values that no method of a run reads: an error if the user gives them, removed if a preset does."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from fedwca.federated.method import Method
 from fedwca.registry import Component, canonical_name
 
 Methods = Sequence[tuple[Method, int]]
-"""Composed, with their rounds."""
+"""(composed method, rounds)."""
 Key = tuple[str, str, str]
-"""Kind, name and field of a component; a name may have dots, as timm's models do."""
+"""(kind, name, field) of a component; a name may have dots, as timm's models do."""
 
 
 def without_unused(
     config: RunConfig, origins: Mapping[str, str], methods: Methods, preset: str, refuses: bool = True
 ) -> tuple[RunConfig, dict[str, str]]:
-    """A configuration, and where its values come from, less what a preset says of parts that no method has.
+    """The configuration and its origins without the preset's values that no method of the run reads.
 
     Args:
-        config: says the values.
-        origins: of these.
+        config: holds the values.
+        origins: dotted key → layer that its value came from.
         methods: of the run.
         preset: the origin of the preset's values.
-        refuses: whether a value that somebody else gives is refused; otherwise it is left out, too.
+        refuses: whether an unread value that does not come from the preset is an error; otherwise it is left out too.
 
     Raises:
-        UsageError: somebody else gives such a value, or the command line one that every method overrules.
+        UsageError: another layer gives an unread value, or the command line gives one that every method overrides.
     """
-    kept = dict(origins)
-    idle = _unused_fields(config, methods)
-    for kind, name, field in idle:
+    remaining_origins = dict(origins)
+    idle_fields = _unused_fields(config, methods)
+    for kind, name, field in idle_fields:
         key = f"{kind}.{name}.{field}"
-        if kept.pop(f"components.{key}") != preset and refuses:
+        if remaining_origins.pop(f"components.{key}") != preset and refuses:
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
     if refuses:
-        _check_overruled_fields(config, kept, methods)
-    lost = _unused_values(config, methods)
-    for key in lost:
-        if kept.pop(f"methods.{key}") != preset and refuses:
+        _check_overruled_fields(config, remaining_origins, methods)
+    idle_values = _unused_values(config, methods)
+    for key in idle_values:
+        if remaining_origins.pop(f"methods.{key}") != preset and refuses:
             raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
-    return _without_values(_without_fields(config, idle), lost), kept
+    return _without_values(_without_fields(config, idle_fields), idle_values), remaining_origins
 
 
 def _check_overruled_fields(config: RunConfig, origins: Mapping[str, str], methods: Methods) -> None:
-    """Refuse a field that the command line gives all methods, where none of them would have it.
+    """Refuse a component field on the command line that every method with the component overrides.
 
     Args:
-        config: says the values.
-        origins: of these.
+        config: holds the values.
+        origins: dotted key → layer that its value came from.
         methods: composed, with their rounds.
 
     Raises:
@@ -73,7 +73,7 @@ def _check_overruled_fields(config: RunConfig, origins: Mapping[str, str], metho
 
 
 def _unused_fields(config: RunConfig, methods: Methods) -> list[Key]:
-    """Fields given for components that no method of the run uses."""
+    """Fields given for components that the run does not use."""
     used = {("dataset", config.dataset), ("model", config.model), ("partition", config.partition)}
     for method, _ in methods:
         used |= {(kind, part.name) for kind, part in method_parts(method)}
@@ -87,7 +87,7 @@ def _unused_fields(config: RunConfig, methods: Methods) -> list[Key]:
 
 
 def _overruled_fields(config: RunConfig, methods: Methods) -> list[Key]:
-    """Fields given for components of which every method that has one states another value itself."""
+    """Component fields for which every method with the component has another value."""
     parts: dict[tuple[str, str], list[Component]] = {}
     for method, _ in methods:
         for kind, part in method_parts(method):
@@ -97,12 +97,12 @@ def _overruled_fields(config: RunConfig, methods: Methods) -> list[Key]:
         for kind, names in config.components.items()
         for name, fields in names.items()
         for field, value in fields.items()
-        if (found := parts.get((kind, name))) and all(_changes(part, field, value) for part in found)
+        if (components := parts.get((kind, name))) and all(_changes(part, field, value) for part in components)
     ]
 
 
 def _changes(part: Component, field: str, value: Any) -> bool:
-    """Whether a component with another value of a field, as text or in its type, would be another one."""
+    """Whether setting a field to a value, which may be text, would change a component."""
     try:
         return type(part)(**{**part.model_dump(), field: value}) != part
     except ValidationError:
@@ -110,29 +110,29 @@ def _changes(part: Component, field: str, value: Any) -> bool:
 
 
 def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
-    """Keys ``name.field`` of values given for a method alone that the run has not, or that has no such component."""
+    """Keys ``method.field`` of values for single methods that the run lacks or that do not read them."""
     heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
     parts: dict[str, set[tuple[str, str]]] = {}
-    played = set()
-    """Those with rounds, or steps of an adaptation: how clients train in a round is said of them alone."""
+    trained_heads = set()
+    """Heads of methods with training rounds or adaptation steps; only these read training values."""
     for method, rounds in methods:
-        own = {(kind, part.name) for kind, part in method_parts(method)}
+        method_keys = {(kind, part.name) for kind, part in method_parts(method)}
         head = heads.get(method.name, canonical_name(method.name))
-        parts.setdefault(head, set()).update(own)
+        parts.setdefault(head, set()).update(method_keys)
         if rounds > bool(method.finish) or method.adaptation is not None:
-            played.add(head)
+            trained_heads.add(head)
     return [
         f"{name}.{key}"
         for name, values in config.methods.items()
         for key, _ in flatten_keys(values.model_dump())
         if name not in parts
         or (key.startswith("components.") and tuple(key.split(".")[1:3]) not in parts[name])
-        or (key.startswith("training.") and name not in played)
+        or (key.startswith("training.") and name not in trained_heads)
     ]
 
 
 def _without_fields(config: RunConfig, keys: Sequence[Key]) -> RunConfig:
-    """The configuration less some component fields: what a preset says of components that the run does not use."""
+    """The configuration without some component fields."""
     components = {
         kind: {
             name: {field: value for field, value in fields.items() if (kind, name, field) not in keys}
@@ -144,9 +144,9 @@ def _without_fields(config: RunConfig, keys: Sequence[Key]) -> RunConfig:
 
 
 def _without_values(config: RunConfig, keys: Sequence[str]) -> RunConfig:
-    """The configuration less some values of methods: what a preset says of those that the run has not."""
+    """The configuration without some values of single methods, by keys ``method.field``."""
     if not keys:
         return config
     dumped = {"methods": {name: values.model_dump() for name, values in config.methods.items()}}
-    left = leave_out(dumped, lambda name, key: f"{name}.{key}" in keys)["methods"]
-    return config.model_copy(update={"methods": {name: MethodValues(**own) for name, own in left.items()}})
+    remaining = leave_out(dumped, lambda name, key: f"{name}.{key}" in keys)["methods"]
+    return config.model_copy(update={"methods": {name: MethodValues(**values) for name, values in remaining.items()}})
