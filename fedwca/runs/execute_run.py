@@ -61,6 +61,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             f"{say_how_to_continue(folder.path)}"
         ) from error
     except (FedwcaError, KeyboardInterrupt):
-        write_summary(run, first_record_at, complete=False)
+        with suppress(OSError):  # a full disk must not replace the reason
+            write_summary(run, first_record_at, complete=False)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)

@@ -77,11 +77,12 @@ def measured_models(opened: OpenedRun) -> Iterator[Tensor]:
         FedwcaError: images or components that the adaptation needs are missing.
     """
     parts = opened.about["methods"][opened.unit.method]["components"]
-    if opened.round < 0 or all(part["kind"] != "adaptation" for part in parts):
+    unfinished_start = opened.round < 0 < opened.rounds
+    if unfinished_start or all(part["kind"] != "adaptation" for part in parts):
         yield from opened.delivered
         return
     method, config, clients = opened.method, opened.config, opened.federation.clients
-    adaptation, lr = method.adaptation, step_size(method, config.training, opened.round)
+    adaptation, lr = method.adaptation, step_size(method, config.training, max(0, opened.round))
     assert adaptation is not None
     assert lr is not None
     engine = choose_engine(config_of_method(config, method), opened.network, clients)

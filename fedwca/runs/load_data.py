@@ -38,7 +38,8 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     if (counts := files.count_images()) is not None:
         check_images_fit(config, counts, model.stored)
     domain_key = partition_of(config).named
-    published = config.split == "published" and domain_key is not None  # pooling partitions reject it later
+    # A partition with new clients pools the published parts, and refuses this split with a sentence later.
+    published = config.split == "published" and not partition_of(config).newcomers
     try:
         dataset = (files.load_published if published else files.load)(model.stored).resized(model.stored)
     except OSError as error:

@@ -288,7 +288,7 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(f"{control}.watch_run", interrupted)
     monkeypatch.setattr(f"{control}.stop_runs", lambda env: [going.pop()] if going else [])
     for words, why in (
-        ([], "holds no server.pem"),
+        ([], "holds no certificates"),
         (["--insecure", "--server", "here"], "not of the form HOST:PORT"),
     ):
         refused = call("deploy", "run", str(tmp_path), *words)
