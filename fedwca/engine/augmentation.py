@@ -1,4 +1,4 @@
-"""Augmentation of training images: weak and strong views, drawn by place in the step, for one client or many."""
+"""Augmentation of training images: weak and strong views, drawn by place in the step, for one or many clients."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fedwca.functional import strong_augment
 
 
 def pick_images(images: Tensor, indices: Tensor) -> Tensor:
-    """Some images ``[B, 3, H, W]``, channels last in memory; quick where ``images [N, 3, H, W]`` lie so too."""
+    """Images ``[B, 3, H, W]`` at ``indices``, in channels-last memory; fast if ``images [N, 3, H, W]`` is so too."""
     return images.permute(0, 2, 3, 1).index_select(0, indices).permute(0, 3, 1, 2)
 
 
 def weak_views(
     network: Network, images: Tensor, key: int | Tensor, step: int | Tensor, positions: Tensor, stride: int
 ) -> Tensor:
-    """Weakly augmented images, ready for the backbone; for a network that does not augment the prepared images.
+    """Weakly augmented images, ready for the backbone; only prepared ones if the network does not augment.
 
     Args:
-        network: says how images are augmented and scaled.
-        images: uint8 ``[B, 3, H, W]``; of G clients end to end ``[G·B, 3, H, W]``.
+        network: augments and scales images.
+        images: uint8 ``[B, 3, H, W]``; of G clients concatenated ``[G·B, 3, H, W]``.
         key: key of this training's crops; of G clients ``[G, 1, 1]`` int64.
         step: number of the step within the training; of G clients ``[G, 1]`` int64.
         positions: places in the step ``[B]`` or ``[G, B]`` int64, as for `dropout_masks`.
@@ -40,28 +40,29 @@ def weak_views(
 
 @dataclass(frozen=True)
 class StepDraws:
-    """What is drawn in a training step; the draws belong to a place in the step, whatever image is there.
+    """Random draws of a training step; they depend on the place in the step, not on the image at that place.
 
-    A step of B images has the places 0…B-1, and behind the largest B one for the partner of each.
+    The images of a step have the places 0…B-1. The image that is mixed into the one at place i has the place
+    ``batch`` + i, and so has the result.
     """
 
     network: Network
     keys: Callable[[str], int | Tensor]
-    """A purpose to the key of its draws; of G clients ``[G, 1, 1]`` int64."""
+    """Maps a purpose to the key of its draws; of G clients ``[G, 1, 1]`` int64."""
     step: int | Tensor
     """Number of the step within the training; of G clients ``[G, 1]`` int64."""
     batch: int
     """Largest number of images in a step."""
     trains: Trains = "all"
-    """Part of the model that is trained; for the classifier alone images are plain and nothing is dropped."""
+    """Part of the model that is trained; if it is the classifier, there is no augmentation and no dropout."""
 
     @property
     def plain(self) -> bool:
-        """Whether a frozen backbone is shown plain images, of which it made something before."""
+        """Whether a frozen backbone reads images without augmentation, so that stored embeddings can be used."""
         return self.network.backbone.frozen and (self.trains == "classifier" or not self.network.augments)
 
     def weak(self, images: Tensor, positions: Tensor) -> Tensor:
-        """Images ``[B, 3, H, W]`` as training shows them."""
+        """Weak views of images ``[B, 3, H, W]``; only prepared images if the classifier alone is trained."""
         if self.trains == "classifier":
             return self.network.prepare(images)
         return weak_views(self.network, images, self.keys("crop"), self.step, positions, 2 * self.batch)
@@ -73,28 +74,33 @@ class StepDraws:
         return weak_views(self.network, strong_augment(images, drawn), crops, self.step, positions, 2 * self.batch)
 
     def masks(self, positions: Tensor, strong: Tensor | None = None) -> list[Tensor]:
-        """Dropout masks ``[…, B, *shape]`` of plain and mixed images; behind them those of strong views, if any. Where
-        features are drawn, the last are the standard normal numbers of their draw ``[…, B, q]``.
+        """Dropout masks ``[…, B, *shape]`` of plain and mixed images, followed by those of strong views, if any.
+
+        Where features are drawn, the last entry holds the standard normal numbers of the draw ``[…, B, q]``.
+
+        Args:
+            positions: places of plain and mixed images ``[B]`` or ``[G, B]`` int64.
+            strong: places of strong views, likewise; None: there are none.
         """
         if self.trains == "classifier":
             return []
-        plain = self._drawn("", positions, 2 * self.batch)
+        masks = self._drawn("", positions, 2 * self.batch)
         if strong is None:
-            return plain
-        more = self._drawn(" strong", strong, self.batch)
-        return [torch.cat(pair, positions.ndim - 1) for pair in zip(plain, more, strict=True)]
+            return masks
+        strong_masks = self._drawn(" strong", strong, self.batch)
+        return [torch.cat(pair, positions.ndim - 1) for pair in zip(masks, strong_masks, strict=True)]
 
     def _drawn(self, view: str, positions: Tensor, stride: int) -> list[Tensor]:
-        """Dropout masks, and the draws of features, of some places."""
+        """Dropout masks at the places, then the normal numbers of the feature draw, if there is one."""
         network = self.network
-        found = dropout_masks(network.drops, self.keys(f"dropout{view}"), self.step, positions, stride)
+        masks = dropout_masks(network.drops, self.keys(f"dropout{view}"), self.step, positions, stride)
         if network.draws is not None:
             places = place_counters(network.features, self.step, positions, stride)
-            found.append(normal(self.keys(f"features{view}"), places))
-        return found
+            masks.append(normal(self.keys(f"features{view}"), places))
+        return masks
 
     def noise(self, positions: Tensor, count: int) -> Tensor | None:
-        """So many uniform numbers of each image ``[…, B, count]``; None of none."""
+        """Uniform numbers of each image ``[…, B, count]``; None if ``count`` is 0."""
         if not count:
             return None
         return uniform(self.keys("noise"), place_counters(count, self.step, positions, self.batch))

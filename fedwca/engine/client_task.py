@@ -1,4 +1,4 @@
-"""What a client is told to do in a round: how it trains, what it was sent, and what stays the same over its steps."""
+"""A client's task in a round: the models it was sent, how it trains, and what is constant over its steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedwca.core.training_settings import Training
 from fedwca.engine.randomness import Keys
 
 ORDER = "order "
-"""How the purpose begins of what draws an epoch's order of images; its number follows."""
+"""Prefix of the purpose that draws the image order of an epoch; the number of the epoch follows."""
 
 
 @dataclass(frozen=True)
@@ -25,121 +25,131 @@ class SentModels:
     weights: Tensor
     """``[Q+S, R]``"""
     resolve: Callable[[Tensor], Tensor]
-    """Mixture of server rows ``[R]`` to the model ``[P]`` it is at this client."""
+    """Turns a mixture of server rows ``[R]`` into this client's model ``[P]``."""
     source: Tensor
-    """``[P]``, the model everybody was sent before round 0."""
+    """``[P]``, the source model, which every client was sent before round 0."""
 
     def mix(self, mixture: Tensor) -> Tensor:
-        """The model ``[P]`` that a mixture ``[Q+S]`` of what was sent stands for."""
+        """The model ``[P]`` that a mixture ``[Q+S]`` of the sent models gives."""
         return self.resolve(mixture.to(self.weights) @ self.weights)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a client is to do in a round, apart from where it starts."""
+    """What a client does in a round, apart from the model it starts from."""
 
     labeler: PseudoLabeler
     objectives: Sequence[Objective]
     training: Training
     keys: Callable[[str], int]
-    """A purpose to the key of this client's draws in this round."""
+    """Maps a purpose to the key of this client's draws in this round."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the server shares of uploads that are not models; empty in round 0."""
+    """Values that the server shares, made from uploads other than models; empty in round 0."""
     part: int = 0
-    """Which of the parts it trains on that `Training.cuts` makes of an epoch."""
+    """Index of the part of an epoch that it trains on; `Training.cuts` says how many parts there are."""
     trusted: float = 1.0
-    """How far `PseudoLabeler.trusts` its labels, 0 to 1."""
+    """Trust in its labels, 0 to 1, as `PseudoLabeler.trusts` gives it."""
     adaptation: Adaptation | None = None
-    """What objectives that go through a step of it take."""
+    """The method's adaptation, which objectives with ``adapts`` train through; None: there is none."""
     taught: Mapping[str, Tensor] = field(default_factory=dict)
-    """Logits ``[N, M]`` of its images that the server sent, by the names that objectives read them by."""
+    """Logits ``[N, M]`` that the server sent for its images, by the name under which objectives read them."""
     factor: float = 1.0
-    """This round's learning rates over those that were set; in ``training`` it is in already."""
+    """Learning rates of this round divided by the configured ones; ``training.lr`` already includes it."""
 
     @cached_property
     def inner_lr(self) -> float:
-        """Size of the adaptation's step."""
+        """Step size of the adaptation."""
         return adaptation_lr(self.adaptation, self.training, self.factor)
 
     @cached_property
     def rates(self) -> Mapping[str, float]:
-        """Learning rates of extra networks by name, where they are not the base network's."""
-        found = {} if self.adaptation is None else self.adaptation.rates()
+        """Learning rates of extra networks in this round, by name; a network not in it has the base network's."""
+        rates = {} if self.adaptation is None else self.adaptation.rates()
         for objective in self.objectives:
-            found |= objective.rates()
-        return {name: rate * self.factor for name, rate in found.items()}
+            rates |= objective.rates()
+        return {name: rate * self.factor for name, rate in rates.items()}
 
     @property
     def idle(self) -> bool:
-        """Whether it trains nothing, and re-estimates BatchNorm's statistics alone."""
+        """Whether it trains nothing and only re-estimates the BatchNorm statistics."""
         return self.trusted == 0
 
     def cut(self, images: int) -> slice:
-        """Places of its part in an epoch's order of that many images; parts are those of `numpy.array_split`.
+        """The slice of an epoch's image order that is this task's part, with parts as `numpy.array_split` makes them.
 
-        Of two clients, the one with more images has no smaller part.
+        A client with more images never has a smaller part than a client with fewer.
+
+        Args:
+            images: number of images in the epoch.
         """
         size, larger = divmod(images, self.training.cuts)
         start = self.part * size + min(self.part, larger)
         return slice(start, start + size + (self.part < larger))
 
     def steps_of_pass(self, images: int, least: int) -> int:
-        """Steps of a pass over so many images; where steps are counted, none for a batch of fewer than ``least``."""
-        whole, rest = divmod(images, self.training.batch_size)
-        return whole + (rest >= (1 if self.training.steps is None else least))
+        """Number of steps in one pass over ``images`` images.
+
+        With `Training.steps`, a last batch of fewer than ``least`` images is not counted; otherwise it is.
+        """
+        full_batches, remainder = divmod(images, self.training.batch_size)
+        return full_batches + (remainder >= (1 if self.training.steps is None else least))
 
     def passes(self, images: int, least: int) -> list[int]:
-        """Steps of each pass that it makes over so many images in a round.
+        """Number of steps of each pass over the images in a round.
 
         Args:
-            images: that it trains on.
-            least: images that a step needs.
+            images: number of images that it trains on.
+            least: smallest number of images that a step needs.
         """
-        each = self.steps_of_pass(images, least)
+        steps_per_pass = self.steps_of_pass(images, least)
         if self.training.steps is None:
-            return [each] * self.training.epochs
-        whole, rest = divmod(self.training.steps, each) if each else (0, 0)
-        return [each] * whole + [rest] * (rest > 0)
+            return [steps_per_pass] * self.training.epochs
+        full_passes, remaining_steps = divmod(self.training.steps, steps_per_pass) if steps_per_pass else (0, 0)
+        return [steps_per_pass] * full_passes + [remaining_steps] * (remaining_steps > 0)
 
     def count_steps(self, images: int, least: int) -> int:
-        """Steps that change a model in a round, of a client with so many images.
+        """Number of steps that change the model in a round.
 
         Args:
-            images: that it has.
-            least: images that a step needs.
+            images: number of images that the client has.
+            least: smallest number of images that a step needs.
         """
         part = self.cut(images)
-        own = part.stop - part.start
-        passes = self.passes(own, least)
-        short = 0 < own % self.training.batch_size < least and self.training.steps is None  # counted, but not taken
-        return 0 if self.idle else sum(passes) - short * len(passes)
+        part_size = part.stop - part.start
+        passes = self.passes(part_size, least)
+        # `passes` counts a last batch that is too small, but no step is taken on it.
+        skips_last = 0 < part_size % self.training.batch_size < least and self.training.steps is None
+        return 0 if self.idle else sum(passes) - skips_last * len(passes)
 
 
 def adaptation_lr(adaptation: Adaptation | None, training: Training, factor: float = 1.0) -> float:
-    """Size of a step of an adaptation: its own, or the training's.
+    """Step size of an adaptation: its own learning rate times ``factor``, or the training's if it sets none.
 
     Args:
-        adaptation: None: there is none.
-        training: of a round, see `Training.at`.
-        factor: that round's learning rates over those that were set.
+        adaptation: None if there is none.
+        training: settings of a round, see `Training.at`.
+        factor: that round's learning rates divided by the configured ones.
     """
     return training.lr if adaptation is None or adaptation.lr is None else adaptation.lr * factor
 
 
 def client_draws(keys: Keys, round: int, client: int, training: Training) -> Callable[[str], int]:
-    """A purpose to the key of a client's draws in a round; where an epoch is cut, its parts are those of one order."""
-    begun = round - training.part(round)
-    return lambda purpose: keys(begun if purpose.startswith(ORDER) else round, client, purpose)
+    """A function from a purpose to the key of a client's draws in a round.
+
+    Where an epoch is cut into parts, all of them use the image order of the epoch's first round.
+    """
+    first_round = round - training.part(round)
+    return lambda purpose: keys(first_round if purpose.startswith(ORDER) else round, client, purpose)
 
 
 @dataclass(frozen=True)
 class EpochContext:
-    """What stays the same over the steps between two labellings."""
+    """What is constant over the steps between two labellings."""
 
     targets: Targets
     taught: Mapping[str, Tensor]
-    """Logits ``[N, M]`` of the plain images by frozen models."""
+    """Logits ``[N, M]`` of the plain images by frozen models, by name."""
     anchors: Mapping[str, Tensor]
-    """Trained parameters of the models that penalties compare with."""
+    """Trained parameters ``[P]`` of the models that penalties compare with, by name."""
     observed: Mapping[str, Tensor]
     shared: Mapping[str, Tensor]

@@ -1,4 +1,4 @@
-"""One step on an adaptation's loss that training goes through, for one client or many."""
+"""One step on an adaptation's loss that training differentiates through, for one or many clients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedwca.engine.sgd import clip_factor
 
 
 def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
-    """A weight in weight normalisation ``[…, M, q]``: rows of a direction ``[…, M, q]`` with lengths ``[…, M, 1]``.
+    """Weight ``[…, M, q]`` of weight normalisation, from row directions ``[…, M, q]`` and row lengths ``[…, M, 1]``.
 
-    Torch's own operation has no rule for many models at once, and its second derivatives by the direction are wrong
+    Torch's own operation has no vmap rule, and its second derivatives with respect to the direction are wrong
     (torch 2.15).
     """
     weight: Tensor = direction * (length / direction.norm(dim=-1, keepdim=True))
@@ -24,23 +24,23 @@ def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
 def step_parameters(
     losses: Tensor, parameters: Mapping[str, Tensor], adaptation: Adaptation, lr: float
 ) -> dict[str, Tensor]:
-    """Parameters after one step down the losses, differentiable in all that these were made of.
+    """Parameters after one gradient step on the losses, differentiable with respect to all that the losses depend on.
 
-    Source: FedTTA, eqs. 3-5. As `fedwca.functional.inner_step`, from outputs that are there already.
+    Source: FedTTA, eqs. 3-5. Like `fedwca.functional.inner_step`, but from losses that are computed already.
 
     Args:
         losses: of one client ``[]``, or of G ``[G]``.
         parameters: by name, of one client or of each ``[G, …]``.
-        adaptation: says how long the gradient of a step may be, and how much parameters decay in it.
+        adaptation: sets the largest gradient norm and the weight decay.
         lr: step size.
     """
     names, leaves = list(parameters), list(parameters.values())
-    found = torch.autograd.grad(losses.sum(), leaves, create_graph=True, allow_unused=True, materialize_grads=True)
-    gradients = list(found)
+    unclipped = torch.autograd.grad(losses.sum(), leaves, create_graph=True, allow_unused=True, materialize_grads=True)
+    gradients = list(unclipped)
     if adaptation.clip is not None:
         clients = len(losses) if losses.ndim else 1
         squares = torch.stack([g.reshape(clients, -1).square().sum(1) for g in gradients]).sum(0)
-        # The root of 0 has no gradient that is finite.
+        # The gradient of the square root is infinite at 0.
         lengths = torch.where(squares > 0, squares.where(squares > 0, 1).sqrt(), 0)
         factors = clip_factor(lengths, adaptation.clip)
         factors = factors if losses.ndim else factors[0]

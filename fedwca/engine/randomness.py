@@ -1,7 +1,7 @@
-"""Random numbers by counter: the i-th number of a key is a hash of both, whoever asks, wherever and in what order.
+"""Counter-based random numbers: the i-th number of a key is a hash of the key and of i.
 
-A key is made of (seed, trial, round, client, purpose). Nothing is consumed and nothing is shared, so results do not
-depend on the engine, on the number of workers, on the order of clients, or on the device.
+A key is made of (seed, trial, round, client, purpose). There is no generator state, so results do not depend on the
+engine, on the number of workers, on the order of clients, or on the device.
 The hash is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 """
 
@@ -22,7 +22,7 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def _signed(value: int) -> int:
-    """The same 64 bits as a signed integer, which is what tensors hold."""
+    """The same 64 bits as a signed integer, as int64 tensors hold them."""
     value &= _MASK
     return value - (1 << 64) if value >> 63 else value
 
@@ -34,7 +34,7 @@ def _hash(value: int) -> int:
 
 
 def fold_key(parts: Iterable[int | str]) -> int:
-    """One 64-bit key of several integers and words.
+    """Combine several integers and strings into one 64-bit key.
 
     >>> fold_key([0, 1, "dropout"]) != fold_key([1, 0, "dropout"])
     True
@@ -47,7 +47,7 @@ def fold_key(parts: Iterable[int | str]) -> int:
 
 
 def random_integers(key: int | Tensor, counters: Tensor) -> Tensor:
-    """Whole numbers in 0…2⁵³-1, one for each counter; `uniform` is 2⁻⁵³ times these.
+    """Uniform integers in 0…2⁵³-1, one for each counter; `uniform` is 2⁻⁵³ times these.
 
     Args:
         key: 64-bit key, or int64 keys that broadcast against ``counters``.
@@ -66,7 +66,7 @@ def random_integers(key: int | Tensor, counters: Tensor) -> Tensor:
 
 
 def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
-    """Numbers in [0, 1), one for each counter.
+    """Uniform numbers in [0, 1), one for each counter.
 
     Args:
         key: 64-bit key, or int64 keys that broadcast against ``counters``.
@@ -94,25 +94,25 @@ def normal(key: int | Tensor, counters: Tensor) -> Tensor:
     >>> [round(x, 4) for x in normal(fold_key([0]), torch.arange(3)).tolist()]
     [0.3919, 0.5279, -0.2868]
     """
-    # One digit less leaves room for a half, so that neither 0 nor 1 is met.
+    # With one bit less a half can be added, so that ndtri is never called with 0 or 1, where it is infinite.
     middles = ((random_integers(key, counters) >> 1).double() + 0.5) * 2.0**-52
-    found: Tensor = torch.special.ndtri(middles)
-    return found
+    numbers: Tensor = torch.special.ndtri(middles)
+    return numbers
 
 
 def keys_tensor(keys: Iterable[int], device: torch.device) -> Tensor:
-    """Keys as a tensor, one for each of them ``[G]`` int64, for `uniform`."""
+    """Keys as a tensor ``[G]`` int64, for `uniform`."""
     return to_device([_signed(key) for key in keys], device)
 
 
 def permutation(key: int, n: int) -> Tensor:
-    """A uniformly drawn order of ``0..n-1`` ``[n]`` int64, on the CPU."""
+    """A random permutation of ``0..n-1`` ``[n]`` int64, on the CPU."""
     return uniform(key, torch.arange(n)).argsort(stable=True)
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Where every random number of one trial comes from."""
+    """Gives the keys of all random numbers of one trial."""
 
     seed: int
     trial: int = 0
@@ -123,15 +123,23 @@ class Keys:
 
 
 def place_counters(count: int, step: int | Tensor, positions: Tensor, stride: int) -> Tensor:
-    """Counters ``[…, B, count]`` of ``count`` numbers a place; every place of every step has its own."""
+    """Counters ``[…, B, count]`` for random numbers that belong to places in a step, all different.
+
+    Args:
+        count: random numbers per place.
+        step: number of the step within the training; of G clients ``[G, 1]`` int64.
+        positions: places in the step ``[B]`` or ``[G, B]`` int64.
+        stride: places per step.
+    """
     return (step * stride + positions)[..., None] * count + torch.arange(count, device=positions.device)
 
 
 def draw_changes(models: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Made-up changes of some models ``[models, width]`` in [0, 1), to try out what reads models.
+    """Artificial parameter changes ``[models, width]`` in [0, 1), to test components that read models before a run.
 
-    A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
+    Each row repeats a short random pattern: drawing as many numbers as a large model has would take seconds and
+    gigabytes.
     """
     period = min(width, 4099)
-    steps = uniform(fold_key(["rehearsal"]), torch.arange(models * period)).view(models, -1).to(dtype)
-    return steps.repeat(1, -(-width // period))[:, :width]
+    pattern = uniform(fold_key(["rehearsal"]), torch.arange(models * period)).view(models, -1).to(dtype)
+    return pattern.repeat(1, -(-width // period))[:, :width]
