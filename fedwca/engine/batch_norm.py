@@ -1,4 +1,4 @@
-"""What becomes of BatchNorm's running statistics when models are mixed."""
+"""How BatchNorm's running statistics are treated when models are mixed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fedwca.engine.parameter_layout import Layout, mix_rows
 
 
 class BatchNormPolicy(StrEnum):
-    """How running statistics are mixed, and what a client makes of them; by the word in a configuration."""
+    """How running statistics are mixed, and what a client does with them; values are those of the configuration."""
 
     MIXED = "mixed"
     """Mixed like parameters (decisions, A7)."""
     POOLED = "pooled"
-    """A mixed variance counts the spread of the means, too."""
+    """Mixed, where a mixed variance includes the spread of the means."""
     LOCAL = "local"
-    """A client keeps its own (FedBN)."""
+    """A client keeps its own statistics (FedBN)."""
     RECALIBRATED = "recalibrated"
-    """One pass over the client's training images."""
+    """Measured in one pass over the client's training images."""
 
     @property
     def one_model(self) -> bool:
@@ -34,17 +34,18 @@ class BatchNormPolicy(StrEnum):
         return mix_rows(weights, rows)
 
     def gather(self, weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout) -> Tensor:
-        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``); what stays with
-        clients is in rows as it was at first.
+        """Next server rows ``[C, P]``: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``).
+
+        Parts that stay with clients keep their initial values in the rows.
         """
-        of_rows, of_bank = weights.tensor_split([rows.shape[0]], 1)
-        fresh = mix_rows(of_bank, bank) + mix_rows(of_rows, rows)
+        row_weights, bank_weights = weights.tensor_split([rows.shape[0]], 1)
+        mixed = mix_rows(bank_weights, bank) + mix_rows(row_weights, rows)
         if self is BatchNormPolicy.POOLED:
-            trained, before = square_statistics(bank, layout), square_statistics(rows, layout)
-            add_spread(fresh, mix_rows(of_bank, trained) + mix_rows(of_rows, before), layout)
-        for own in layout.staying:
-            fresh[:, own] = rows[:1, own]
-        return fresh
+            bank_squares, row_squares = square_statistics(bank, layout), square_statistics(rows, layout)
+            add_spread(mixed, mix_rows(bank_weights, bank_squares) + mix_rows(row_weights, row_squares), layout)
+        for positions in layout.staying:
+            mixed[:, positions] = rows[:1, positions]
+        return mixed
 
     def apply(
         self,
@@ -54,7 +55,9 @@ class BatchNormPolicy(StrEnum):
         layout: Layout,
         recalibrate: Callable[[Tensor], None],
     ) -> Tensor:
-        """Mixed models as they are at their clients, changed in place: with what stays there.
+        """Turn mixed models, in place, into the models of their clients, and return them.
+
+        Statistics follow the policy, and parts that stay with clients are taken from the bank.
 
         Args:
             models: ``[P]`` of one client, or ``[G, P]``.
@@ -67,8 +70,8 @@ class BatchNormPolicy(StrEnum):
             models[..., layout.trained :] = bank[clients, layout.trained :]
         elif self is BatchNormPolicy.RECALIBRATED:
             recalibrate(models)
-        for own in layout.staying:
-            models[..., own] = bank[clients, own]
+        for positions in layout.staying:
+            models[..., positions] = bank[clients, positions]
         return models
 
 
@@ -96,7 +99,7 @@ def add_spread(mixed: Tensor, squares: Tensor, layout: Layout) -> None:
 
     Args:
         mixed: mixtures of rows ``[..., P]``.
-        squares: the same mixtures of what `square_statistics` gives ``[..., P - trained]``.
+        squares: the same mixtures of the result of `square_statistics` ``[..., P - trained]``.
         layout: of a row.
     """
     for mean, variance in layout.norms:

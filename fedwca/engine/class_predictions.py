@@ -1,4 +1,4 @@
-"""What models say of test images: classes, and how sure they are."""
+"""Predictions of test images: classes and confidences."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 class ClassPredictions(NamedTuple):
-    """A client's test images as its model sees them, on the CPU."""
+    """Predictions of a client's test images, on the CPU."""
 
     classes: Tensor
     """Predicted class of each ``[N]`` int64."""
     confidences: Tensor
-    """Output of that class ``[N]``, 0 to 1."""
+    """Softmax probability of that class ``[N]``, 0 to 1."""
 
 
 def classify_logits(logits: Tensor) -> ClassPredictions:
-    """The class of the largest logit, and its output; copied from a device in one piece.
+    """The class of the largest logit and its softmax probability, copied to the CPU together.
 
     Args:
         logits: ``[…, N, M]``.
@@ -26,12 +26,12 @@ def classify_logits(logits: Tensor) -> ClassPredictions:
     Returns:
         Both ``[…, N]``.
     """
-    # At least float32, which holds every number of a class.
-    outputs = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    told = torch.stack([logits.argmax(-1).to(outputs.dtype), outputs.amax(-1)]).cpu()
-    return ClassPredictions(told[0].long(), told[1])
+    # At least float32, in which every class number is exact.
+    probabilities = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    stacked = torch.stack([logits.argmax(-1).to(probabilities.dtype), probabilities.amax(-1)]).cpu()
+    return ClassPredictions(stacked[0].long(), stacked[1])
 
 
 def classify_nothing() -> ClassPredictions:
-    """Of a client without test images."""
+    """Predictions of a client without test images."""
     return ClassPredictions(torch.zeros(0, dtype=torch.int64), torch.zeros(0))

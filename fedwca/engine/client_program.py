@@ -1,4 +1,4 @@
-"""What one client computes between two messages, as functions of its own tensors, whichever engine runs them."""
+"""What one client computes between two messages, as functions of its own tensors that all engines use."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from fedwca.errors import FedwcaError
 
 
 def place_like(sent: Mapping[str, Tensor], models: Tensor) -> dict[str, Tensor]:
-    """Values that the server sent, where and as models are."""
+    """Values that the server sent, on the device and in the dtype of ``models``."""
     return {name: to_device(value.to(models.dtype), models.device) for name, value in sent.items()}
 
 
 def teacher_names(objectives: Sequence[Objective]) -> list[str]:
-    """Models whose predictions of the plain images objectives compare with, in order."""
+    """Sorted names of the models whose predictions of the plain images objectives compare with."""
     return sorted({name for objective in objectives for name in objective.teachers})
 
 
 def anchor_names(objectives: Sequence[Objective]) -> list[str]:
-    """Models whose parameters penalties compare with, in order."""
+    """Sorted names of the models whose parameters penalties compare with."""
     return sorted({name for objective in objectives for name in objective.anchors})
 
 
 def observes(objectives: Sequence[Objective]) -> bool:
-    """Whether any objective measures something of the model that training starts from."""
+    """Whether any objective measures something on the predictions of the model that training starts from."""
     return any(objective.observes for objective in objectives)
 
 
@@ -55,27 +55,27 @@ def adapts(objectives: Sequence[Objective]) -> bool:
 
 
 def noise_numbers(objectives: Sequence[Objective]) -> int:
-    """Uniform numbers of each image that objectives read."""
+    """How many uniform numbers objectives read for each image."""
     return max((objective.noise for objective in objectives), default=0)
 
 
 def label_models(task: Task, labelled: bool) -> list[str]:
-    """Models whose predictions `make_targets` needs, in order; a client that has labels asks no labeler."""
-    read = () if labelled else task.labeler.models
-    return list(dict.fromkeys((*read, *(("start",) if observes(task.objectives) else ()))))
+    """Names of the models whose predictions `make_targets` needs; a client with labels needs none for the labeler."""
+    labeler_models = () if labelled else task.labeler.models
+    return list(dict.fromkeys((*labeler_models, *(("start",) if observes(task.objectives) else ()))))
 
 
 def named_mixture(name: str, blend: Blend, own: Tensor) -> Tensor:
-    """The mixture ``[K, Q+S]`` that a labeler or an objective names; one that the blend does not set is the own."""
+    """The mixture ``[K, Q+S]`` that a labeler or an objective names; ``own`` if the blend does not set it."""
     return {**blend.references, "start": blend.start}.get(name, own)
 
 
 def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Tensor]:
-    """What objectives measure of a client's start, by name."""
-    found: dict[str, Tensor] = {}
+    """What objectives measure on the predictions of a client's start model, by name."""
+    observed: dict[str, Tensor] = {}
     for objective in objectives:
-        found |= check_tensors(objective.observe(start), f"objective {objective.name!r}: observe")
-    return found
+        observed |= check_tensors(objective.observe(start), f"objective {objective.name!r}: observe")
+    return observed
 
 
 def make_targets(
@@ -85,18 +85,18 @@ def make_targets(
     labels: Tensor | None = None,
     trusted: Tensor | None = None,
 ) -> tuple[Targets, dict[str, Tensor]]:
-    """Targets, a client's labels or what the labeler makes of predictions; and what objectives observe of the start.
+    """Targets from a client's labels or else from its labeler, and what objectives observe of the start model.
 
     Args:
         task: what the client is to do.
         predictions: of the models that `label_models` names, on all of the client's images.
         draws: a uniform number for each image ``[N]``.
-        labels: the client's own ``[N]``; None: it has none, and the labeler is asked.
-        trusted: how far its labels are, 0 to 1, ``[]`` or ``[1]``; None: they are.
+        labels: the client's own ``[N]``; None: it has none, and the labeler makes them.
+        trusted: factor of the labeler's weights, 0 to 1, ``[]`` or ``[1]``; None: 1.
     """
     if labels is None:
-        found = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
-        targets = check_targets(found, len(draws), task.labeler.name)
+        unchecked = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+        targets = check_targets(unchecked, len(draws), task.labeler.name)
         if trusted is not None:
             targets = replace(targets, weights=targets.weights * trusted.to(targets.weights))
     else:
@@ -105,38 +105,38 @@ def make_targets(
 
 
 def check_targets(targets: Targets, images: int, name: str) -> Targets:
-    """What a labeler gave, if it is a value for each of a client's images.
+    """A labeler's targets as they are, after a check of their types and shapes.
 
     Raises:
-        FedwcaError: it is not.
+        FedwcaError: a field is not a tensor with one value for each of the client's images.
     """
     if not isinstance(targets, Targets):
         raise FedwcaError(f"pseudo-labeler {name!r} gave {describe_value(targets)}; right are Targets")
     for field in ("labels", "weights", "partners", "mix", "matched"):
         value = getattr(targets, field)
-        whole = field not in ("labels", "partners") or getattr(value, "dtype", None) == torch.int64
-        if not isinstance(value, Tensor) or value.shape != (images,) or not whole:
+        dtype_fits = field not in ("labels", "partners") or getattr(value, "dtype", None) == torch.int64
+        if not isinstance(value, Tensor) or value.shape != (images,) or not dtype_fits:
             kind = "int64" if field in ("labels", "partners") else "numbers"
-            shown = f"{field} {describe_value(value)}"
-            raise FedwcaError(f"pseudo-labeler {name!r} gave {shown}; right are {kind} of shape ({images},)")
+            answer = f"{field} {describe_value(value)}"
+            raise FedwcaError(f"pseudo-labeler {name!r} gave {answer}; right are {kind} of shape ({images},)")
     return targets
 
 
 def check_target_values(targets: Targets, classes: int, labeler: PseudoLabeler) -> None:
-    """See that a labeler's values are what they stand for, on the CPU: elsewhere it would make everybody wait.
+    """Check the values of a labeler's targets, on the CPU only: on a GPU the host would have to wait for them.
 
     Args:
         targets: ``[..., N]`` each, of clients with N images.
         classes: M.
-        labeler: gave them.
+        labeler: the one that gave them.
 
     Raises:
-        FedwcaError: they are not; says for how many images.
+        FedwcaError: values are out of range; says for how many images.
     """
     if targets.labels.device.type != "cpu":
         return
     images, mixed = targets.labels.shape[-1], targets.mix > 0
-    wrong = {
+    problems = {
         f"labels that are no class; right are 0 to {classes - 1}": (targets.labels < 0) | (targets.labels >= classes),
         "weights that are not from 0 to 1": ~((targets.weights >= 0) & (targets.weights <= 1 + ROUNDING)),
         "mix that is not from 0 to 1": ~((targets.mix >= 0) & (targets.mix <= 1 + ROUNDING)),
@@ -144,15 +144,17 @@ def check_target_values(targets: Targets, classes: int, labeler: PseudoLabeler) 
         & ((targets.partners < 0) | (targets.partners >= images)),
     }
     if not labeler.mixes:
-        wrong["images to mix, and says by mixes = False that there are none"] = mixed
-    if not bool(torch.stack(list(wrong.values())).any()):
+        problems["images to mix, and says by mixes = False that there are none"] = mixed
+    if not bool(torch.stack(list(problems.values())).any()):
         return
-    what, where = next((what, where) for what, where in wrong.items() if bool(where.any()))
-    raise FedwcaError(f"pseudo-labeler {labeler.name!r} gave {what} (for {int(where.sum())} of {where.numel()} images)")
+    problem, flags = next((problem, flags) for problem, flags in problems.items() if bool(flags.any()))
+    raise FedwcaError(
+        f"pseudo-labeler {labeler.name!r} gave {problem} (for {int(flags.sum())} of {flags.numel()} images)"
+    )
 
 
 def check_is_trained(loss: Tensor, objectives: Sequence[Objective]) -> None:
-    """See that a loss depends on the model, or a penalty does.
+    """Check that the loss depends on the model, or that there is a penalty.
 
     Raises:
         FedwcaError: nothing would be trained.
@@ -169,7 +171,7 @@ def measure_loss(objective: Objective, batch: Batch) -> Tensor:
     """An objective's value ``[]``, in nats.
 
     Raises:
-        FedwcaError: it is no single number, but for example one for each image.
+        FedwcaError: it is not a single number, but for example one for each image.
     """
     value: object = objective(batch)
     if isinstance(value, int | float):
@@ -179,58 +181,59 @@ def measure_loss(objective: Objective, batch: Batch) -> Tensor:
 
 def loss_of_all(
     task: Task,
-    found: Predictions,
+    predictions: Predictions,
     draws: Tensor,
     source: Mapping[str, Tensor],
     shared: Mapping[str, Tensor],
     labels: Tensor | None = None,
 ) -> Tensor:
-    """The task's objectives over all of a client's images ``[]``, nats: with its labels, or those that the very model
-    gives that predicted them.
+    """Sum of the task's objectives over all of a client's images ``[]``, in nats.
+
+    Labels are the client's own or, if it has none, those that the labeler makes of these predictions alone.
 
     Args:
         task: what the client is to do.
-        found: the model's predictions.
+        predictions: of the model, on all of the client's images.
         draws: a uniform number for each image ``[N]``.
-        source: logits ``[N, M]`` of the source model, if it teaches.
-        shared: what the server shares of uploads.
+        source: logits ``[N, M]`` of the source model, by its name, if objectives compare with it.
+        shared: values that the server shares, made from uploads.
         labels: the client's own ``[N]``; None: it has none.
     """
-    targets, observed = make_targets(task, dict.fromkeys((*task.labeler.models, "start"), found), draws, labels)
+    targets, observed = make_targets(task, dict.fromkeys((*task.labeler.models, "start"), predictions), draws, labels)
     batch = Batch(
-        logits=found.logits,
-        features=found.features,
-        target_logits=found.logits,
+        logits=predictions.logits,
+        features=predictions.features,
+        target_logits=predictions.logits,
         labels=targets.labels,
-        weights=targets.weights.to(found.logits.dtype),
-        reference_logits=dict.fromkeys(teacher_names(task.objectives), found.logits) | dict(source),
-        view_logits=dict.fromkeys(get_args(ImageView), found.logits),
+        weights=targets.weights.to(predictions.logits.dtype),
+        reference_logits=dict.fromkeys(teacher_names(task.objectives), predictions.logits) | dict(source),
+        view_logits=dict.fromkeys(get_args(ImageView), predictions.logits),
         observed=observed,
         shared=shared,
-        adapted_logits=found.logits if adapts(task.objectives) else None,
+        adapted_logits=predictions.logits if adapts(task.objectives) else None,
     )
     return torch.stack([measure_loss(objective, batch) for objective in task.objectives]).sum()
 
 
 def batch_loss(objectives: Sequence[Objective], batch: Batch) -> Tensor:
-    """What a training step descends ``[]``: the objectives added up, in nats."""
+    """The loss of a training step ``[]``: the sum of the objectives, in nats."""
     return reduce(torch.add, [measure_loss(objective, batch) for objective in objectives])
 
 
 def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
-    """The objectives' penalties on the model itself ``[]``; None where there is none.
+    """Sum of the objectives' penalties on the model itself ``[]``; None if there are none.
 
     Args:
         objectives: of the task.
         parameters: trained parameters ``[P]``.
-        anchors: the same of the models that `anchor_names` names.
+        anchors: trained parameters of the models that `anchor_names` names.
 
     Raises:
-        FedwcaError: a penalty is no single number.
+        FedwcaError: a penalty is not a single number.
     """
-    every = [(objective.name, objective.penalty(parameters, anchors)) for objective in penalizing(objectives)]
-    found = [check_number(value, f"objective {name!r}: penalty") for name, value in every if value is not None]
-    return torch.stack(found).sum() if found else None
+    penalties = [(objective.name, objective.penalty(parameters, anchors)) for objective in penalizing(objectives)]
+    values = [check_number(value, f"objective {name!r}: penalty") for name, value in penalties if value is not None]
+    return torch.stack(values).sum() if values else None
 
 
 def penalizing(objectives: Sequence[Objective]) -> list[Objective]:
@@ -240,26 +243,26 @@ def penalizing(objectives: Sequence[Objective]) -> list[Objective]:
 
 def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targets) -> dict[str, Tensor]:
     """What a client uploads beside its trained model, by ``<objective>.<name>``."""
-    found: dict[str, Tensor] = {}
+    uploads: dict[str, Tensor] = {}
     for objective in collecting_objectives(objectives):
-        own = check_tensors(objective.collect(trained, targets), f"objective {objective.name!r}: collect")
-        found |= {f"{objective.name}.{name}": value for name, value in own.items()}
-    return found
+        values = check_tensors(objective.collect(trained, targets), f"objective {objective.name!r}: collect")
+        uploads |= {f"{objective.name}.{name}": value for name, value in values.items()}
+    return uploads
 
 
 class PassMemory:
-    """Predictions of models that were asked for before; a question is a tensor of mixtures, the very object."""
+    """Cache of predictions by tensor of mixtures; only the very same tensor object is found again."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Tensor, Predictions]] = {}
 
     def recall(self, mixtures: Tensor, predict: Callable[[Tensor], Predictions]) -> Predictions:
-        """What the mixtures' models predict; asking again for the same ones is free."""
+        """Predictions of the mixtures' models; computed only once for the same tensor of mixtures."""
         if id(mixtures) not in self._found:
-            # The mixtures are kept beside their answer so that their id stays taken.
+            # The mixtures are stored with their predictions, so that no other tensor can get the same id.
             self._found[id(mixtures)] = (mixtures, predict(mixtures))
         return self._found[id(mixtures)][1]
 
     def forget(self) -> None:
-        """Let go of all of them."""
+        """Drop all stored predictions."""
         self._found.clear()

@@ -1,4 +1,4 @@
-"""What the server can cluster clients by, read from the bank."""
+"""Signatures by which the server can cluster clients, read from the bank."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class BankSignatures:
     bank: Tensor
     layout: Layout
     source: Tensor
-    """``[P]``, the model everybody started from."""
+    """``[P]``, the model every client started from."""
     truth: Tensor | None = None
     """True domains ``[K]``; only set for a clusterer that is marked as an oracle."""
     images: Sequence[Tensor] = ()
-    """Training images of each client ``[N, 3, H, W]``, for signatures that clients compute of them."""
+    """Training images of each client ``[N, 3, H, W]``, for signatures that clients compute from them."""
     keys: Callable[[int], int] = lambda client: client
-    """A client to the key of its draw of images."""
+    """Maps a client to the key of its draw of images."""
     network: Network | None = None
-    """Gives the code of the source model, for signatures that clients compute with it."""
+    """Has the architecture of the source model, for signatures that clients compute with that model."""
     measured: dict[str, Tensor] = field(default_factory=dict, compare=False)
-    """`moments` that clients were asked for, by layers: each is computed and uploaded once."""
+    """Results of `moments` by its ``layers``: each is computed and uploaded once."""
 
     @property
     def clients(self) -> int:
-        """K."""
+        """K, the number of clients."""
         return self.bank.shape[0]
 
     @property
     def layers(self) -> int:
-        """Convolutions and linear layers."""
+        """Number of convolutions and linear layers."""
         return len(self.layout.layers())
 
     def layer(self, index: int) -> Tensor:
@@ -59,7 +59,7 @@ class BankSignatures:
         return self._take(layers[index - 1])
 
     def everything(self) -> Tensor:
-        """All trained parameters, a copy: a clusterer may change what it was given."""
+        """All trained parameters; a copy, because a clusterer may change it in place."""
         return self.bank[:, : self.layout.trained].clone()
 
     def statistics(self) -> Tensor:
@@ -77,23 +77,23 @@ class BankSignatures:
         return BankSignatures(self.source[None], self.layout, self.source)
 
     def styles(self, share: float, images: int) -> Tensor:
-        """LADD's style of randomly drawn images."""
+        """LADD's style of up to ``images`` randomly drawn images of each client ``[K, F]``, on the CPU."""
         drawn = [x[permutation(self.keys(k), len(x))[:images].to(x.device)] for k, x in enumerate(self.images)]
         return torch.stack([amplitude_style(x, share).cpu() for x in drawn])
 
     def moments(self, layers: NormLayers) -> Tensor:
-        """Moments of the source model's BatchNorm inputs at the clients ``[K, F]`` float64, on the CPU."""
+        """Moments of the source model's BatchNorm inputs on each client's images ``[K, F]`` float64, on the CPU."""
         if layers not in self.measured:
             assert self.network is not None
             network = copy.deepcopy(self.network)
             self.layout.write(network, self.source)
-            found = [measure_moments(network, images, layers).cpu() for images in self.images]
-            self.measured[layers] = torch.stack(found)
+            moments = [measure_moments(network, images, layers).cpu() for images in self.images]
+            self.measured[layers] = torch.stack(moments)
         return self.measured[layers]
 
     @property
     def uploaded(self) -> int:
-        """Numbers that each client has sent beside its model."""
+        """How many numbers each client has uploaded beside its model."""
         return sum(values.shape[1] for values in self.measured.values())
 
     def domains(self) -> Tensor:

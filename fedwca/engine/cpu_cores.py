@@ -13,17 +13,17 @@ from fedwca.core.environment_variables import number_in_environment
 
 @contextmanager
 def limit_to_one_thread() -> Iterator[None]:
-    """Tensor operations use one core inside; the parallelism is over clients, and sums have one order."""
-    before = torch.get_num_threads()
+    """Context in which tensor operations use one thread; sums then have a fixed order, and clients run in parallel."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 def count_cores() -> int:
-    """Cores this process may use; what `torchrun` started beside it on this machine has as many."""
+    """Cores for this process: those it may use, divided by the processes that `torchrun` started on this machine."""
     affinity = getattr(os, "sched_getaffinity", None)
-    there = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, there // max(1, number_in_environment("LOCAL_WORLD_SIZE", 1)))
+    available = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, available // max(1, number_in_environment("LOCAL_WORLD_SIZE", 1)))

@@ -1,4 +1,4 @@
-"""Values on their way to a device and back, without waiting: the host goes on while they travel."""
+"""Copies between host and device that the host does not wait for."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from torch import Tensor
 
 
 def to_device(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
-    """Values of the host on a device; whole numbers become int64.
+    """Copy values of the host to a device; a sequence of integers becomes int64.
 
-    A copy from ordinary memory would wait until the device has done everything that was asked of it before.
+    The copy is made from pinned memory: one from pageable memory would wait until the device has finished all work
+    queued before.
     """
-    here = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.int64)
-    if device.type != "cuda" or here.is_cuda:
-        return here.to(device)
-    return here.pin_memory().to(device, non_blocking=True)
+    tensor = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.int64)
+    if device.type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def to_host_async(values: Tensor) -> Tensor:
-    """Values on their way to the host: they may be handed on at once, and read after `synchronize`."""
+    """Start a copy of values to the host; it may be passed on at once, but read only after `synchronize`."""
     return values.to("cpu", non_blocking=values.is_cuda)
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for what was fetched from a device."""
+    """Wait until copies from a device to the host are complete."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()

@@ -1,4 +1,4 @@
-"""What a model's BatchNorm layers are shown by a client's images, against what they were shown in training."""
+"""How the inputs of a model's BatchNorm layers on a client's images differ from those in training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwca.functional import moment_shift
 
 
 class _InputSums:
-    """Sums of a layer's inputs over images and places, about its running mean, in float64."""
+    """Sums of a layer's inputs minus its running mean, and of the squares, over images and positions, in float64."""
 
     def __init__(self, norm: _BatchNorm) -> None:
         assert norm.running_mean is not None
@@ -23,11 +23,11 @@ class _InputSums:
         self.count, self.first, self.second = 0, torch.zeros_like(self.mean), torch.zeros_like(self.mean)
 
     def add(self, x: Tensor) -> None:
-        """Inputs ``[N, q, …]``."""
-        apart = x.double().movedim(1, -1).reshape(-1, x.shape[1]) - self.mean
-        self.count += len(apart)
-        self.first += apart.sum(0)
-        self.second += apart.square().sum(0)
+        """Add inputs ``[N, q, …]``."""
+        centered = x.double().movedim(1, -1).reshape(-1, x.shape[1]) - self.mean
+        self.count += len(centered)
+        self.first += centered.sum(0)
+        self.second += centered.square().sum(0)
 
     def shift(self) -> Tensor:
         """``[2q]``, see `moment_shift`."""
@@ -37,38 +37,39 @@ class _InputSums:
 
 
 def chosen_norms(network: Network, layers: NormLayers) -> list[_BatchNorm]:
-    """The bottleneck's BatchNorm, or all there are, in order.
+    """The bottleneck's BatchNorm, or all BatchNorm layers in order.
 
     Raises:
         UsageError: there is none.
     """
-    found = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     if layers == "bottleneck":
-        found = [network.norm] if network.head == "bottleneck" else []
-    if not found:
+        norms = [network.norm] if network.head == "bottleneck" else []
+    if not norms:
         raise UsageError(f"a model with the head {network.head} has no BatchNorm there to read moments from")
-    return found
+    return norms
 
 
 def count_moments(network: Network, layers: NormLayers) -> int:
-    """F, numbers that `measure_moments` gives."""
+    """F, the length of what `measure_moments` returns."""
     return sum(2 * norm.num_features for norm in chosen_norms(network, layers))
 
 
 @torch.no_grad()
 def measure_moments(network: Network, images: Tensor, layers: NormLayers = "bottleneck") -> Tensor:
-    """How far the inputs of a network's BatchNorm are from where it was trained ``[F]`` float64, without unit.
+    """Shift of the moments of a network's BatchNorm inputs since training ``[F]`` float64, without unit.
 
-    One pass in eval mode over plain images; F is twice the channels of the layers, one layer behind the other.
+    Makes one pass in eval mode over plain images. F is twice the number of channels of the layers, whose values of
+    `moment_shift` are concatenated.
 
     Args:
-        network: the source model; left as it is, in eval mode.
+        network: the source model; not changed, but left in eval mode.
         images: of a client, uint8 ``[N, 3, H, W]``, N at least 1.
-        layers: the bottleneck's BatchNorm, or all there are.
+        layers: the bottleneck's BatchNorm, or all BatchNorm layers.
     """
     network.eval()
     sums = {norm: _InputSums(norm) for norm in chosen_norms(network, layers)}
-    hooks = [norm.register_forward_pre_hook(lambda module, given: sums[module].add(given[0])) for norm in sums]
+    hooks = [norm.register_forward_pre_hook(lambda module, inputs: sums[module].add(inputs[0])) for norm in sums]
     device = network.class_vectors.device
     try:
         with limit_to_one_thread():
@@ -77,4 +78,4 @@ def measure_moments(network: Network, images: Tensor, layers: NormLayers = "bott
     finally:
         for hook in hooks:
             hook.remove()
-    return torch.cat([own.shift() for own in sums.values()])
+    return torch.cat([input_sums.shift() for input_sums in sums.values()])

@@ -1,4 +1,4 @@
-"""What a round, its records and a bench need of an engine; nothing of how clients are run."""
+"""The interface of engines that rounds, records and benches use; it leaves open how clients are run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ClientWork(View, Protocol):
-    """Some clients between two messages, one or many at once: evidence on what they were sent, labels, training."""
+    """Work of one or many clients between two messages: evidence on the models they were sent, labels, training."""
 
     @property
     def weights(self) -> Tensor:
@@ -31,34 +31,38 @@ class ClientWork(View, Protocol):
 
     @property
     def seconds(self) -> Phases:
-        """Time spent so far by phase, of these clients together."""
+        """Seconds spent so far by phase, of these clients together."""
 
     @property
     def passes(self) -> int:
-        """Evaluation passes over each client's images so far."""
+        """Number of evaluation passes over each client's images so far."""
 
     @property
     def labels(self) -> Sequence[Tensor | None]:
-        """Labels of each client's training images ``[N]``; None of one that has none."""
+        """Labels of each client's training images ``[N]``; None for a client without labels."""
 
     def clock(self, phase: str) -> AbstractContextManager[None]:
-        """Adds the time spent inside to a phase."""
+        """Context whose duration is added to a phase."""
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
-        """What each client's own mixture ``[K, Q+S]`` says of its images, one entry a client."""
+        """Predictions of each client's images by the client's own mixture of ``[K, Q+S]``, one entry per client."""
 
     def outputs_after_step(self, mixtures: Tensor) -> list[Predictions]:
-        """As `outputs`, and what the models say after a step of the task's adaptation on all these images."""
+        """As `outputs`, with the logits after one step of the task's adaptation on all these images."""
 
     def train(self, blend: Blend) -> list[Targets]:
-        """Label and train for one round; models are left in the bank. The targets of the last epoch, one a client."""
+        """Label and train for one round, and store the models in the bank.
+
+        Returns:
+            The targets of the last epoch, one entry per client.
+        """
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
         """What each client uploads beside its trained model, by ``<objective>.<name>``, on the CPU."""
 
 
 class RoundWork(Protocol[T]):
-    """What an engine is told of a round: what is sent to whom, and what clients do with it."""
+    """A round as an engine sees it: what each client is sent, and what clients do with it."""
 
     @property
     def offer(self) -> Offer:
@@ -70,36 +74,39 @@ class RoundWork(Protocol[T]):
 
     @property
     def task(self) -> Callable[[int], Task]:
-        """What each client is to do."""
+        """Maps a client to what it has to do."""
 
     @property
     def clients(self) -> Sequence[int]:
-        """Those that take part."""
+        """Clients that take part."""
 
     @property
     def done(self) -> Callable[[int], None]:
-        """Called in the calling thread after each client."""
+        """Called after each client, in the thread that called `Engine.run`."""
 
     def step(self, work: ClientWork) -> list[T]:
-        """What clients do with what they were sent, one value a client; called for each group that works at once."""
+        """Do the work of clients on what they were sent, and return one value per client.
+
+        Called for each group of clients that work at once.
+        """
 
     def restrict(self, clients: Sequence[int]) -> RoundWork[T]:
-        """The same for some of the clients alone."""
+        """The same round for only some of its clients."""
 
 
 class TrainingRound(RoundWork[T], Protocol[T]):
-    """A round whose step is to blend, to train, and to upload; engines may train several of them together."""
+    """A round whose step is to blend, to train and to upload; engines may train several such rounds together."""
 
     def blend(self, work: ClientWork) -> Blend:
-        """Where clients start, by what they find in their own images."""
+        """The models that clients start from, chosen by evidence on their own images."""
 
     def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[T]:
-        """What trained clients send back, one value a client."""
+        """What trained clients send back, one value per client."""
 
 
 @dataclass(frozen=True)
 class SingleStep(Generic[T]):
-    """A `RoundWork` of its own, outside of a method's rounds; its fields are those of the protocol."""
+    """A `RoundWork` outside of a method's rounds; its fields are those of the protocol."""
 
     offer: Offer
     rows: Tensor
@@ -114,28 +121,28 @@ class SingleStep(Generic[T]):
 
 
 class Engine(Protocol):
-    """Holds the clients' images and the bank of their models, and runs them; results do not depend on which it is."""
+    """Holds the clients' images and the bank of their models, and runs clients; all engines give the same results."""
 
     layout: Layout
     """The order of a row."""
     network: Network
-    """The model everybody starts from; unless it is whole, its classifier is shared and frozen."""
+    """The model that all clients start from; unless ``network.whole``, its classifier is shared and frozen."""
     bank: Tensor
-    """``[K, P]``, every client's own model."""
+    """``[K, P]``, each client's own model."""
     images: list[Tensor]
     """Training images of each client ``[N, 3, H, W]`` uint8."""
     labels: list[Tensor | None]
-    """Their labels ``[N]``; None of a client that has none."""
+    """Labels of these images ``[N]``; None for a client without labels."""
     sizes: Tensor
-    """Training images of each client ``[K]``."""
+    """Number of training images of each client ``[K]``."""
     device: torch.device
     """Where models and images live."""
 
     def run(self, round: RoundWork[T]) -> list[T]:
-        """Send every client its offer and let it take its step; trained models are left in ``bank``.
+        """Send each client its offer and let it do its step; trained models are stored in ``bank``.
 
         Returns:
-            What the round's ``step`` gave, in the order of its clients.
+            What the round's ``step`` returned, in the order of its clients.
         """
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
@@ -144,12 +151,12 @@ class Engine(Protocol):
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """What models say of each client's test images.
+        """Predictions of each client's test images.
 
         Args:
             weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in the bank.
             rows: ``[R, P]``.
-            clients: whose; None: all.
+            clients: whose images; None: those of all.
         """
 
     def adapt(
@@ -160,22 +167,22 @@ class Engine(Protocol):
         rows: Tensor | None = None,
         clients: Sequence[int] | None = None,
     ) -> list[AdaptedModel]:
-        """Fit models to test images without their labels, and predict these very images; what the engine holds stays.
+        """Adapt models to test images without labels, and predict the same images; the bank is not changed.
 
         Args:
-            adaptation: whose steps are made.
-            lr: their size.
+            adaptation: its steps are made.
+            lr: step size.
             weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in the bank.
             rows: ``[R, P]``.
-            clients: whose; None: everybody's. Each of them gives a whole model back.
+            clients: whose models; None: those of all. A whole model is returned for each.
         """
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
+        """Models ``[K, P]`` as the clients have them: mixtures ``[K, R]`` of rows ``[R, P]``."""
 
 
 class TrialsInTurn:
-    """Federations of a comparison that go through their rounds together: here, one engine after the other.
+    """Federations of a comparison that go through each round together: here one engine after the other.
 
     Args:
         engines: one for each federation.
@@ -185,9 +192,9 @@ class TrialsInTurn:
         self.engines = list(engines)
 
     def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
-        """What clients give by federation, in the order of each round's clients; trained models are left in the banks.
+        """Results of clients by federation, in the order of each round's clients; trained models are stored in the banks.
 
         Args:
-            rounds: the same one of one method, by federation; those that are not in it rest.
+            rounds: the same round of one method, by federation; federations that are not in it do nothing.
         """
-        return {i: self.engines[i].run(own) for i, own in rounds.items()}
+        return {i: self.engines[i].run(trial_round) for i, trial_round in rounds.items()}

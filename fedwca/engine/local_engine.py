@@ -1,4 +1,4 @@
-"""What engines of one process share: the bank of models, mixtures of its rows, and labels where there are any."""
+"""Base class of engines in one process: the bank of models, mixtures of rows, and labels if there are any."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fedwca.engine.precision import check_precision
 
 
 class LocalEngine(ABC):
-    """Holds the network, the bank and the labels of clients; how these train is said by whoever derives from it.
+    """Holds the network, the bank and the labels of clients; subclasses define how clients train.
 
     Args:
         network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
-        clients: images, and labels where there are any.
+        clients: images, and labels if there are any.
         device: where models and images live.
-        batch_norm: what becomes of BatchNorm's running statistics when models are mixed; see `BatchNormPolicy`.
+        batch_norm: how BatchNorm's running statistics are treated when models are mixed; see `BatchNormPolicy`.
         precision: in which clients compute.
 
     Raises:
-        UsageError: they cannot compute in that precision.
+        UsageError: clients cannot compute in that precision.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class LocalEngine(ABC):
         return self.batch_norm.gather(weights, rows, self.bank, self.layout)
 
     def _mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
+        """Mixtures of models ``[..., R] @ [R, P]``, with BatchNorm statistics as ``batch_norm`` says."""
         return self.batch_norm.mix(weights, rows, self.layout)
 
     @abstractmethod
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """As `fedwca.engine.interface.Engine.predict_tests` says."""
+        """See `fedwca.engine.interface.Engine.predict_tests`."""
 
     def classify(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[Tensor]:
         """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `predict_tests`."""
-        return [own.classes for own in self.predict_tests(weights, rows, clients)]
+        return [predictions.classes for predictions in self.predict_tests(weights, rows, clients)]

@@ -1,4 +1,4 @@
-"""BatchNorm for many models at once: over places of a batch that hold an image, its statistics as values."""
+"""BatchNorm for many models at once: over only the rows of a batch that count, with running statistics as values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fedwca.core.network import Network
 
 
 class CountedRows(NamedTuple):
-    """Which rows of a batch count, for all BatchNorm layers of a model."""
+    """Which rows of a batch count in the statistics, for all BatchNorm layers of a model."""
 
     share: Tensor
-    """What each is of those that count ``[B, 1]``."""
+    """Weight of each row in a mean ``[B, 1]``: 1 / ``number`` if it counts, else 0."""
     number: Tensor
-    """How many do ``[]``."""
+    """Number of rows that count ``[]``."""
 
     @classmethod
     def of(cls, rows: Tensor, dtype: torch.dtype = torch.float32) -> CountedRows:
-        """Of ``rows`` ``[B]`` bool, for statistics of a type."""
-        real = rows.to(dtype)
-        number = real.sum()
-        return cls((real / number)[:, None], number)
+        """From a mask ``rows [B]`` bool, for statistics of type ``dtype``."""
+        mask = rows.to(dtype)
+        number = mask.sum()
+        return cls((mask / number)[:, None], number)
 
 
 class MaskedBatchNorm(nn.Module):
@@ -45,50 +45,50 @@ class MaskedBatchNorm(nn.Module):
         self.rows: CountedRows | None = None
         """Which rows count; None: all."""
         self.momentum: Tensor | float = self.standard
-        """Share of the batch in the new running statistics."""
+        """Weight of the batch in the new running statistics."""
         self.fresh: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[B, c, …]`` in the same shape."""
+        """Normalize ``[B, c, …]``; the shape stays the same."""
         shape = (1, -1, *(1,) * (x.ndim - 2))
         mean, var = self.running_mean, self.running_var
         wide = x.to(mean.dtype)
         if self.training:
             mean, var = self._measure(wide)
-        # Two factors a channel, so that activations are passed over once.
+        # One scale and one shift per channel, for a single pass over the activations.
         scale = self.weight * torch.rsqrt(var + self.eps)
         shift = self.bias - mean * scale
         return torch.addcmul(shift.view(shape), wide, scale.view(shape)).to(x.dtype)
 
     def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        over = [d for d in range(x.ndim) if d != 1]
-        places = x[0, 0].numel()
+        dims = [d for d in range(x.ndim) if d != 1]
+        positions = x[0, 0].numel()
         if self.rows is None:
-            n: Tensor | int = len(x) * places
-            var, mean = torch.var_mean(x, over, correction=0)
+            n: Tensor | int = len(x) * positions
+            var, mean = torch.var_mean(x, dims, correction=0)
         else:
-            # Moments of each row first: activations are passed over once, and nothing else of their size is kept.
-            inside, share = list(range(2, x.ndim)), self.rows.share
-            own, each = torch.var_mean(x, inside, correction=0) if inside else (torch.zeros_like(x), x)
-            mean = (each * share).sum(0)
-            apart = each - mean
-            var = (torch.addcmul(own, apart, apart) * share).sum(0)
-            n = self.rows.number * places
+            # Moments of each row first, for a single pass over the activations and no other tensor of their size.
+            spatial, share = list(range(2, x.ndim)), self.rows.share
+            row_vars, row_means = torch.var_mean(x, spatial, correction=0) if spatial else (torch.zeros_like(x), x)
+            mean = (row_means * share).sum(0)
+            deviation = row_means - mean
+            var = (torch.addcmul(row_vars, deviation, deviation) * share).sum(0)
+            n = self.rows.number * positions
         with torch.no_grad():
             unbiased = var * (n / (n - 1))
-            # A number stays one: made a tensor, it would be waited for on its way to the device in every step.
-            new = self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(unbiased, self.momentum)
-        self.fresh = new[0].detach(), new[1].detach()
+            # A Python number as momentum stays one: the host would wait for its copy to the device in every step.
+            running = self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(unbiased, self.momentum)
+        self.fresh = running[0].detach(), running[1].detach()
         return mean, var
 
 
 def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
-    """Put a `MaskedBatchNorm` for each BatchNorm that is not frozen; the new modules by name."""
-    kept = set(network.backbone.modules()) if network.backbone.frozen else set()
-    found = {}
+    """Replace each BatchNorm that is not frozen by a `MaskedBatchNorm`, and return the new modules by name."""
+    frozen_modules = set(network.backbone.modules()) if network.backbone.frozen else set()
+    replacements = {}
     for name, module in list(network.named_modules()):
-        if isinstance(module, _BatchNorm) and module not in kept:
-            owner, _, own = name.rpartition(".")
-            found[name] = MaskedBatchNorm(module)
-            setattr(network.get_submodule(owner), own, found[name])
-    return found
+        if isinstance(module, _BatchNorm) and module not in frozen_modules:
+            parent, _, attribute = name.rpartition(".")
+            replacements[name] = MaskedBatchNorm(module)
+            setattr(network.get_submodule(parent), attribute, replacements[name])
+    return replacements

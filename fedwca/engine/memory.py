@@ -1,4 +1,4 @@
-"""Bytes that a run needs, from a stated formula (docs/internals/performance.md), that are free, and that were taken."""
+"""Memory in bytes: what a run needs by a formula (docs/internals/performance.md), what is free, what was used."""
 
 from __future__ import annotations
 
@@ -19,57 +19,62 @@ from fedwca.engine.parameter_layout import Layout
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one model and one image cost."""
+    """Memory that one model and one image take."""
 
     values: int
     """P, values of a row."""
     frozen: int
     """Values that are in no row: the classifier, and a frozen backbone."""
     saved: int
-    """Bytes of an image's activations that wait for the backward pass."""
+    """Bytes of one image's activations that are kept for the backward pass."""
     largest: int
     """Bytes of the largest output of an operation, per image."""
     item: int = 4
-    """Bytes of a value."""
+    """Bytes per value."""
     recorded: bool = False
-    """Whether training steps are recorded and keep memory of their own for it."""
+    """Whether training steps are recorded, for which they keep additional memory."""
 
     @classmethod
     def of(cls, network: Network, recorded: bool = False) -> Footprint:
-        """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
-        memory, 3 % of a LeNet's activations.
+        """Measure a training pass of a copy on the meta device, which has shapes but no values.
+
+        Copies into another memory format are not counted; they are 3 % of a LeNet's activations.
 
         Args:
             network: the model.
-            recorded: whether its steps are CUDA graphs.
+            recorded: whether training steps are CUDA graphs.
         """
         layout = Layout.of(network)
         images, largest = 2, 0
-        like = copy.deepcopy(network).to("meta").train()
-        for parameter in like.parameters():
+        model = copy.deepcopy(network).to("meta").train()
+        for parameter in model.parameters():
             parameter.requires_grad_(True)
-        known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}
-        seen: dict[int, Tensor] = {}
+        model_storages = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+        saved_tensors: dict[int, Tensor] = {}
 
-        def keep(tensor: Tensor) -> Tensor:
-            seen[tensor.untyped_storage()._cdata] = tensor  # kept, so that its address is not taken again
+        def save_tensor(tensor: Tensor) -> Tensor:
+            saved_tensors[tensor.untyped_storage()._cdata] = tensor  # kept alive, so that its address is not reused
             return tensor
 
-        def output(module: torch.nn.Module, given: object, made: object) -> None:
+        def measure_output(module: torch.nn.Module, inputs: object, output: object) -> None:
             nonlocal largest
-            if isinstance(made, Tensor):
-                largest = max(largest, made.untyped_storage().nbytes())
+            if isinstance(output, Tensor):
+                largest = max(largest, output.untyped_storage().nbytes())
 
-        hooks = [module.register_forward_hook(output) for module in like.modules()]
+        hooks = [module.register_forward_hook(measure_output) for module in model.modules()]
         masks = [torch.empty(images, *drop.shape, device="meta") for drop in network.drops]
         x = torch.empty(
-            images, network.channels, network.side, network.side, device="meta", dtype=next(like.parameters()).dtype
+            images, network.channels, network.side, network.side, device="meta", dtype=next(model.parameters()).dtype
         )
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            like(x, masks)
+        with torch.autograd.graph.saved_tensors_hooks(save_tensor, lambda tensor: tensor):
+            model(x, masks)
         for hook in hooks:
             hook.remove()
-        saved = sum(tensor.untyped_storage().nbytes() for place, tensor in seen.items() if place not in known)
+        saved = sum(
+            tensor.untyped_storage().nbytes()
+            for storage, tensor in saved_tensors.items()
+            if storage not in model_storages
+        )
         total = sum(parameter.numel() for parameter in network.parameters())
         item, frozen = next(network.parameters()).element_size(), max(0, total - layout.trained)
         largest = max(largest, x.untyped_storage().nbytes())
@@ -81,40 +86,42 @@ class Footprint:
         return self.item * self.values
 
     def training(self, images: int) -> int:
-        """Bytes of a model in training on a step of so many images: gradients, momenta, the mixture it starts from and
-        one to compare with, activations, and the gradient of the largest one with room to work. Recorded steps have
-        gradients, activations and that room in memory of their own, beside what steps take that are not recorded.
+        """Bytes of one model that trains on steps of ``images`` images.
+
+        They are for gradients, momenta, the mixture that training starts from, one to compare with, activations, and
+        the gradient of the largest activation with a workspace. Recorded steps have gradients, activations and
+        workspace in memory of their own, in addition to those of steps that are not recorded.
         """
         step = self.model + images * (self.saved + 2 * self.largest)
         return 3 * self.model + self.item * self.frozen + step * (2 if self.recorded else 1)
 
     def evaluation(self, images: int) -> int:
-        """Bytes of a model that predicts so many images at once: the mixture, and an operation's input and output."""
+        """Bytes of one model that predicts ``images`` images at once: its row, and an operation's input and output."""
         return self.model + self.item * self.frozen + images * 3 * self.largest
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes by what they are for."""
+    """Bytes of memory by purpose."""
 
     bank: int
     """All clients' models."""
     rows: int
-    """The server's rows, the next ones while the last are there, and the source model."""
+    """The server's rows, the next ones beside the last, the source model, and the weights of mixtures."""
     images: int
-    """Training and test images of all clients, as bytes."""
+    """Training and test images of all clients, as uint8."""
     work: int
-    """Models at work at the same time."""
+    """Models that train or predict at the same time."""
     embeddings: int = 0
-    """What a frozen backbone makes of these images, where it is kept in memory."""
+    """A frozen backbone's embeddings of these images, if they are kept in memory."""
 
     @property
     def total(self) -> int:
-        """Bytes of everything."""
+        """Sum of all fields."""
         return sum(asdict(self).values())
 
     def times(self, trials: int) -> MemoryEstimate:
-        """Of so many federations that go through rounds together.
+        """The estimate of ``trials`` such federations that run each round together.
 
         >>> MemoryEstimate(1, 2, 3, 4).times(2)
         MemoryEstimate(bank=2, rows=4, images=6, work=8, embeddings=0)
@@ -122,17 +129,17 @@ class MemoryEstimate:
         return MemoryEstimate(*(trials * value for value in asdict(self).values()))
 
     def plus(self, other: MemoryEstimate) -> MemoryEstimate:
-        """Of both, part by part.
+        """The sum of both, field by field.
 
         >>> MemoryEstimate(1, 2, 3, 4).plus(MemoryEstimate(1, 1, 1, 0))
         MemoryEstimate(bank=2, rows=3, images=4, work=4, embeddings=0)
         """
-        more = asdict(other)
-        return MemoryEstimate(**{name: value + more[name] for name, value in asdict(self).items()})
+        other_values = asdict(other)
+        return MemoryEstimate(**{name: value + other_values[name] for name, value in asdict(self).items()})
 
 
 MIXTURE = 24
-"""Bytes of a weight in a mixture: three float64 of it are there at once."""
+"""Bytes per weight of a mixture: three float64 copies exist at once."""
 
 
 def estimate_memory(
@@ -145,17 +152,17 @@ def estimate_memory(
     at_once: int,
     embeddings: int = 0,
 ) -> MemoryEstimate:
-    """What a run holds at its peak.
+    """Peak memory of a run.
 
     Args:
         footprint: of the network.
-        clients: images of each client, training and test.
-        side: height and width of an image as it is kept.
-        rows: R, models that the server keeps.
-        step: images of a training step; twice the batch where each is mixed with another.
+        clients: number of images of each client, training and test.
+        side: height and width of a stored image.
+        rows: R, the number of models that the server keeps.
+        step: images of a training step; twice the batch size if each is mixed with another.
         chunk: images that are predicted at once.
-        at_once: models at work at the same time: workers of the loop, or the clients of a slice.
-        embeddings: bytes of what a frozen backbone makes of all images.
+        at_once: models that train or predict at the same time: workers of the sequential engine, or clients of a slice.
+        embeddings: bytes of a frozen backbone's embeddings of all images.
 
     >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
     >>> estimate_memory(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
@@ -172,13 +179,13 @@ def estimate_memory(
 
 
 def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
-    """Clients that can be at work at the same time; 0 where not even one fits.
+    """Number of clients that fit into memory at the same time; 0 if not even one does.
 
     Args:
-        there: bytes that are free.
-        fixed: bytes that do not depend on it: bank, rows, images.
-        each: bytes of one more client at work, `Footprint.training` or `Footprint.evaluation`.
-        clients: K.
+        there: free bytes.
+        fixed: bytes that do not depend on that number: bank, rows, images.
+        each: bytes per client at the same time, `Footprint.training` or `Footprint.evaluation`.
+        clients: K, the largest possible number.
 
     >>> slice_size(there=1000, fixed=400, each=250, clients=8)
     2
@@ -187,16 +194,16 @@ def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
 
 
 def free_bytes(device: str) -> int | None:
-    """Bytes that a process may still take on a device; None where the system does not say."""
+    """Bytes that this process may still allocate on a device; None if the system does not say."""
     if torch.device(device).type == "cuda":
-        # What torch keeps for later is free to this process, and taken to the device.
-        own = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + own
+        # Memory that torch has cached is free for this process, but counts as used on the device.
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + cached
     return free_memory()
 
 
 def human_size(count: int) -> str:
-    """Bytes for a reader.
+    """A number of bytes as text.
 
     >>> human_size(1_400_000), human_size(3_900_000_000)
     ('1.4 MB', '3.9 GB')
@@ -205,10 +212,10 @@ def human_size(count: int) -> str:
 
 
 def measure_peak_memory() -> int:
-    """Bytes of the machine's memory that this process has held at most; 0 where the system does not say."""
+    """Peak of the main memory that this process has held, in bytes; 0 if the system does not say."""
     status = Path("/proc/self/status")
     if status.exists():
-        # Not getrusage, whose peak a process takes over from the one that started it.
+        # Not getrusage, whose peak a process inherits from its parent.
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return 1024 * int(lines["VmHWM"].split()[0])
     if sys.platform == "win32":
@@ -220,7 +227,7 @@ def measure_peak_memory() -> int:
 
 
 class MeasuredMemory:
-    """The most memory that was taken on a device since this was made."""
+    """Growth of a device's peak memory since this object was created."""
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
@@ -238,5 +245,5 @@ class MeasuredMemory:
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else self._peak()
 
     def growth(self) -> int:
-        """Bytes between what was held at first and the peak: of the device's tensors, or of the whole process."""
+        """Bytes between what was held at creation and the peak: of a GPU's tensors, or else of the whole process."""
         return self._peak() - self.before

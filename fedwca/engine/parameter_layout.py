@@ -16,9 +16,9 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError
 
 CLASSIFIER = "classifier."
-"""What names of the classifier's tensors begin with."""
+"""Prefix of the names of the classifier's tensors."""
 EXTRAS = "extras."
-"""What names of extra networks' tensors begin with; the network's name follows."""
+"""Prefix of the names of extra networks' tensors; the network's name follows."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Slot:
 
     @property
     def stop(self) -> int:
-        """First position behind it."""
+        """First position after it."""
         return self.start + torch.Size(self.shape).numel()
 
     def of(self, rows: Tensor) -> Tensor:
@@ -41,112 +41,114 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of a row: trained parameters first, BatchNorm statistics after.
+    """The order of a row: trained parameters first, then BatchNorm statistics.
 
-    A classifier that is trained is the last of the base network's parameters; one that is frozen is not in it. Behind
-    the base network come extra ones.
+    The base network, which predicts, comes before extra networks. Its last parameters are those of the classifier if
+    that is trained; a frozen classifier is in no row.
     """
 
     parameters: tuple[Slot, ...]
     statistics: tuple[Slot, ...]
     shortcuts: tuple[str, ...] = ()
-    """Prefixes of tensors beside the main path, which do not count as layers."""
+    """Name prefixes of tensors that are not on the main path; they do not count as layers."""
     stays: tuple[str, ...] = ()
-    """Parts that each client has of its own; they are in every row, and no mixture takes them along."""
+    """Names of parts that each client keeps for itself; they have places in every row, but are not sent or mixed."""
 
     @classmethod
     def of(cls, network: Network) -> Layout:
-        """The layout of a network; a frozen backbone, and a classifier unless the network is whole, are not in it."""
-        left_out = (*(() if network.whole else (CLASSIFIER,)), *(("backbone.",) if network.backbone.frozen else ()))
+        """The layout of a network, without a frozen backbone, and without the classifier unless ``network.whole``."""
+        excluded = (*(() if network.whole else (CLASSIFIER,)), *(("backbone.",) if network.backbone.frozen else ()))
         position = 0
 
-        def place(named: Any) -> tuple[Slot, ...]:
+        def place(tensors: Any) -> tuple[Slot, ...]:
             nonlocal position
             slots = []
-            for name, tensor in named:
+            for name, tensor in tensors:
                 slots.append(Slot(name, tuple(tensor.shape), position))
                 position = slots[-1].stop
             return tuple(slots)
 
-        taken = [(n, p) for n, p in network.named_parameters() if not n.startswith(left_out)]
+        included = [(n, p) for n, p in network.named_parameters() if not n.startswith(excluded)]
         parameters = place(
-            sorted(taken, key=lambda named: (named[0].startswith(EXTRAS), named[0].startswith(CLASSIFIER)))
+            sorted(included, key=lambda item: (item[0].startswith(EXTRAS), item[0].startswith(CLASSIFIER)))
         )
-        statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
+        statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(excluded))
         shortcuts = tuple(f"backbone.{name}." for name in network.backbone.shortcuts)
         return cls(parameters, statistics, shortcuts, network.stays)
 
     @property
     def norms(self) -> list[tuple[Slot, Slot]]:
-        """Running mean and variance of each BatchNorm layer, in the order of a row."""
+        """Slots of the running mean and variance of each BatchNorm layer, in the order of a row."""
         by_name = {slot.name: slot for slot in self.statistics}
         layers = [name.removesuffix("running_mean") for name in by_name if name.endswith("running_mean")]
         return [(by_name[f"{layer}running_mean"], by_name[f"{layer}running_var"]) for layer in layers]
 
     @property
     def trained(self) -> int:
-        """Trained parameters: the first positions of a row."""
+        """Number of trained parameters, which are the first positions of a row."""
         return self.parameters[-1].stop
 
     @property
     def head(self) -> slice:
-        """Positions of the classifier in a row; none where it is frozen."""
-        own = [slot.start for slot in self.parameters if slot.name.startswith(CLASSIFIER)]
-        return slice(min(own, default=self.base.stop), self.base.stop)
+        """Positions of the classifier in a row; empty if it is frozen."""
+        starts = [slot.start for slot in self.parameters if slot.name.startswith(CLASSIFIER)]
+        return slice(min(starts, default=self.base.stop), self.base.stop)
 
     def last_layers(self, count: int) -> slice:
-        """Trained positions of so many last layers of the network that predicts, with what is between them.
+        """Positions of the last ``count`` trained layers of the base network, and of all parameters between them.
 
         Args:
-            count: counted from the classifier, which is the last one if it is trained.
+            count: number of layers; the classifier is the last one if it is trained.
         """
         starts = [weight.start for weight, *_ in self.layers()]
         starts += [self.head.start] if self.head.start < self.head.stop else []
         return slice(starts[-count:][0], self.base.stop)
 
     def statistics_of(self, trained: slice) -> list[slice]:
-        """Positions of the BatchNorm statistics of modules whose parameters are among some trained positions."""
-        own = {slot.name.rpartition(".")[0] for slot in self.parameters if trained.start <= slot.start < trained.stop}
-        return [slice(s.start, s.stop) for s in self.statistics if s.name.rpartition(".")[0] in own]
+        """Positions of the BatchNorm statistics of modules that have parameters in the positions ``trained``."""
+        names = {slot.name.rpartition(".")[0] for slot in self.parameters if trained.start <= slot.start < trained.stop}
+        return [slice(s.start, s.stop) for s in self.statistics if s.name.rpartition(".")[0] in names]
 
     @property
     def base(self) -> slice:
-        """Positions of the network that predicts, without the extra ones behind it."""
-        own = [slot.stop for slot in self.parameters if not slot.name.startswith(EXTRAS)]
-        return slice(0, max(own, default=0))
+        """Positions of the base network's parameters, without those of extra networks, which follow."""
+        stops = [slot.stop for slot in self.parameters if not slot.name.startswith(EXTRAS)]
+        return slice(0, max(stops, default=0))
 
     @property
     def parts(self) -> dict[str, slice]:
-        """Positions of the trained parts by name: ``backbone``, ``bottleneck`` (with its BatchNorm), ``classifier``, as
-        far as they are trained, then extra networks.
+        """Positions of the trained parts by name.
+
+        These are ``backbone``, ``bottleneck`` (with its BatchNorm) and ``classifier``, as far as they are trained, then
+        the extra networks.
         """
-        found: dict[str, slice] = {}
+        parts: dict[str, slice] = {}
         for slot in self.parameters:
-            first, _, rest = slot.name.partition(".")
-            name = rest.partition(".")[0] if f"{first}." == EXTRAS else {"norm": "bottleneck"}.get(first, first)
-            begun = found.get(name)
-            found[name] = slice(slot.start if begun is None else begun.start, slot.stop)
-        return found
+            module, _, remainder = slot.name.partition(".")
+            name = remainder.partition(".")[0] if f"{module}." == EXTRAS else {"norm": "bottleneck"}.get(module, module)
+            earlier = parts.get(name)
+            parts[name] = slice(slot.start if earlier is None else earlier.start, slot.stop)
+        return parts
 
     @property
     def staying(self) -> list[slice]:
         """Positions of the parts that stay with clients."""
-        return [own for name, own in self.parts.items() if name in self.stays]
+        return [positions for name, positions in self.parts.items() if name in self.stays]
 
     @property
     def sent(self) -> int:
-        """Values of a model that is sent: all but those that stay."""
-        stay: int = sum(own.stop - own.start for own in self.staying)
-        return self.width - stay
+        """Number of values in a model that is sent: all but those that stay with clients."""
+        staying_values: int = sum(positions.stop - positions.start for positions in self.staying)
+        return self.width - staying_values
 
     def without_extras(self, rows: Tensor) -> Tensor:
-        """Rows ``[..., P]`` as they are where there are no extra networks."""
+        """Rows ``[..., P]`` without the positions of extra networks."""
         return torch.cat([rows[..., self.base], rows[..., self.trained :]], -1) if self.extras else rows
 
     @property
     def extras(self) -> dict[str, slice]:
         """Positions of the extra networks by name."""
-        return {name: own for name, own in self.parts.items() if own.start >= self.base.stop}
+        return {name: positions for name, positions in self.parts.items() if positions.start >= self.base.stop}
 
     def positions(self, trains: Trains) -> slice:
         """Positions of a row that training changes."""
@@ -154,7 +156,7 @@ class Layout:
 
     @property
     def least_images(self) -> int:
-        """Images that a step needs: two where BatchNorm measures them."""
+        """Smallest number of images in a step: two if there is BatchNorm, which takes their variance."""
         return 2 if self.statistics else 1
 
     @property
@@ -164,7 +166,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """P, all positions of a row."""
+        """P, the number of values in a row."""
         return (self.statistics or self.parameters)[-1].stop
 
     def read(self, network: Network) -> Tensor:
@@ -186,15 +188,16 @@ class Layout:
                 state[slot.name].copy_(slot.of(row))
 
     def layers(self) -> list[list[Slot]]:
-        """Convolutions and linear layers of the feature extractor's main path in order, each its weight and, where it
-        has one, its bias.
+        """Convolutions and linear layers of the feature extractor's main path, in order.
+
+        Each is a list of its weight and, if it has one, its bias.
         """
-        beside = (*self.shortcuts, CLASSIFIER, EXTRAS)
-        counted = (slot for slot in self.parameters if not slot.name.startswith(beside))
-        weights = [slot for slot in counted if slot.name.endswith(".weight") and len(slot.shape) >= 2]
-        bias = {slot.name: slot for slot in self.parameters if slot.name.endswith(".bias")}
-        paired = [(w, bias.get(w.name.removesuffix("weight") + "bias")) for w in weights]
-        return [[w, b] if b is not None else [w] for w, b in paired]
+        excluded = (*self.shortcuts, CLASSIFIER, EXTRAS)
+        slots = (slot for slot in self.parameters if not slot.name.startswith(excluded))
+        weights = [slot for slot in slots if slot.name.endswith(".weight") and len(slot.shape) >= 2]
+        biases = {slot.name: slot for slot in self.parameters if slot.name.endswith(".bias")}
+        pairs = [(w, biases.get(w.name.removesuffix("weight") + "bias")) for w in weights]
+        return [[w, b] if b is not None else [w] for w, b in pairs]
 
 
 def _statistics(network: nn.Module) -> list[tuple[str, Tensor]]:
@@ -204,17 +207,18 @@ def _statistics(network: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
-    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``; BatchNorm statistics like parameters.
+    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``; BatchNorm statistics are mixed like parameters.
 
-    Where each is one of the rows, as where clients keep their models, these are copied: a product takes K² P steps.
+    If each mixture is just one of the rows, as when clients keep their models, rows are copied instead: a matrix
+    product would take K² P operations.
     """
     if weights.device.type == "cpu":
         values = weights.detach().double().numpy()
         if not values.any():
             return rows.new_zeros(*weights.shape[:-1], rows.shape[1])
         if ((values == 0) | (values == 1)).all() and (values.sum(-1) == 1).all():
-            picked = to_device(weights.argmax(-1).reshape(-1), rows.device)
-            return rows.index_select(0, picked).reshape(*weights.shape[:-1], rows.shape[1])
-    # `--precision tf32` is for what clients compute; the order of a product's sums depends on the number of threads.
+            indices = to_device(weights.argmax(-1).reshape(-1), rows.device)
+            return rows.index_select(0, indices).reshape(*weights.shape[:-1], rows.shape[1])
+    # `--precision tf32` is only for what clients compute. The number of threads would change the order of summation.
     with matmul_precision("fp32", rows.device), limit_to_one_thread():
         return to_device(weights.to(rows.dtype), rows.device) @ rows

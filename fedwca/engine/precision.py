@@ -1,4 +1,4 @@
-"""In which numbers clients compute. Models rest, travel and are averaged in the network's own type all the same."""
+"""The precision in which clients compute; models are stored, sent and averaged in the network's own dtype."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Phase = Literal["train", "evidence"]
 
 
 def check_precision(precision: Precision, dtype: torch.dtype, device: torch.device) -> None:
-    """Whether clients can compute in a precision.
+    """Check that clients can compute in a precision.
 
     Args:
-        precision: what is asked for.
+        precision: to check.
         dtype: of the network's weights.
-        device: where it computes.
+        device: where clients compute.
 
     Raises:
         UsageError: they cannot.
@@ -40,10 +40,10 @@ def check_precision(precision: Precision, dtype: torch.dtype, device: torch.devi
 
 
 def compute_precision(precision: Precision, phase: Phase, device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast for a network's backbone and bottleneck; for fp32, and for what stays in it, nothing.
+    """Context for a network's backbone and bottleneck: autocast to bfloat16, or nothing if the phase is in float32.
 
-    Inside, convolutions and matrix products are in bfloat16 and read weights that are rounded for the while. BatchNorm
-    keeps its statistics and parameters in float32. What comes behind the bottleneck, and losses, belong outside.
+    With autocast, convolutions and matrix products are in bfloat16, with temporarily rounded weights; BatchNorm keeps
+    its statistics and parameters in float32. Whatever follows the bottleneck, and losses, must be computed outside.
     """
     lowered = precision == "bf16-all" or (precision == "bf16" and phase == "train")
     return torch.autocast(device.type, torch.bfloat16) if lowered else nullcontext()
@@ -51,9 +51,9 @@ def compute_precision(precision: Precision, phase: Phase, device: torch.device) 
 
 @contextmanager
 def matmul_precision(precision: Precision, device: str | torch.device) -> Iterator[None]:
-    """Whether a GPU may round the factors of float32 products to TensorFloat-32: with ``tf32`` only.
+    """Context in which a GPU rounds the factors of float32 products to TensorFloat-32 only if precision is ``tf32``.
 
-    Torch lets convolutions do so unless told otherwise. Its settings are the process's; they are put back at the end.
+    Torch allows this for convolutions by default. Its settings are global to the process and are restored at the end.
     """
     if torch.device(device).type != "cuda":
         yield

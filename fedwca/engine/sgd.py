@@ -1,4 +1,4 @@
-"""One step of SGD with momentum, by torch's own function, and the clipping of its gradients."""
+"""One step of SGD with momentum, by torch's own function, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def sgd_step(
     training: Training,
     lr: float | None = None,
 ) -> None:
-    """Change parameters and momenta in place: g + wd·w, momentum without dampening, as `torch.optim.SGD` does it.
+    """Update parameters and momenta in place as `torch.optim.SGD`: g + wd·w, momentum without dampening.
 
     Args:
-        parameters: what is trained.
+        parameters: to train.
         gradients: of each.
         momenta: of each; zeros before the first step.
         training: learning rate, momentum and weight decay.
-        lr: stands in for its learning rate.
+        lr: replaces the learning rate of ``training``; None: does not.
     """
-    # One pass over memory where torch has it.
+    # Where torch has a fused version, it makes a single pass over memory.
     fused = parameters[0].device.type in ("cpu", "cuda")
     sgd(
         list(parameters),
@@ -45,12 +45,12 @@ def sgd_step(
 
 
 def clip_together(gradients: Sequence[Tensor], clip: float | None) -> None:
-    """Shorten gradients in place where, taken together, they are longer than ``clip``; None: leave them."""
+    """Scale gradients in place so that their joint norm is at most ``clip``; None leaves them as they are."""
     if clip is not None:
         length = torch.stack([gradient.norm() for gradient in gradients]).norm()
         torch._foreach_mul_(list(gradients), clip_factor(length, clip))
 
 
 def clip_factor(length: Tensor, clip: float) -> Tensor:
-    """What shortens gradients of these lengths to ``clip`` where they are longer, as torch.nn.utils.clip_grad_norm_."""
+    """Factor that shortens gradients of norm ``length`` to ``clip``, at most 1, as torch.nn.utils.clip_grad_norm_."""
     return (clip / (length + 1e-6)).clamp_max(1)

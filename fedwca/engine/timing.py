@@ -1,4 +1,4 @@
-"""Where the time of clients at work goes, on the host or on a GPU, which works behind it."""
+"""Time that clients spend in each phase, measured on the host or on a GPU, which runs asynchronously."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 import torch
 
 Mark = float | torch.cuda.Event
-"""A moment: a reading of the host's clock, or a place in the queue of a device."""
+"""A moment: a reading of the host's clock, or an event in a GPU's stream."""
 
 
 @dataclass(frozen=True)
 class Lap:
-    """Time that went into a phase."""
+    """Time spent in a phase."""
 
     phase: str
     start: Mark
     stop: Mark
     share: float
-    """How much of it counts."""
+    """Factor of the measured time."""
 
     @property
     def seconds(self) -> float:
-        """How long it took; on a GPU this waits until it is over."""
+        """Duration times ``share``; on a GPU this waits until the work is complete."""
         if isinstance(self.start, float) and isinstance(self.stop, float):
             return self.share * (self.stop - self.start)
         assert isinstance(self.start, torch.cuda.Event)
@@ -35,16 +35,16 @@ class Lap:
 
 
 class Phases(Mapping[str, float]):
-    """Seconds by phase, added up when somebody looks, so that a device need not be waited for before."""
+    """Seconds by phase, summed only when they are read, so that the host does not wait for a device before that."""
 
     def __init__(self, laps: Sequence[Lap], share: float = 1.0) -> None:
         self._laps, self._share = laps, share
 
     def __getitem__(self, phase: str) -> float:
-        found = [lap.seconds for lap in self._laps if lap.phase == phase]
-        if not found:
+        seconds = [lap.seconds for lap in self._laps if lap.phase == phase]
+        if not seconds:
             raise KeyError(phase)
-        return self._share * sum(found)
+        return self._share * sum(seconds)
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(lap.phase for lap in self._laps))
@@ -56,23 +56,23 @@ class Phases(Mapping[str, float]):
         return dict, (dict(self),)
 
     def shared(self, clients: int) -> Phases:
-        """What each of so many clients has of it."""
+        """The seconds of each client, if ``clients`` of them share the time equally."""
         return Phases(self._laps, self._share / clients)
 
 
 class Clock:
-    """Seconds by phase, of whoever is at work on a device."""
+    """Measures the seconds that work on a device takes, by phase."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._laps = device, list[Lap]()
 
     @property
     def seconds(self) -> Phases:
-        """By phase, of all that was measured."""
+        """All seconds measured so far, by phase."""
         return Phases(self._laps)
 
     def mark(self) -> Mark:
-        """Now."""
+        """The current moment."""
         if self._device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -80,12 +80,12 @@ class Clock:
         return event
 
     def lap(self, phase: str, start: Mark, share: float = 1.0) -> None:
-        """Adds the time since a mark, or a share of it, to a phase."""
+        """Add the time since a mark, or a share of it, to a phase."""
         self._laps.append(Lap(phase, start, self.mark(), share))
 
     @contextmanager
     def clock(self, phase: str) -> Iterator[None]:
-        """Adds the time spent inside to a phase."""
+        """Context whose duration is added to a phase."""
         start = self.mark()
         yield
         self.lap(phase, start)

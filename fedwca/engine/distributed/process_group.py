@@ -1,4 +1,4 @@
-"""Processes that `torchrun` started together: how they meet, what they exchange, and how they fail as one."""
+"""Processes that `torchrun` started together: how they connect, exchange values, and fail together."""
 
 from __future__ import annotations
 
@@ -23,60 +23,62 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FAILED, HEARD = "failed", "heard"
 PATIENCE = timedelta(days=7)
-"""Of the library's own clock: a rank may wait for another's source model. Whoever dies is noticed otherwise."""
+"""Timeout of collectives, long because a rank may wait for another's source model.
+
+Ranks that fail are noticed by `RankWorld.check` instead."""
 
 
 class RankWorld:
-    """One process among all of a run.
+    """One process among all processes of a run, the world.
 
     Args:
         rank: its number, from 0.
-        size: how many there are.
-        store: what all can look up.
+        size: number of processes.
+        store: key-value store that all of them share.
     """
 
     def __init__(self, rank: int, size: int, store: Store) -> None:
         self.rank, self.size, self.store = rank, size, store
-        everyone = self.subgroup(range(size))
-        assert everyone is not None
-        self.everyone = everyone
+        all_ranks = self.subgroup(range(size))
+        assert all_ranks is not None
+        self.everyone = all_ranks
 
     def fail(self, sentence: str, code: int) -> None:
-        """Tell all ranks that this one cannot go on; the first one to say so is heard."""
+        """Report to all ranks that this one cannot go on; only the first report is stored."""
         if not self.store.check([FAILED]):
             self.store.set(FAILED, json.dumps([self.rank, sentence, code]))
 
     def check(self) -> None:
-        """Nothing while all is well.
+        """Check that no rank has reported that it cannot go on.
 
         Raises:
-            RankFailed: a rank has said that it cannot go on.
+            RankFailed: a rank has.
         """
         if self.store.check([FAILED]):
             rank, sentence, code = json.loads(self.store.get(FAILED))
             raise RankFailed(f"rank {rank}: {sentence}", code)
 
     def conclude(self) -> None:
-        """Rank 0: what went wrong has been said to the user and is written down."""
+        """Called on rank 0 once the failure has been shown to the user and written down."""
         self.store.set(HEARD, "1")
 
     def concluded(self, seconds: float) -> bool:
-        """Whether rank 0 has said and written all it wanted, which is waited for so long."""
-        until = time.monotonic() + seconds
+        """Whether rank 0 has called `conclude`, waiting for it up to ``seconds``."""
+        deadline = time.monotonic() + seconds
         while not self.store.check([HEARD]):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return False
             time.sleep(0.05)
         return True
 
     def subgroup(self, members: Sequence[int]) -> Ranks | None:
-        """The ranks of a part of the world; None on a rank that is not in it. Every rank asks for every subgroup."""
+        """A group of some ranks; None on a rank that is not in it. Every rank must call this for every group."""
         group = cast("ProcessGroup", dist.new_group(list(members), timeout=PATIENCE))
         return Ranks(tuple(members), self, group) if self.rank in members else None
 
 
 def join_ranks() -> RankWorld:
-    """Meet the other ranks at the address that the environment names."""
+    """Connect to the other ranks at the address that the environment variables give."""
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
     store, rank, size = next(rendezvous("env://", timeout=timedelta(minutes=10)))
@@ -84,18 +86,18 @@ def join_ranks() -> RankWorld:
     if torch.cuda.is_available() and torch.cuda.device_count() >= number_in_environment("LOCAL_WORLD_SIZE", size):
         torch.cuda.set_device(number_in_environment("LOCAL_RANK", rank))
         backend = "cpu:gloo,cuda:nccl"
-    inner = PrefixStore("groups", store)
-    dist.init_process_group(backend, store=inner, rank=rank, world_size=size, timeout=PATIENCE)
+    group_store = PrefixStore("groups", store)
+    dist.init_process_group(backend, store=group_store, rank=rank, world_size=size, timeout=PATIENCE)
     return RankWorld(rank, size, PrefixStore("fedwca", store))
 
 
 class Ranks:
-    """Some ranks that do the same things in the same order.
+    """A group of ranks that make the same calls in the same order.
 
     Args:
         members: their numbers in the world.
-        world: asked while waiting whether all is well.
-        group: through which they speak.
+        world: checked for failures while waiting.
+        group: torch's process group of these ranks.
     """
 
     def __init__(self, members: tuple[int, ...], world: RankWorld, group: ProcessGroup) -> None:
@@ -103,7 +105,7 @@ class Ranks:
         self.index, self.size = members.index(world.rank), len(members)
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
-        """Fill every member's tensor from that of the member with the number ``root``, counted in ``members``.
+        """Overwrite every member's tensor by that of member ``root``, an index into ``members``.
 
         Raises:
             RankFailed: another rank cannot go on, or is gone.
@@ -113,24 +115,24 @@ class Ranks:
                 wait_for_ranks(dist.broadcast(tensor, self.members[root], self.group, async_op=True), self.world)
 
     def broadcast_object(self, value: T | None, root: int = 0) -> T:
-        """A member's value for everybody; what the others bring is not looked at. Tensors arrive on the CPU."""
-        mine = root == self.index
-        payload = to_bytes(value) if mine else torch.empty(0, dtype=torch.uint8)
+        """The value of member ``root``, for all members; others' values are ignored. Tensors arrive on the CPU."""
+        is_root = root == self.index
+        payload = to_bytes(value) if is_root else torch.empty(0, dtype=torch.uint8)
         length = torch.tensor([len(payload)])
         self.broadcast(length, root)
-        payload = payload if mine else torch.empty(int(length), dtype=torch.uint8)
+        payload = payload if is_root else torch.empty(int(length), dtype=torch.uint8)
         self.broadcast(payload, root)
         return cast(T, from_bytes(payload))
 
     def all_gather(self, value: T) -> list[T]:
-        """Everybody's values, in the order of ``members``."""
+        """The values of all members, in the order of ``members``."""
         return [self.broadcast_object(value, root) for root in range(self.size)]
 
 
 class RankZeroChannel:
-    """Values on their way to rank 0, in the order in which each rank sends them; a channel of its own.
+    """Sends values to rank 0, in the order in which each rank sends them, through a process group of its own.
 
-    Every rank of the world makes one, at the same time.
+    Every rank of the world must create one, at the same point of the program.
     """
 
     def __init__(self, world: RankWorld) -> None:
@@ -138,7 +140,7 @@ class RankZeroChannel:
         self.group = cast("ProcessGroup", dist.new_group(backend="gloo", timeout=PATIENCE))
 
     def send(self, value: Any) -> None:
-        """Send a value; returns when it has left.
+        """Send a value and return when it has been sent.
 
         Raises:
             RankFailed: rank 0 cannot go on, or is gone.
@@ -149,7 +151,7 @@ class RankZeroChannel:
             dist.send(payload, 0, self.group)
 
     def receive(self, rank: int) -> Any:
-        """The next value of a rank, once it is there; called in a thread, for it looks at nothing else meanwhile."""
+        """Wait for the next value of a rank; called in a thread, because it checks nothing else while it waits."""
         with watch_ranks(self.world):
             length = torch.empty(1, dtype=torch.int64)
             dist.recv(length, rank, self.group)
@@ -159,16 +161,16 @@ class RankZeroChannel:
 
 
 def wait_for_ranks(work: dist.Work | None, world: RankWorld) -> None:
-    """Until a collective is done, with an eye on the other ranks.
+    """Wait until a collective is complete, and check meanwhile whether other ranks have failed.
 
     Raises:
         RankFailed: one of them cannot go on.
     """
-    pause, looked = 1e-5, time.monotonic()
+    pause, last_check = 1e-5, time.monotonic()
     while work is not None and not work.is_completed():
-        if time.monotonic() - looked > 0.25:
+        if time.monotonic() - last_check > 0.25:
             world.check()
-            looked = time.monotonic()
+            last_check = time.monotonic()
         time.sleep(pause)
         pause = min(1.5 * pause, 0.01)
     if work is not None:
@@ -177,7 +179,7 @@ def wait_for_ranks(work: dist.Work | None, world: RankWorld) -> None:
 
 @contextmanager
 def watch_ranks(world: RankWorld) -> Iterator[None]:
-    """What the library says of a connection that broke, as what broke it.
+    """Context that turns the library's error on a broken connection into the failure that caused it.
 
     Raises:
         RankFailed: another rank cannot go on, or is gone.
@@ -185,8 +187,8 @@ def watch_ranks(world: RankWorld) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # A rank that ends tells the others why first; one that was killed does not.
+        # A rank that fails reports the reason before it ends; one that was killed does not.
         time.sleep(0.5)
         world.check()
-        why = first_line(error)
-        raise RankFailed(f"another rank ended without a word; was its memory full? ({why})", 1) from error
+        reason = first_line(error)
+        raise RankFailed(f"another rank ended without a word; was its memory full? ({reason})", 1) from error

@@ -1,4 +1,4 @@
-"""Values as bytes, on their way from one rank of a run to another."""
+"""Serialization of values that one rank of a run sends to another."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedwca.core.messages import Targets
 
 
 class _Pickler(pickle.Pickler):
-    """Tensors by their values alone, from whatever device; of targets only what is read after training."""
+    """Pickles tensors by their values alone, from any device, and of targets only what is read after training."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Targets):
-            left_out = value.partners[:0]
-            return Targets, (value.labels, value.weights, left_out, value.mix, value.matched, value.notes)
+            no_partners = value.partners[:0]
+            return Targets, (value.labels, value.weights, no_partners, value.mix, value.matched, value.notes)
         if type(value) is Tensor and value.dtype is not torch.bfloat16:
             return torch.tensor, (value.detach().cpu().numpy(),)
         return NotImplemented
@@ -32,5 +32,5 @@ def to_bytes(value: Any) -> Tensor:
 
 
 def from_bytes(payload: Tensor) -> Any:
-    """The value that `to_bytes` made bytes of; they come from this run's own ranks alone."""
+    """The value that `to_bytes` serialized; safe only for bytes from this run's own ranks, since it unpickles them."""
     return pickle.loads(payload.numpy().tobytes())

@@ -1,4 +1,4 @@
-"""An engine that shares the clients of a federation out over ranks; each trains and evaluates its own."""
+"""An engine that distributes the clients of a federation over ranks; each rank trains and evaluates its own."""
 
 from __future__ import annotations
 
@@ -22,79 +22,83 @@ T = TypeVar("T")
 
 
 def own_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[ClientImages]:
-    """The clients, those of other ranks without images: client k is rank (k mod G)'s, so domains are spread evenly."""
-    nothing = slice(0, 0)
+    """The clients, where those of other ranks have no images.
 
-    def emptied(c: ClientImages) -> ClientImages:
-        labels = None if c.labels is None else c.labels[nothing]
-        return ClientImages(c.train[nothing], c.validation[nothing], c.test[nothing], labels)
+    Client k belongs to rank k mod G, so that domains are spread evenly.
+    """
+    empty = slice(0, 0)
 
-    return [c if k % ranks.size == ranks.index else emptied(c) for k, c in enumerate(clients)]
+    def without_images(c: ClientImages) -> ClientImages:
+        labels = None if c.labels is None else c.labels[empty]
+        return ClientImages(c.train[empty], c.validation[empty], c.test[empty], labels)
+
+    return [c if k % ranks.size == ranks.index else without_images(c) for k, c in enumerate(clients)]
 
 
 class ShardedEngine:
-    """Satisfies `fedwca.engine.interface.Engine` by another engine on each of G ranks, to the same numbers.
+    """Implements `fedwca.engine.interface.Engine` by another engine on each of G ranks, with the same results.
 
-    Every rank holds the whole bank and plays the server's part, which is the same everywhere; it holds the images of,
-    trains and evaluates only its own clients. After training, rows and uploads go round; after an evaluation, classes.
+    Every rank holds the whole bank and runs the server's part, which is the same on all of them. It has the images of
+    its own clients only, and trains and evaluates only these. Ranks exchange rows and uploads after training, and
+    predictions after an evaluation.
 
     Args:
-        within: this rank's engine for all clients, made of what `own_images` gives.
-        ranks: who works on these clients.
-        clients: all of them, on the CPU; for counts, for signatures of images, and to know who has labels.
+        within: this rank's engine for all clients, made with the result of `own_images`.
+        ranks: the ranks that share the clients.
+        clients: all of them with their images, on the CPU; for their sizes, signatures of images, and labels.
     """
 
     def __init__(self, within: Engine, ranks: Ranks, clients: Sequence[ClientImages]) -> None:
         self.within, self.ranks = within, ranks
         self.layout, self.network, self.device = within.layout, within.network, within.device
         self.bank = within.bank
-        self.images, self.labels = [own.train for own in clients], [own.labels for own in clients]
+        self.images, self.labels = [client.train for client in clients], [client.labels for client in clients]
         self.sizes = torch.tensor([len(x) for x in self.images])
 
     def _of(self, rank: int, clients: Sequence[int]) -> list[int]:
         return [client for client in clients if client % self.ranks.size == rank]
 
     def _level(self, rows: Tensor, clients: Sequence[int]) -> None:
-        """Give everybody each client's row ``[P]`` of ``rows [K, P]`` as its own rank has it."""
+        """Overwrite, on all ranks, each client's row ``[P]`` of ``rows [K, P]`` by that of the client's own rank."""
         for rank in range(self.ranks.size):
-            theirs = to_device(self._of(rank, clients), rows.device)
-            some = rows[theirs]
-            self.ranks.broadcast(some, rank)
-            rows[theirs] = some
+            indices = to_device(self._of(rank, clients), rows.device)
+            rank_rows = rows[indices]
+            self.ranks.broadcast(rank_rows, rank)
+            rows[indices] = rank_rows
 
-    def _gather_values(self, mine: list[T], clients: Sequence[int]) -> list[T]:
-        """One value a client, in their order, from those that each rank has of its own clients."""
-        found: dict[int, T] = {}
-        for rank, some in enumerate(self.ranks.all_gather(mine)):
-            found |= zip(self._of(rank, clients), some, strict=True)
-        return [found[client] for client in clients]
+    def _gather_values(self, own_values: list[T], clients: Sequence[int]) -> list[T]:
+        """One value per client, in the order of ``clients``, from the values that each rank has of its own clients."""
+        by_client: dict[int, T] = {}
+        for rank, values in enumerate(self.ranks.all_gather(own_values)):
+            by_client |= zip(self._of(rank, clients), values, strict=True)
+        return [by_client[client] for client in clients]
 
     def run(self, round: RoundWork[T]) -> list[T]:
-        """As the protocol says; ``done`` is called for other ranks' clients once all have ended.
+        """As the protocol says; ``done`` is called for other ranks' clients once all ranks have finished.
 
         Raises:
-            FedwcaError: the ranks do not send clients the same.
+            FedwcaError: ranks differ in what they send to clients.
             RankFailed: another rank cannot go on.
         """
         offer, clients = round.offer, round.clients
-        sent = zlib.crc32(b"".join(x.cpu().contiguous().numpy().tobytes() for x in (offer.personal, offer.shared)))
-        found = self.within.run(round.restrict(self._of(self.ranks.index, clients)))
+        checksum = zlib.crc32(b"".join(x.cpu().contiguous().numpy().tobytes() for x in (offer.personal, offer.shared)))
+        own_values = self.within.run(round.restrict(self._of(self.ranks.index, clients)))
         values: dict[int, T] = {}
-        for rank, (told, some) in enumerate(self.ranks.all_gather((sent, found))):
-            if told != sent:
+        for rank, (rank_checksum, rank_values) in enumerate(self.ranks.all_gather((checksum, own_values))):
+            if rank_checksum != checksum:
                 raise FedwcaError(
                     f"ranks {self.ranks.members[rank]} and {self.ranks.members[self.ranks.index]} came to different "
                     "numbers on the server's part; run on machines of one kind, with the same versions"
                 )
-            theirs = self._of(rank, clients)
-            values |= zip(theirs, some, strict=True)
-            for client in theirs if rank != self.ranks.index else ():
+            rank_clients = self._of(rank, clients)
+            values |= zip(rank_clients, rank_values, strict=True)
+            for client in rank_clients if rank != self.ranks.index else ():
                 round.done(client)
         self._level(self.bank, clients)
         return [values[client] for client in clients]
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Next server rows ``[C, P]``: those of the first rank, lest machines differ in a last digit."""
+        """Next server rows ``[C, P]``: those of the first rank, because machines may differ in the last digit."""
         mixed = self.within.gather(weights, rows)
         self.ranks.broadcast(mixed, 0)
         return mixed
@@ -103,9 +107,9 @@ class ShardedEngine:
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
         """As the protocol says, each client at its own rank."""
-        asked = range(len(self.images)) if clients is None else clients
-        mine = self.within.predict_tests(weights, rows, self._of(self.ranks.index, asked))
-        return self._gather_values(mine, asked)
+        chosen = range(len(self.images)) if clients is None else clients
+        own_predictions = self.within.predict_tests(weights, rows, self._of(self.ranks.index, chosen))
+        return self._gather_values(own_predictions, chosen)
 
     def adapt(
         self,
@@ -116,9 +120,9 @@ class ShardedEngine:
         clients: Sequence[int] | None = None,
     ) -> list[AdaptedModel]:
         """As the protocol says, each client at its own rank."""
-        asked = range(len(self.images)) if clients is None else clients
-        mine = self.within.adapt(adaptation, lr, weights, rows, self._of(self.ranks.index, asked))
-        return self._gather_values(mine, asked)
+        chosen = range(len(self.images)) if clients is None else clients
+        own_models = self.within.adapt(adaptation, lr, weights, rows, self._of(self.ranks.index, chosen))
+        return self._gather_values(own_models, chosen)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``."""

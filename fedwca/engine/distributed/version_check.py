@@ -10,11 +10,11 @@ from fedwca._version import __version__
 from fedwca.errors import FedwcaError
 
 VERSIONS = {"fedwca": __version__, "torch": torch.__version__}
-"""What is installed here, as far as numbers depend on it."""
+"""Installed versions of the packages that results depend on."""
 
 
 def check_versions(leading: Mapping[str, str]) -> None:
-    """See that a rank has what rank 0 has.
+    """Check that this rank has the same versions as rank 0.
 
     Args:
         leading: `VERSIONS` of rank 0.
@@ -24,5 +24,5 @@ def check_versions(leading: Mapping[str, str]) -> None:
     """
     for name, version in leading.items():
         if VERSIONS[name] != version:
-            here = f"{name} {VERSIONS[name]} is installed here"
-            raise FedwcaError(f"{here}, {version} on rank 0; all ranks need the same")
+            installed = f"{name} {VERSIONS[name]} is installed here"
+            raise FedwcaError(f"{installed}, {version} on rank 0; all ranks need the same")
