@@ -192,7 +192,7 @@ class TrialsInTurn:
         self.engines = list(engines)
 
     def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
-        """Results of clients by federation, in the order of each round's clients; trained models are stored in the banks.
+        """Results of clients by federation, in the order of each round's clients; trained models are left in the banks.
 
         Args:
             rounds: the same round of one method, by federation; federations that are not in it do nothing.

@@ -1,4 +1,4 @@
-"""The plain engine: client after client on views of the bank's rows, spread over the cores with one thread each."""
+"""The sequential engine: one client after another on views of the bank's rows, on each of several threads."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ T = TypeVar("T")
 
 
 class SequentialEngine(LocalEngine):
-    """Runs clients one at a time per worker; memory is the bank plus one client's activations per worker.
+    """Runs one client at a time per worker; memory is the bank plus one client's activations per worker.
 
     Args:
         network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
-        clients: images, ``[N, 3, H, W]`` uint8, and labels where there are any.
+        clients: images, ``[N, 3, H, W]`` uint8, and labels if there are any.
         device: where models and images live.
-        workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. Threads, not
-            processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
-        batch_norm: what becomes of BatchNorm's running statistics when models are mixed; see `BatchNormPolicy`.
-        precision: in which clients compute; bfloat16 leaves evaluation and recalibration in the network's own.
+        workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. They run in threads,
+            not processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
+        batch_norm: how BatchNorm's running statistics are treated when models are mixed; see `BatchNormPolicy`.
+        precision: in which clients compute; with bfloat16, evaluation and recalibration stay in the network's own.
 
     Raises:
-        UsageError: they cannot compute in that precision, or not several at the same time.
+        UsageError: clients cannot compute in that precision, or not several at the same time.
     """
 
     def __init__(
@@ -59,24 +59,24 @@ class SequentialEngine(LocalEngine):
         precision: Precision = "fp32",
     ) -> None:
         super().__init__(network, clients, device, batch_norm, precision)
-        best = count_cores() if self.device.type == "cpu" else 1
-        # Whether products are rounded is a switch of the process, and mixtures of models are not rounded.
+        default_workers = count_cores() if self.device.type == "cpu" else 1
+        # TensorFloat-32 is a switch of the whole process, and mixtures of models must not be rounded.
         if precision == "tf32" and (workers or 1) > 1:
             raise UsageError("precision tf32: engine loop then trains one client at a time; leave out --workers")
-        self.workers = max(1, min(workers or best, len(clients)))
+        self.workers = max(1, min(workers or default_workers, len(clients)))
         layout = torch.channels_last
-        every = {id(c.train): c.train for c in clients}  # clients that have the very same images share them
-        here = {own: x.to(self.device).contiguous(memory_format=layout) for own, x in every.items()}
-        self.images = [here[id(c.train)] for c in clients]
+        unique_images = {id(c.train): c.train for c in clients}  # clients with the same image tensor share it
+        on_device = {key: x.to(self.device).contiguous(memory_format=layout) for key, x in unique_images.items()}
+        self.images = [on_device[id(c.train)] for c in clients]
         self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
-        self._plain, self._plain_test = (embed_images(self.network, every) for every in (self.images, self._test))
+        self._plain, self._plain_test = (embed_images(self.network, images) for images in (self.images, self._test))
         self.sizes = torch.tensor([len(c.train) for c in clients])
         self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
         for _ in range(self.workers):
             self._replicas.put(Replica(self.network, self.layout, precision))
 
     def run(self, round: RoundWork[T]) -> list[T]:
-        """As `fedwca.engine.interface.Engine.run` says; the step is taken in a worker thread, for one client."""
+        """See `fedwca.engine.interface.Engine.run`; the step is called in a worker thread, for one client."""
         offer, rows = round.offer, round.rows
         source = self.layout.read(self.network)
 
@@ -86,17 +86,17 @@ class SequentialEngine(LocalEngine):
                 received = SentModels(
                     weights, lambda w: self._apply_batch_norm(client, self._mix(w, rows), replica), source
                 )
-                given = (self.images[client], self.labels[client], received, offer.personal.shape[1])
-                worker = ClientWorker(replica, *given, self.bank[client], round.task(client), self._plain[client])
+                arguments = (self.images[client], self.labels[client], received, offer.personal.shape[1])
+                worker = ClientWorker(replica, *arguments, self.bank[client], round.task(client), self._plain[client])
                 return round.step(worker)[0]
 
-        found = self._map(work, round.clients, round.done)
+        results = self._map(work, round.clients, round.done)
         synchronize(self.device)
-        return found
+        return results
 
     @contextmanager
     def _replica(self) -> Iterator[Replica]:
-        """One that no other thread uses inside."""
+        """Context with a replica that no other thread uses."""
         replica = self._replicas.get()
         try:
             yield replica
@@ -104,7 +104,7 @@ class SequentialEngine(LocalEngine):
             self._replicas.put(replica)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""
+        """Models ``[K, P]`` as the clients have them and `classify` evaluates them: mixtures ``[K, R]`` of rows."""
 
         def work(client: int) -> Tensor:
             with self._replica() as replica:
@@ -113,7 +113,7 @@ class SequentialEngine(LocalEngine):
         return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
 
     def _apply_batch_norm(self, client: int, row: Tensor, replica: Replica) -> Tensor:
-        """A mixed model ``[P]`` as it is at a client: with that client's statistics where they are not mixed."""
+        """A mixed model ``[P]`` as a client has it: with that client's statistics if they are not mixed."""
 
         def recalibrate(model: Tensor) -> None:
             replica.bind(model)
@@ -124,7 +124,7 @@ class SequentialEngine(LocalEngine):
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """As `fedwca.engine.interface.Engine.predict_tests` says, client after client."""
+        """See `fedwca.engine.interface.Engine.predict_tests`; one client after another."""
 
         def work(client: int) -> ClassPredictions:
             if len(self._test[client]) == 0:
@@ -143,20 +143,20 @@ class SequentialEngine(LocalEngine):
         rows: Tensor | None = None,
         clients: Sequence[int] | None = None,
     ) -> list[AdaptedModel]:
-        """As `fedwca.engine.interface.Engine.adapt` says, client after client."""
+        """See `fedwca.engine.interface.Engine.adapt`; one client after another."""
 
         def work(client: int) -> AdaptedModel:
             with self._replica() as replica:
                 row = self._model(client, weights, rows, replica)
                 if adaptation.by_client:
                     return generated_predictions(replica, adaptation, self._test[client], row)
-                (found,) = adapt_models(ImagesToAdapt(replica, self._plain_test[client]), row[None], adaptation, lr)
-                return found
+                (adapted,) = adapt_models(ImagesToAdapt(replica, self._plain_test[client]), row[None], adaptation, lr)
+                return adapted
 
         return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
 
     def _model(self, client: int, weights: Tensor | None, rows: Tensor | None, replica: Replica) -> Tensor:
-        """A client's model ``[P]``: a mixture of rows as it is at the client, or its own in the bank."""
+        """A client's model ``[P]``: a mixture of rows as the client has it, or its own in the bank."""
         if weights is None or rows is None:
             return self.bank[client]
         return self._apply_batch_norm(client, self._mix(weights[client], rows), replica)
@@ -178,5 +178,5 @@ class SequentialEngine(LocalEngine):
                     done(futures[future])
                 return [future.result() for future in futures]
             finally:
-                # After an error or Ctrl-C: clients that have not begun never do; those at work end their round.
+                # After an error or Ctrl-C, clients that have not started are cancelled; the others finish their round.
                 pool.shutdown(cancel_futures=True)

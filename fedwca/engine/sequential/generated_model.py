@@ -1,4 +1,4 @@
-"""A client's model that is generated from its images, and how what generates it is trained."""
+"""Generation of a client's model from its images, and training of the networks that generate it."""
 
 from __future__ import annotations
 
@@ -15,52 +15,54 @@ from fedwca.functional import prediction_entropy
 
 
 def generate_model(replica: Replica, adaptation: Adaptation, images: Tensor) -> Tensor:
-    """The base network's parameters ``[P_base]`` from images uint8 ``[N, 3, H, W]``, by the bound row's networks."""
+    """Generate the base network's parameters ``[P_base]`` from images uint8 ``[N, 3, H, W]``, with the bound row."""
     return adaptation.generate(replica.extras, replica.network.prepare(images))
 
 
 def train_generators(
-    replica: Replica, adaptation: Adaptation, images: Tensor, begun: Tensor, rates: Mapping[str, float]
+    replica: Replica, adaptation: Adaptation, images: Tensor, initial: Tensor, rates: Mapping[str, float]
 ) -> None:
-    """Move the bound row's generating networks towards generating the base network as training left it.
+    """Make one step of the bound row's generating networks towards the trained parameters of the base network.
 
-    One vector-Jacobian product of what they generate at ``begun - trained``: the gradient of half the squared distance
-    of ``begun`` from the trained parameters. Source: pFedHN (Shamsian et al., ICML 2021).
+    The gradient is one vector-Jacobian product of the generated parameters with ``initial - trained``: that of half the
+    squared distance of ``initial`` from the trained parameters. Source: pFedHN (Shamsian et al., ICML 2021).
 
     Args:
         replica: its row has the trained base network.
-        adaptation: generates, and says how long the gradient of each network may be.
-        images: that ``begun`` was generated from.
-        begun: the base network's parameters before training ``[P_base]``.
+        adaptation: generates parameters, and limits the gradient norm of each network.
+        images: those that ``initial`` was generated from.
+        initial: the generated parameters of the base network before training ``[P_base]``.
         rates: learning rate of each network.
     """
     trained = replica.row[replica.layout.base]
     leaves = replica.train_extras()
-    made = generate_model(replica, adaptation, images)
-    every = [leaf for own in leaves.values() for leaf in own]
-    found = iter(torch.autograd.grad(made, every, begun - trained, allow_unused=True, materialize_grads=True))
+    generated = generate_model(replica, adaptation, images)
+    all_leaves = [leaf for network_leaves in leaves.values() for leaf in network_leaves]
+    all_gradients = iter(
+        torch.autograd.grad(generated, all_leaves, initial - trained, allow_unused=True, materialize_grads=True)
+    )
     with torch.no_grad():
-        for name, own in leaves.items():
-            gradients = [next(found) for _ in own]
+        for name, network_leaves in leaves.items():
+            gradients = [next(all_gradients) for _ in network_leaves]
             clip_together(gradients, adaptation.clip)
-            torch._foreach_add_(own, gradients, alpha=-rates[name])
+            torch._foreach_add_(network_leaves, gradients, alpha=-rates[name])
 
 
 @torch.no_grad()
 def generated_predictions(replica: Replica, adaptation: Adaptation, images: Tensor, row: Tensor) -> AdaptedModel:
-    """A client's model, generated from the images that it predicts; as it was sent where there are none.
+    """A client's model, generated from the images that it predicts; without images it is the model that was sent.
 
     Args:
-        replica: runs it.
-        adaptation: generates.
+        replica: runs the model.
+        adaptation: generates the model.
         images: uint8 ``[N, 3, H, W]``.
-        row: what the client was sent ``[P]``; left as it is.
+        row: the model that the client was sent ``[P]``; not changed.
     """
     model = row.clone()
     replica.bind(model)
     if not len(images):
         return AdaptedModel.unmoved(model, len(replica.class_vectors))
-    before = prediction_entropy(replica.predict(images).logits)
+    entropy_before = prediction_entropy(replica.predict(images).logits)
     model[replica.layout.base] = generate_model(replica, adaptation, images)
     logits = replica.predict(images).logits
-    return AdaptedModel(model, logits, (float(before), float(prediction_entropy(logits))), 1)
+    return AdaptedModel(model, logits, (float(entropy_before), float(prediction_entropy(logits))), 1)

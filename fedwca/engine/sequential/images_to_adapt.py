@@ -1,4 +1,4 @@
-"""One client's images as `fedwca.engine.test_time_adaptation` asks for them."""
+"""One client's images, as `fedwca.engine.test_time_adaptation` uses them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedwca.engine.sequential.replica import Replica
 
 
 class ImagesToAdapt:
-    """A `fedwca.engine.test_time_adaptation.ModelsToAdapt` of G = 1.
+    """A `fedwca.engine.test_time_adaptation.ModelsToAdapt` for one client, G = 1.
 
     Args:
-        replica: runs its model.
-        images: uint8 ``[N, 3, H, W]``, or what `fedwca.engine.embeddings` made of them.
+        replica: runs the client's model.
+        images: uint8 ``[N, 3, H, W]``, or their embeddings from `fedwca.engine.embeddings`.
     """
 
     def __init__(self, replica: Replica, images: Tensor) -> None:
@@ -23,22 +23,22 @@ class ImagesToAdapt:
         self.sizes, self.base = [len(images)], replica.layout.base
 
     def logits(self, models: Tensor) -> Tensor:
-        """``[1, N, M]``"""
+        """Logits ``[1, N, M]`` in eval mode, without gradient."""
         self.replica.bind(models[0])
         if not len(self.images):
             return models.new_zeros(1, 0, len(self.replica.class_vectors))
         return self.replica.predict(self.images).logits[None]
 
     def each(self, function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
-        """``[1]``"""
+        """Value ``[1]`` of ``function``."""
         return function(logits[0])[None]
 
     def losses(self, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:
-        """``[1]``"""
+        """The adaptation's loss ``[1]``."""
         self.replica.bind(models[0])
         return self.replica.adaptation_loss(adaptation, logits[0])[None]
 
     def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
-        """``[1, base]``"""
+        """Gradient ``[1, base]``, given the derivatives of the loss by the logits, ``slopes [1, N, M]``."""
         self.replica.bind(models[0])
         return self.replica.pull_back(self.images, slopes[0])[None]

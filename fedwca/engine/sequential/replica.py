@@ -1,4 +1,4 @@
-"""One network on which any row can be put without a copy, and the two things done with it: predict and step."""
+"""One network that can be bound to any row without a copy, and the two uses of it: to predict and to step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedwca.engine.sgd import clip_together, sgd_step
 
 
 class _Forward(nn.Module):
-    """A network's pass in the precision of a phase, as a module, so that other parameters can be put in its place."""
+    """A network's forward pass in the precision of a phase; a module, so that its parameters can be replaced."""
 
     def __init__(self, network: Network, precision: Precision) -> None:
         super().__init__()
@@ -36,19 +36,19 @@ class _Forward(nn.Module):
             features = self.network.extract(x, masks)
         classifier: Any = self.network.classifier
         if twice and is_parametrized(classifier, "weight"):
-            stored: Any = classifier.get_submodule("parametrizations.weight")
-            weight, bias = normalize_weight(stored.original0, stored.original1), classifier.bias
+            parametrization: Any = classifier.get_submodule("parametrizations.weight")
+            weight, bias = normalize_weight(parametrization.original0, parametrization.original1), classifier.bias
             return self.network.classify(features, lambda z: torch.nn.functional.linear(z, weight, bias), masks)
         return self.network.classify(features, classifier, masks)
 
 
 def _freeze(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """A module whose parameters, as they are when it is called, count as constants."""
-    return lambda x: call_module(module, {name: own.detach() for name, own in module.named_parameters()}, x)
+    """A function that calls a module with its parameters at that time as constants."""
+    return lambda x: call_module(module, {name: parameter.detach() for name, parameter in module.named_parameters()}, x)
 
 
 class Replica:
-    """A private copy of the network; the tensors that are in a row are views of whatever row is bound.
+    """A private copy of the network; its tensors that belong to a row are views of the row that is bound.
 
     Training steps therefore change the bound row in place: parameters by SGD, BatchNorm statistics by the modules.
     """
@@ -62,37 +62,40 @@ class Replica:
         like = self.class_vectors
         self.momentum = torch.zeros(layout.trained, dtype=like.dtype, device=like.device)
         self._momenta = [slot.of(self.momentum) for slot in layout.parameters]
-        owners = dict(self.network.named_modules())
+        modules = dict(self.network.named_modules())
         self._leaves = [self.network.get_parameter(slot.name) for slot in layout.parameters]
         for parameter in self._leaves:
             parameter.requires_grad_(True)
-        base = [i for i, slot in enumerate(layout.parameters) if slot.stop <= layout.base.stop]
-        self._base = {layout.parameters[i].name: self._leaves[i] for i in base}
-        own = {
-            name: [i for i, slot in enumerate(layout.parameters) if here.start <= slot.start < here.stop]
-            for name, here in layout.extras.items()
+        base_indices = [i for i, slot in enumerate(layout.parameters) if slot.stop <= layout.base.stop]
+        self._base = {layout.parameters[i].name: self._leaves[i] for i in base_indices}
+        extra_indices = {
+            name: [i for i, slot in enumerate(layout.parameters) if positions.start <= slot.start < positions.stop]
+            for name, positions in layout.extras.items()
         }
-        self._parts: dict[str | None, set[int]] = {None: set(base), **{name: set(some) for name, some in own.items()}}
+        self._parts: dict[str | None, set[int]] = {
+            None: set(base_indices),
+            **{name: set(indices) for name, indices in extra_indices.items()},
+        }
         self.extras: ExtraNetworks = dict(self.network.extras.items())
         self.frozen: ExtraNetworks = {name: _freeze(module) for name, module in self.network.extras.items()}
-        """The same, giving no gradient to their parameters."""
+        """The same networks, with no gradient for their parameters."""
         self._buffers: list[tuple[nn.Module, str, int]] = [
-            (owners[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
+            (modules[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
             for index, slot in enumerate(layout.statistics)
         ]
 
     @property
     def class_vectors(self) -> Tensor:
-        """The classifier's weight rows ``[M, q]``; of the bound row where classifiers are trained."""
+        """The classifier's weight rows ``[M, q]``; those of the bound row if classifiers are trained."""
         return self.network.class_vectors
 
     def bind(self, row: Tensor) -> None:
-        """Put the model ``row [P]`` on the network; nothing is copied."""
+        """Make the network's tensors views of the model ``row [P]``; nothing is copied."""
         self.row = row
         for slot, parameter in zip(self.layout.parameters, self._leaves, strict=True):
             parameter.data = slot.of(row)
         for module, name, index in self._buffers:
-            # .data: a version counter of its own, else updating one statistic makes autograd distrust the others.
+            # .data has a version counter of its own: else updating one statistic in place invalidates the others.
             module._buffers[name] = self.layout.statistics[index].of(row).data
 
     def forward(
@@ -103,8 +106,8 @@ class Replica:
         Args:
             x: the images, as `Network.extract` reads them.
             masks: of dropout.
-            phase: what it is for, which decides the precision; None: in full.
-            twice: whether they are differentiated twice; decides nothing but last digits.
+            phase: what the pass is for, which decides the precision; None: full precision.
+            twice: whether the outputs are differentiated twice; changes only the last digits.
         """
         return self._forward(x, masks, phase, twice)  # type: ignore[no-any-return]
 
@@ -119,59 +122,63 @@ class Replica:
             logits: of the images that the step is made on ``[B, M]``, by the bound row.
             x: all images of the training step, as `Network.extract` reads them.
             masks: of dropout, those that gave ``logits``.
-            adaptation: its loss is descended.
+            adaptation: its loss is minimized.
             lr: step size.
         """
-        moved = step_parameters(self.adaptation_loss(adaptation, logits), self._base, adaptation, lr)
-        # Copies, which the modules may change.
-        moved |= {name: buffer.clone() for name, buffer in self.network.named_buffers()}
-        named = {f"network.{name}": value for name, value in moved.items()}
-        found: Tensor = functional_call(self._forward, named, (x, masks, None, True))[0]
-        return found
+        adapted = step_parameters(self.adaptation_loss(adaptation, logits), self._base, adaptation, lr)
+        # Copies, because the modules may change them in place.
+        adapted |= {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        tensors = {f"network.{name}": value for name, value in adapted.items()}
+        adapted_logits: Tensor = functional_call(self._forward, tensors, (x, masks, None, True))[0]
+        return adapted_logits
 
     def adaptation_loss(self, adaptation: Adaptation, logits: Tensor) -> Tensor:
-        """An adaptation's loss of outputs ``[N, M] -> []``, by the bound row's extra networks."""
+        """An adaptation's loss of logits ``[N, M] -> []``, with the bound row's extra networks."""
         return check_number(adaptation.loss(logits, self.extras), f"adaptation {adaptation.name!r}: loss")
 
     def pull_back(self, images: Tensor, slopes: Tensor) -> Tensor:
-        """Gradient of the bound row's base network ``[P_base]`` in eval mode, chunk by chunk.
+        """Gradient of the bound row's base network ``[P_base]`` in eval mode, computed chunk by chunk.
 
         Args:
-            images: uint8 ``[N, 3, H, W]``, or what `fedwca.engine.embeddings` made of them.
-            slopes: derivatives of what is descended in their logits ``[N, M]``.
+            images: uint8 ``[N, 3, H, W]``, or their embeddings from `fedwca.engine.embeddings`.
+            slopes: derivatives of the loss with respect to the logits of these images ``[N, M]``.
         """
         self.network.eval()
         leaves = list(self._base.values())
         for leaf in leaves:
             leaf.requires_grad_(True)
         total = [torch.zeros_like(leaf) for leaf in leaves]
-        chunk = self.network.chunk
-        for here, own in zip(images.split(chunk), slopes.split(chunk), strict=True):
-            logits, _ = self.forward(self.network.show(here))
-            found = torch.autograd.grad(logits, leaves, own, allow_unused=True, materialize_grads=True)
-            torch._foreach_add_(total, found)
-        return torch.cat([one.reshape(-1) for one in total])
+        chunk_size = self.network.chunk
+        for chunk_images, chunk_slopes in zip(images.split(chunk_size), slopes.split(chunk_size), strict=True):
+            logits, _ = self.forward(self.network.show(chunk_images))
+            gradients = torch.autograd.grad(logits, leaves, chunk_slopes, allow_unused=True, materialize_grads=True)
+            torch._foreach_add_(total, gradients)
+        return torch.cat([gradient.reshape(-1) for gradient in total])
 
     @torch.no_grad()
     def predict(self, images: Tensor, batch: int | None = None, phase: Phase | None = None) -> Predictions:
-        """Predictions for uint8 images ``[N, 3, H, W]``, or for what `fedwca.engine.embeddings` made of them, in eval
-        mode, no augmentation, in batches.
+        """Predictions in eval mode, without augmentation, batch by batch.
+
+        Args:
+            images: uint8 ``[N, 3, H, W]``, or their embeddings from `fedwca.engine.embeddings`.
+            batch: images at once; None: as many as the network's ``chunk``.
+            phase: as for `forward`.
         """
         self.network.eval()
         chunks = images.split(batch or self.network.chunk)
-        parts = [self.forward(self.network.show(chunk), phase=phase) for chunk in chunks]
-        logits, features = zip(*parts, strict=True)
+        outputs = [self.forward(self.network.show(chunk), phase=phase) for chunk in chunks]
+        logits, features = zip(*outputs, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))
 
     @torch.no_grad()
     def recalibrate(self, images: Tensor) -> None:
-        """Replace the bound row's BatchNorm statistics by those of these images, one pass, no dropout."""
-        kept = set(self.network.backbone.modules()) if self.network.backbone.frozen else set()
-        found = (m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
-        norms = [norm for norm in found if norm not in kept]
+        """Replace the bound row's BatchNorm statistics by those of these images, in one pass without dropout."""
+        frozen_modules = set(self.network.backbone.modules()) if self.network.backbone.frozen else set()
+        batch_norms = (m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+        norms = [norm for norm in batch_norms if norm not in frozen_modules]
         if not norms or len(images) < 2:
             return
-        before = [norm.momentum for norm in norms]
+        momenta = [norm.momentum for norm in norms]
         self.network.eval()
         for norm in norms:
             norm.train()
@@ -181,58 +188,63 @@ class Replica:
                 continue
             seen += len(chunk)
             for norm in norms:
-                # A running mean over chunks: each moves the statistics by its share of what was seen so far.
+                # A running mean over chunks: the weight of each chunk is its share of the images seen so far.
                 norm.momentum = len(chunk) / seen
             self.network.extract(self.network.show(chunk))
-        for norm, momentum in zip(norms, before, strict=True):
+        for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 
     def begin(self, trains: Trains = "all", extras: bool = True) -> None:
-        """Fresh momentum and training mode: the start of a client's round; ``extras``: whether they are trained."""
+        """Reset the momentum and set training mode, at the start of a client's round; see `prepare_training`."""
         self.prepare_training(trains, extras)
         self.momentum.zero_()
 
     def train_extras(self) -> dict[str, list[Tensor]]:
-        """The bound row's parameters of each extra network, which alone are differentiated."""
+        """Make only extra networks trainable, and return the bound row's parameters of each."""
         for i, parameter in enumerate(self._leaves):
             parameter.requires_grad_(i not in self._parts[None])
         return {name: [self._leaves[i] for i in sorted(self._parts[name])] for name in self.layout.extras}
 
     def prepare_training(self, trains: Trains, extras: bool = True) -> None:
-        """Training mode for a part of the model; where that is the classifier, all else is as in prediction."""
-        self.network.train(trains != "classifier")
-        here = self.layout.positions(trains)
-        for i, (slot, parameter) in enumerate(zip(self.layout.parameters, self._leaves, strict=True)):
-            parameter.requires_grad_(here.start <= slot.start < here.stop and (extras or i in self._parts[None]))
-
-    def step(self, loss: Tensor, pull: Tensor | None, training: Training, rates: Mapping[str, float]) -> None:
-        """One SGD step on what is trained of the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD.
-
-        The base network and each extra one take it apart, each with a gradient of its own length.
+        """Set training mode for a part of the model.
 
         Args:
-            loss: what the network's outputs cost ``[]``.
-            pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
-            training: learning rate, momentum, weight decay, and the largest length of the gradient.
+            trains: that part; for the classifier, the network stays in eval mode.
+            extras: whether extra networks are trained.
+        """
+        self.network.train(trains != "classifier")
+        trained = self.layout.positions(trains)
+        for i, (slot, parameter) in enumerate(zip(self.layout.parameters, self._leaves, strict=True)):
+            parameter.requires_grad_(trained.start <= slot.start < trained.stop and (extras or i in self._parts[None]))
+
+    def step(self, loss: Tensor, pull: Tensor | None, training: Training, rates: Mapping[str, float]) -> None:
+        """One SGD step on the trained part of the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD.
+
+        The base network and each extra network make separate steps, each with its own gradient clipped by its own norm.
+
+        Args:
+            loss: of the network's outputs ``[]``.
+            pull: additional gradient of the parameters ``[P]``, from penalties on the model itself.
+            training: learning rate, momentum, weight decay, and the largest gradient norm.
             rates: learning rates of extra networks that are not the base network's.
         """
         chosen = [i for i, parameter in enumerate(self._leaves) if parameter.requires_grad]
         leaves = [self._leaves[i] for i in chosen]
         if loss.requires_grad:
-            found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-        else:  # a penalty is all there is
-            found = tuple(torch.zeros_like(leaf) for leaf in leaves)
+            loss_gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        else:  # only a penalty depends on the model
+            loss_gradients = tuple(torch.zeros_like(leaf) for leaf in leaves)
         with torch.no_grad():
-            gradients = [gradient.contiguous() for gradient in found]
+            gradients = [gradient.contiguous() for gradient in loss_gradients]
             if pull is not None:
                 for gradient, i in zip(gradients, chosen, strict=True):
                     gradient.add_(self.layout.parameters[i].of(pull))
-            for name, inside in self._parts.items():
-                own = [place for place, i in enumerate(chosen) if i in inside]
-                if not own:
+            for name, members in self._parts.items():
+                places = [place for place, i in enumerate(chosen) if i in members]
+                if not places:
                     continue
-                some = [gradients[place] for place in own]
-                clip_together(some, training.clip)
-                momenta = [self._momenta[chosen[place]] for place in own]
+                part_gradients = [gradients[place] for place in places]
+                clip_together(part_gradients, training.clip)
+                momenta = [self._momenta[chosen[place]] for place in places]
                 lr = None if name is None else rates.get(name)
-                sgd_step([leaves[place] for place in own], some, momenta, training.of(name), lr)
+                sgd_step([leaves[place] for place in places], part_gradients, momenta, training.of(name), lr)

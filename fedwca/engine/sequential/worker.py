@@ -24,7 +24,7 @@ from fedwca.functional import alignment, soft_neighborhood_density
 
 
 class ClientWorker(Clock):
-    """A client at work: a `View` for K = 1 that remembers passes and trains into its ``slot [P]``."""
+    """Work of one client: a `ClientWork` for K = 1 that caches predictions and trains in ``slot [P]``, its bank row."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ClientWorker(Clock):
     ) -> None:
         super().__init__(slot.device)
         self.plain = images if plain is None else plain
-        """What passes over all images read of them, see `fedwca.engine.embeddings.embed_images`."""
+        """The images as passes over all of them read them, see `fedwca.engine.embeddings.embed_images`."""
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
         self.labels = [labels]
         self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
@@ -54,25 +54,25 @@ class ClientWorker(Clock):
         return self.received.weights[None]
 
     def model(self, column: int) -> Tensor:
-        """The mixture ``[1, Q+S]`` that is one of the models sent."""
+        """The mixture ``[1, Q+S]`` that selects one of the sent models."""
         return self._identity[column : column + 1]
 
     def predict(self, mixtures: Tensor) -> Predictions:
-        """Predictions of a mixture ``[1, Q+S]`` on the client's images; asking again for the same one is free."""
-        return self._memory.recall(mixtures, lambda asked: self._pass(self.received.mix(asked[0])))
+        """Predictions of a mixture ``[1, Q+S]`` on the client's images; computed only once for the same tensor."""
+        return self._memory.recall(mixtures, lambda mixture: self._pass(self.received.mix(mixture[0])))
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """As `predict`, in a list of one."""
         return [self.predict(mixtures)]
 
     def outputs_after_step(self, mixtures: Tensor) -> list[Predictions]:
-        """As `outputs`, and what the model says after a step of the task's adaptation on all the images."""
+        """As `outputs`, with the logits after one step of the task's adaptation on all the images."""
         adaptation, row = self.task.adaptation, self.received.mix(mixtures[0])
         assert adaptation is not None
-        found, work = self._pass(row), ImagesToAdapt(self.replica, self.plain)
-        _, logits = make_step(work, adaptation, row[None], found.logits[None], self.task.inner_lr)
+        predictions, work = self._pass(row), ImagesToAdapt(self.replica, self.plain)
+        _, logits = make_step(work, adaptation, row[None], predictions.logits[None], self.task.inner_lr)
         self.passes += 1
-        return [replace(found, adapted=logits[0])]
+        return [replace(predictions, adapted=logits[0])]
 
     def _pass(self, row: Tensor) -> Predictions:
         self.passes += 1
@@ -80,8 +80,8 @@ class ClientWorker(Clock):
         return self.replica.predict(self.plain, phase="evidence")
 
     def alignment(self, mixtures: Tensor) -> Tensor:
-        """Mean cosine to the nearest classifier vector, one value a mixture: ``[M, Q+S] -> [1, M]``."""
-        # The pass comes first: it puts the model, and a classifier of its own, on the replica.
+        """Mean cosine to the nearest classifier vector, one value per mixture: ``[M, Q+S] -> [1, M]``."""
+        # The pass comes first: it binds the model, with a classifier that is trained, to the replica.
         values = [alignment(self._pass(self.received.mix(w)).features, self.replica.class_vectors) for w in mixtures]
         return torch.stack(values)[None].double().cpu()
 
@@ -91,12 +91,13 @@ class ClientWorker(Clock):
 
     @torch.no_grad()
     def loss(self, mixtures: Tensor) -> Tensor:
-        """The task's objectives over all images, with the client's labels or those that the mixed model itself gives:
-        ``[M, Q+S] -> [1, M]``, nats.
+        """Loss of the task's objectives over all images: ``[M, Q+S] -> [1, M]``, in nats.
+
+        Labels are the client's own or, if it has none, those that the mixed model itself gives.
         """
         draws, shared = self._draws("partners"), program.place_like(self.task.shared, self.slot)
-        teaches = "source" in program.teacher_names(self.task.objectives)
-        source = {"source": self._pass(self.received.source).logits} if teaches else {}
+        reads_source = "source" in program.teacher_names(self.task.objectives)
+        source = {"source": self._pass(self.received.source).logits} if reads_source else {}
         values = [
             program.loss_of_all(self.task, self._pass(self.received.mix(w)), draws, source, shared, self.labels[0])
             for w in mixtures
@@ -110,7 +111,7 @@ class ClientWorker(Clock):
         return self.received.mix(program.named_mixture(name, blend, self.own)[0])
 
     def predictions(self, name: str, blend: Blend) -> Predictions:
-        """What a named model says of the client's images."""
+        """Predictions of the client's images by a named model."""
         if name == "source":
             return self._pass(self.received.source)
         return self.predict(program.named_mixture(name, blend, self.own))
@@ -119,26 +120,26 @@ class ClientWorker(Clock):
         return uniform(self.task.keys(purpose), torch.arange(len(self.images), device=self.images.device))
 
     def label(self, blend: Blend, purpose: str, row: Tensor | None = None) -> tuple[Targets, dict[str, Tensor]]:
-        """Targets by the models the labeler reads, and what objectives observe of the start.
+        """Targets by the models that the labeler reads, and what objectives observe of the start model.
 
         Args:
-            blend: says which models these are.
+            blend: gives these models.
             purpose: of the draws.
-            row: stands in for the start once training has moved it.
+            row: replaces the start model once training has changed it; None: does not.
         """
-        found = {
+        predictions = {
             name: self._pass(row) if name == "start" and row is not None else self.predictions(name, blend)
             for name in program.label_models(self.task, self.labels[0] is not None)
         }
         with torch.no_grad():
             trusted = None if self.task.trusted == 1 else torch.full((), self.task.trusted, device=self.images.device)
-            made = program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
+            result = program.make_targets(self.task, predictions, self._draws(purpose), self.labels[0], trusted)
         if self.labels[0] is None:
-            program.check_target_values(made[0], self.replica.network.classifier.out_features, self.task.labeler)
-        return made
+            program.check_target_values(result[0], self.replica.network.classifier.out_features, self.task.labeler)
+        return result
 
     def context(self, blend: Blend) -> EpochContext:
-        """What the client is trained towards at first, by the model it starts with."""
+        """Targets and values to compare with at the start of training."""
         task, width = self.task, self.replica.layout.trained
         with self.clock("label"):
             targets, observed = self.label(blend, "partners")
@@ -150,10 +151,10 @@ class ClientWorker(Clock):
         return EpochContext(targets, taught, anchors, observed, program.place_like(task.shared, self.slot))
 
     def train(self, blend: Blend) -> list[Targets]:
-        """Label and train for one round; the trained model is left in the client's row of the bank.
+        """Label and train for one round; the trained model is stored in the client's row of the bank.
 
         Args:
-            blend: where to start and what to compare with.
+            blend: the models to start from and to compare with.
 
         Returns:
             The targets of the last epoch, in a list of one.
@@ -168,92 +169,92 @@ class ClientWorker(Clock):
             return [context.targets]
         step, adaptation = 0, task.adaptation
         self.replica.bind(row)
-        begun = None
+        generated = None
         if adaptation is not None and adaptation.by_client:
             with torch.no_grad():
-                begun = generate_model(self.replica, adaptation, self.images)
-                row[self.replica.layout.base] = begun
-        self.replica.begin(training.trains, extras=begun is None)
+                generated = generate_model(self.replica, adaptation, self.images)
+                row[self.replica.layout.base] = generated
+        self.replica.begin(training.trains, extras=generated is None)
         count, least = len(self.images), self.replica.layout.least_images
         part = task.cut(count)
         for epoch, steps in enumerate(task.passes(part.stop - part.start, least)):
-            # Where steps are counted, passes begin at another step of each client, and labels stay.
+            # With `Training.steps`, clients begin passes at different steps, so labels are not renewed.
             if epoch and task.labeler.renew == "epoch" and training.steps is None:
                 targets, observed = self.label(blend, f"partners {epoch}", row)
                 context = replace(context, targets=targets, observed=observed)
                 self.replica.bind(row)
-                self.replica.prepare_training(training.trains, extras=begun is None)
+                self.replica.prepare_training(training.trains, extras=generated is None)
             order = permutation(task.keys(f"{ORDER}{epoch}"), count)[part]
-            # What each step mixes decides shapes, so it is read once an epoch and not once a step.
-            mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
-            batches = zip(to_device(order, self.images.device).split(training.batch_size), mixed, strict=True)
-            for here, mixing in islice(batches, steps):
-                if len(here) >= least:
-                    self._step(here, to_device(mixing.nonzero()[:, 0], here.device), context, step)
+            # Which images are mixed decides the shapes of steps, so it is read once per epoch and not once per step.
+            mixed_batches = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
+            batches = zip(to_device(order, self.images.device).split(training.batch_size), mixed_batches, strict=True)
+            for indices, is_mixed in islice(batches, steps):
+                if len(indices) >= least:
+                    self._step(indices, to_device(is_mixed.nonzero()[:, 0], indices.device), context, step)
                 step += 1
-        if begun is not None and adaptation is not None:
-            train_generators(self.replica, adaptation, self.images, begun, task.rates)
+        if generated is not None and adaptation is not None:
+            train_generators(self.replica, adaptation, self.images, generated, task.rates)
         self.lap("train", started)
         return [context.targets]
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
-        """What is uploaded beside the trained model, by ``<objective>.<name>``; costs a pass where any is asked for."""
+        """What is uploaded beside the trained model, by ``<objective>.<name>``; takes a pass if there is anything."""
         if not program.collecting_objectives(self.task.objectives):
             return [{}]
         with self.clock("collect"), torch.no_grad():
-            found = program.collect(self.task.objectives, self._pass(self.slot), targets[0])
-            return [{name: value.cpu() for name, value in found.items()}]
+            uploads = program.collect(self.task.objectives, self._pass(self.slot), targets[0])
+            return [{name: value.cpu() for name, value in uploads.items()}]
 
-    def _step(self, here: Tensor, places: Tensor, context: EpochContext, step: int) -> None:
-        """One forward over plain, mixed and strong images together, so BatchNorm never sees a tiny batch.
+    def _step(self, indices: Tensor, places: Tensor, context: EpochContext, step: int) -> None:
+        """One training step; plain, mixed and strong images share one pass, so that BatchNorm never sees a tiny batch.
 
         Args:
-            here: images of the step ``[B]``.
-            places: those of its places whose image is mixed.
-            context: what they are trained towards.
-            step: its number.
+            indices: images of the step ``[B]``.
+            places: places in the step whose image is mixed with another.
+            context: the targets, and values to compare with.
+            step: number of the step.
         """
         training, targets, objectives = self.task.training, context.targets, self.task.objectives
         draws = StepDraws(self.replica.network, self.task.keys, step, training.batch_size, training.trains)
-        everyone = positions = torch.arange(len(here), device=here.device)
+        all_places = positions = torch.arange(len(indices), device=indices.device)
         strong, inputs = program.wants_strong_views(objectives), []
         if not draws.plain:
-            inputs.append(draws.weak(pick_images(self.images, here), everyone))
+            inputs.append(draws.weak(pick_images(self.images, indices), all_places))
         if len(places):
-            chosen, beyond = here[places], training.batch_size + places
-            own = inputs[0][places] if inputs else draws.weak(pick_images(self.images, chosen), places)
-            partners = draws.weak(pick_images(self.images, targets.partners[chosen]), beyond)
-            inputs.append(torch.lerp(own, partners, targets.mix[chosen].to(own.dtype).view(-1, 1, 1, 1)))
-            positions = torch.cat([everyone, beyond])
+            samples, mixed_places = indices[places], training.batch_size + places
+            originals = inputs[0][places] if inputs else draws.weak(pick_images(self.images, samples), places)
+            partners = draws.weak(pick_images(self.images, targets.partners[samples]), mixed_places)
+            inputs.append(torch.lerp(originals, partners, targets.mix[samples].to(originals.dtype).view(-1, 1, 1, 1)))
+            positions = torch.cat([all_places, mixed_places])
         if strong:
-            inputs.append(draws.strong(pick_images(self.images, here), everyone))
-        drop = draws.masks(positions, everyone if strong else None)
-        read = [self.replica.network.embed(torch.cat(inputs) if len(inputs) > 1 else inputs[0])] if inputs else []
+            inputs.append(draws.strong(pick_images(self.images, indices), all_places))
+        drop_masks = draws.masks(positions, all_places if strong else None)
+        parts = [self.replica.network.embed(torch.cat(inputs) if len(inputs) > 1 else inputs[0])] if inputs else []
         if draws.plain:
-            read.insert(0, self.plain[here.to(self.plain.device)].to(here.device))
-        x = torch.cat(read) if len(read) > 1 else read[0]
-        adapts, masks = program.adapts(objectives), [mask.to(x.dtype) for mask in drop]
-        # What is differentiated twice is in full: an inner gradient would be off by a hundredth in bfloat16.
+            parts.insert(0, self.plain[indices.to(self.plain.device)].to(indices.device))
+        x = torch.cat(parts) if len(parts) > 1 else parts[0]
+        adapts, masks = program.adapts(objectives), [mask.to(x.dtype) for mask in drop_masks]
+        # What is differentiated twice is in full precision: in bfloat16 the inner gradient would be off by 1 %.
         logits, features = self.replica.forward(x, masks, None if adapts else "train", twice=adapts)
-        ends = (len(here), len(here) + len(places))
-        alone = len(x) == len(here)
-        plain, blended, other = (logits, logits[:0], logits[:0]) if alone else logits.tensor_split(ends)
+        ends = (len(indices), len(indices) + len(places))
+        only_plain = len(x) == len(indices)
+        plain, mixed, strong_logits = (logits, logits[:0], logits[:0]) if only_plain else logits.tensor_split(ends)
         adapted = None
         if adapts:
             adaptation = self.task.adaptation
             assert adaptation is not None
-            after = self.replica.forward_adapted(plain, x, masks, adaptation, self.task.inner_lr)
-            adapted = after[: len(here)].index_copy(0, places, after[len(here) : ends[1]])
-        shown, latent = self.replica.network.split_latent(features if alone else features[: len(here)])
-        noise = draws.noise(everyone, program.noise_numbers(objectives))
+            stepped = self.replica.forward_adapted(plain, x, masks, adaptation, self.task.inner_lr)
+            adapted = stepped[: len(indices)].index_copy(0, places, stepped[len(indices) : ends[1]])
+        plain_features, latent = self.replica.network.split_latent(features if only_plain else features[: len(indices)])
+        noise = draws.noise(all_places, program.noise_numbers(objectives))
         batch = Batch(
             logits=plain,
-            features=shown,
-            target_logits=plain if not len(places) else plain.index_copy(0, places, blended),
-            labels=targets.labels.index_select(0, here),
-            weights=targets.weights.index_select(0, here).to(plain.dtype),
-            reference_logits={name: value.index_select(0, here) for name, value in context.taught.items()},
-            view_logits={"plain": plain, "weak": plain, **({"strong": other} if strong else {})},
+            features=plain_features,
+            target_logits=plain if not len(places) else plain.index_copy(0, places, mixed),
+            labels=targets.labels.index_select(0, indices),
+            weights=targets.weights.index_select(0, indices).to(plain.dtype),
+            reference_logits={name: value.index_select(0, indices) for name, value in context.taught.items()},
+            view_logits={"plain": plain, "weak": plain, **({"strong": strong_logits} if strong else {})},
             observed=context.observed,
             shared=context.shared,
             adapted_logits=adapted,
@@ -267,10 +268,10 @@ class ClientWorker(Clock):
         self.replica.step(loss, self._pull(context.anchors), training, self.task.rates)
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
-        """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""
+        """Gradient ``[P]`` of the objectives' penalties on the model itself; None if there are none."""
         if not program.penalizing(self.task.objectives):
             return None
-        # .data: a version counter of its own, else other clients' steps on the bank make autograd distrust this row.
+        # .data has a version counter of its own: else other clients' steps on the bank invalidate this row.
         leaf = self.slot[: self.replica.layout.trained].data.requires_grad_()
         value = program.penalty(self.task.objectives, leaf, anchors)
         return None if value is None else torch.autograd.grad(value, leaf)[0]
