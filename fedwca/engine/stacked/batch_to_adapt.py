@@ -1,4 +1,4 @@
-"""Many clients' images as `fedwca.engine.test_time_adaptation` asks for them."""
+"""Many clients' images, as `fedwca.engine.test_time_adaptation` uses them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from fedwca.engine.stacked.vmap import vmap_or_loop
 
 
 class BatchToAdapt:
-    """A `fedwca.engine.test_time_adaptation.ModelsToAdapt` of the G clients of a batch, each of which has images."""
+    """A `fedwca.engine.test_time_adaptation.ModelsToAdapt` for the G clients of a batch, each of which has images."""
 
     def __init__(self, batch: ClientBatch) -> None:
         self.batch = batch
         self.sizes, self.base = batch.sizes, batch.layout.base
 
     def logits(self, models: Tensor) -> Tensor:
-        """``[G, N, M]``"""
+        """Logits ``[G, N, M]`` in eval mode, without gradient."""
         return self.batch.outputs(models).logits
 
     def each(self, function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
-        """``[G]``; clients of one size after those of another."""
-        parts = [vmap_or_loop("entropies", function, logits[g.first : g.stop, : g.images]) for g in self.batch.alike]
+        """Values ``[G]`` of ``function``, computed for all clients of the same size at once."""
+        parts = [
+            vmap_or_loop("entropies", function, logits[group.first : group.stop, : group.images])
+            for group in self.batch.alike
+        ]
         return torch.cat(parts)
 
     def losses(self, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:
-        """``[G]``; clients of one size after those of another."""
+        """The adaptation's losses ``[G]``, computed for all clients of the same size at once."""
         parts = []
-        for g in self.batch.alike:
-            parameters, _ = self.batch.named(models[g.first : g.stop])
-            own = logits[g.first : g.stop, : g.images]
-            parts.append(self.batch.network.adaptation_losses(adaptation, parameters, own))
+        for group in self.batch.alike:
+            parameters, _ = self.batch.named(models[group.first : group.stop])
+            group_logits = logits[group.first : group.stop, : group.images]
+            parts.append(self.batch.network.adaptation_losses(adaptation, parameters, group_logits))
         return torch.cat(parts)
 
     def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
-        """``[G, base]``"""
+        """Gradient ``[G, base]``, given the derivatives of the losses by the logits, ``slopes [G, N, M]``."""
         return self.batch.pull_back(models, slopes)

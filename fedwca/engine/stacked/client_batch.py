@@ -1,4 +1,4 @@
-"""Clients that work at once: forward passes over all images of each, and those of several trials in one step."""
+"""Clients that work at once: passes over all images of each, and the clients of several trials in one step."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fedwca.errors import FedwcaError
 
 
 class ClientBatch:
-    """G clients in order of falling size.
+    """G clients in order of decreasing size.
 
     Args:
         network: runs their models.
         images: of all clients.
-        clients: their numbers.
-        labels: of all clients' images, as far as they have any.
+        clients: numbers of the G clients.
+        labels: of all clients' images; None for clients without labels.
     """
 
     def __init__(
@@ -42,28 +42,28 @@ class ClientBatch:
         self.network, self.images, self.layout = network, images, network.layout
         self.clients = list(clients)
         self.labels = [labels[client] for client in clients] if labels else [None] * len(clients)
-        """Of each client's images ``[N]``; None of one that has none."""
+        """Labels of each client's images ``[N]``; None for a client without labels."""
         self.sizes = [images.sizes[client] for client in self.clients]
         self.device = images.images.device
         self.numbers = to_device(self.clients, self.device)
         self.counts = to_device(self.sizes, self.device)
         self.alike = equal_size_groups(self.sizes)
-        # About as many images a pass as one client alone would do at four passes at once, spread over the clients.
+        # Images per client in a pass: all clients together have about as many as ``passes`` passes of a single client.
         passes = 4 if self.device.type == "cpu" else 16
         self.chunk = max(2, passes * network.network.chunk // max(1, len(self.clients)))
 
     def padded_labels(self) -> Tensor | None:
-        """Labels side by side ``[G, N]``, what stands behind a client's last image being 0; None where nobody has any.
+        """Labels ``[G, N]``, padded with 0 after a client's last image; None if no client has labels.
 
         Raises:
-            FedwcaError: some have labels and others have none, so they are not trained alike.
+            FedwcaError: some clients have labels and others have none, so they cannot be trained together.
         """
-        known = [own for own in self.labels if own is not None]
-        if not known:
+        labels = [client_labels for client_labels in self.labels if client_labels is not None]
+        if not labels:
             return None
-        if len(known) < len(self.labels):
+        if len(labels) < len(self.labels):
             raise FedwcaError("clients with labels and clients without are not trained in one step")
-        return pad_sequence(known, batch_first=True)
+        return pad_sequence(labels, batch_first=True)
 
     def named(self, models: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Trained parameters and BatchNorm statistics of models ``[G, P]`` by name, as views."""
@@ -76,7 +76,7 @@ class ClientBatch:
         parameters, statistics = self.named(models)
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
-            p, s = ({name: t[:active] for name, t in named.items()} for named in (parameters, statistics))
+            p, s = ({name: t[:active] for name, t in tensors.items()} for tensors in (parameters, statistics))
             logits, features, _ = self.network(p, s, StackedInput(x), phase=phase)
             return logits, features
 
@@ -84,7 +84,7 @@ class ClientBatch:
 
     @torch.no_grad()
     def outputs_of_one(self, model: Tensor, phase: Phase | None = None) -> Predictions:
-        """Predictions of one model ``[P]`` for everybody: an ordinary pass over all clients' images, end to end."""
+        """Predictions of one model ``[P]`` for all clients: an ordinary pass over all clients' images, concatenated."""
         parameters, statistics = self.named(model[None])
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,25 +94,26 @@ class ClientBatch:
         return self._pass_over_images(forward)
 
     def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
-        """Gradient of each model's base network ``[G, base]`` in eval mode, chunk by chunk.
+        """Gradient of each model's base network ``[G, base]`` in eval mode, computed chunk by chunk.
 
         Args:
-            models: the clients' ``[G, P]``.
-            slopes: derivatives of what is descended in the logits of their images ``[G, N, M]``; 0 behind a client's
-                last one.
+            models: of the clients ``[G, P]``.
+            slopes: derivatives of the losses with respect to the logits ``[G, N, M]``; 0 after a client's last image.
         """
         base = self.layout.base
         total = torch.zeros_like(models[:, base])
         for first, active, x in self._chunks():
             leaf, parameters, statistics = split_leaves(self.layout, models[:active], base)
             logits, _, _ = self.network(parameters, statistics, StackedInput(x))
-            own = slopes[:active, first : first + x.shape[1]]
-            total[:active] += torch.autograd.grad(logits, leaf, own)[0]
+            chunk_slopes = slopes[:active, first : first + x.shape[1]]
+            total[:active] += torch.autograd.grad(logits, leaf, chunk_slopes)[0]
         return total
 
     def _chunks(self) -> Iterator[tuple[int, int, Tensor]]:
-        """All images in some at a time: the first one's place, how many clients have that, and their images as
-        `Network.extract` reads them ``[active, n, …]``, where a client has fewer its last one again.
+        """Iterate over all images in chunks.
+
+        Yields the place of a chunk's first image, the number of clients that have an image there, and these clients'
+        images as `Network.extract` reads them ``[active, n, …]``; a client with fewer has its last image repeated.
         """
         network, longest, clients = self.network.network, max(1, *self.sizes), len(self.clients)
         for first in range(0, longest, self.chunk):
@@ -122,7 +123,7 @@ class ClientBatch:
             yield first, active, self.images.shown(network, self.numbers[:active], places)
 
     def _pass_over_images(self, forward: Callable[[int, Tensor], tuple[Tensor, Tensor]]) -> Predictions:
-        """All images in eval mode, chunk by chunk; rows behind a client's last image mean nothing."""
+        """Predictions of all images in eval mode, chunk by chunk; rows after a client's last image are undefined."""
         parts: list[tuple[Tensor, Tensor]] = []
         for _, active, x in self._chunks():
             logits, features = forward(active, x)
@@ -136,53 +137,51 @@ class ClientBatch:
         network = self.network.network
         if not self.layout.statistics:
             return
-        batch = max(2, network.chunk)
-        for step in range(-(-max(self.sizes) // batch)):
-            for group in step_groups(self.sizes, step, batch):
-                # Some clients at a time: a chunk is as large as that of a client alone.
-                for first in range(group.first, group.stop, max(1, self.chunk * len(self.clients) // batch)):
-                    stop = min(group.stop, first + max(1, self.chunk * len(self.clients) // batch))
-                    places = (step * batch + torch.arange(group.images, device=self.device)).expand(stop - first, -1)
+        size = max(2, network.chunk)
+        for step in range(-(-max(self.sizes) // size)):
+            for group in step_groups(self.sizes, step, size):
+                # A few clients at a time, since each has a chunk as large as in `Replica.recalibrate`.
+                for first in range(group.first, group.stop, max(1, self.chunk * len(self.clients) // size)):
+                    stop = min(group.stop, first + max(1, self.chunk * len(self.clients) // size))
+                    places = (step * size + torch.arange(group.images, device=self.device)).expand(stop - first, -1)
                     x = self.images.shown(network, self.numbers[first:stop], places)
                     p, s = self.named(models[first:stop])
-                    share = torch.full(
-                        (stop - first,), group.images / (step * batch + group.images), device=self.device
-                    )
-                    _, _, fresh = self.network(p, s, StackedInput(x), True, share.to(models.dtype))
-                    for name, value in fresh.items():
+                    share = torch.full((stop - first,), group.images / (step * size + group.images), device=self.device)
+                    _, _, new_statistics = self.network(p, s, StackedInput(x), True, share.to(models.dtype))
+                    for name, value in new_statistics.items():
                         s[name].copy_(value)
 
 
 class TrialBatch:
-    """G clients that are trained in one step, in order of falling size: those of one trial, or of several side by side.
+    """G clients that are trained in one step, in order of decreasing size; they are of one trial or of several.
 
     Args:
-        batches: of each trial; with images in one tensor. Of one alone nothing is copied or reordered.
-        tasks: what each of their clients is to do; of one method, and one way of training.
+        batches: one for each trial, with images in one tensor; for a single trial nothing is copied or reordered.
+        tasks: of the clients of each trial; all of one method and with the same training.
     """
 
     def __init__(self, batches: Sequence[ClientBatch], tasks: Sequence[Sequence[Task]]) -> None:
         first = batches[0]
         self.network, self.layout, self.device, self._images = first.network, first.layout, first.device, first.images
         self.task = tasks[0][0]
-        """What is the same for all of them."""
+        """The first client's task, for what is the same for all of them."""
         self._counts = [len(batch.sizes) for batch in batches]
         sizes = [size for batch in batches for size in batch.sizes]
-        # Where each client is among those of the trials, one trial behind the other, and the way back.
+        # The position of each client in the concatenated trials, and the inverse permutation.
         places = sorted(range(len(sizes)), key=lambda client: -sizes[client])
         self.sizes = [sizes[client] for client in places]
         self._order = to_device(places if self.several else [], self.device)
         self._back = self._order.argsort() if self.several else self._order
-        every = [task for some in tasks for task in some]
-        self._tasks = [every[place] for place in places]
+        all_tasks = [task for trial_tasks in tasks for task in trial_tasks]
+        self._tasks = [all_tasks[place] for place in places]
         self._keys: dict[str, Tensor] = {}
         self.counts: Tensor = self.join([batch.counts for batch in batches])
         """Images of each client ``[G]``."""
         self._starts: Tensor = self.join([batch.images.starts[batch.numbers] for batch in batches])
         networks = [batch.network.origin for batch in batches]
-        alike = first.network.network.whole or all(one.classifier is networks[0].classifier for one in networks)
-        self.heads = None if alike else StackedClassifiers.of(networks, self._counts)[self._order]
-        """Their frozen classifiers; None: one for all, or each model has its own among its parameters."""
+        shared_classifier = first.network.network.whole or all(n.classifier is networks[0].classifier for n in networks)
+        self.heads = None if shared_classifier else StackedClassifiers.of(networks, self._counts)[self._order]
+        """Each client's frozen classifier; None: all have the same one, or classifiers are trained."""
 
     @property
     def several(self) -> bool:
@@ -190,21 +189,21 @@ class TrialBatch:
         return len(self._counts) > 1
 
     def join(self, parts: Sequence[Tree]) -> Tree:
-        """Trees of tensors ``[G_t, …]`` of each trial's clients as one of ``[G, …]``, shorter tensors filled up."""
+        """Join trees of tensors ``[G_t, …]``, one per trial, to one of ``[G, …]``; shorter tensors are padded."""
         return map_tree(lambda values: values[self._order], join_trees(parts)) if self.several else parts[0]
 
     def split(self, tree: Tree) -> list[Tree]:
-        """The opposite of `join`."""
+        """Split a tree of all clients into those of each trial, the inverse of `join`."""
         if not self.several:
             return [tree]
         pieces = map_tree(lambda values: list(values[self._back].split(self._counts)), tree)
-        return [map_tree(lambda own, i=i: own[i], pieces) for i in range(len(self._counts))]  # type: ignore[misc]
+        return [map_tree(lambda values, i=i: values[i], pieces) for i in range(len(self._counts))]  # type: ignore[misc]
 
     def join_named(self, what: str, parts: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-        """As `join`, for values by name that have one shape at all clients.
+        """As `join`, for values by name that must have the same shape at all clients.
 
         Raises:
-            FedwcaError: trials have values of different shapes; ``what`` says which.
+            FedwcaError: trials have values of different shapes; ``what`` names them in the message.
         """
         for name in parts[0]:
             shapes = {tuple(part[name].shape[1:]) for part in parts}
@@ -213,11 +212,11 @@ class TrialBatch:
                     f"{what} {name!r} have shapes {', '.join(map(str, sorted(shapes)))} in trials that go through a "
                     "round together; take --trials-at-once 1"
                 )
-        found: Mapping[str, Tensor] = self.join(parts)
-        return found
+        joined: Mapping[str, Tensor] = self.join(parts)
+        return joined
 
     def context(self, parts: Sequence[StackedContext]) -> StackedContext:
-        """What the trials' clients are trained towards, as one; what a trial's clients shared becomes each's."""
+        """The contexts of all trials as one; values shared in a trial are repeated for each of its clients."""
         if not self.several:
             return parts[0]
         shared = [
@@ -233,20 +232,20 @@ class TrialBatch:
         )
 
     def keys(self, purpose: str) -> Tensor:
-        """Each client's key of its draws ``[G]`` int64; made and sent to the device once."""
+        """Each client's key for a purpose ``[G]`` int64; computed and copied to the device once."""
         if purpose not in self._keys:
             self._keys[purpose] = keys_tensor((task.keys(purpose) for task in self._tasks), self.device)
         return self._keys[purpose]
 
     def take(self, rows: slice, places: Tensor) -> Tensor:
-        """Images at ``places [g, B]`` of some clients, end to end: ``[g·B, 3, H, W]``."""
+        """Images at ``places [g, B]`` of the clients in ``rows``, concatenated: ``[g·B, 3, H, W]``."""
         return self._images.at(self._starts[rows], places)
 
     def take_embedded(self, rows: slice, places: Tensor) -> Tensor:
-        """What a frozen backbone made of images at ``places [g, B]`` of some clients ``[g, B, width]``."""
+        """A frozen backbone's embeddings ``[g, B, width]`` of images at ``places [g, B]`` of clients in ``rows``."""
         return self._images.embedded_at(self._starts[rows], places)
 
 
 def _padded(values: Tensor, clients: int) -> Tensor:
-    """``[G, …]`` with rows of zeros for further clients."""
+    """Values ``[G, …]``, with rows of zeros for ``clients`` further clients."""
     return torch.cat([values, values.new_zeros(clients, *values.shape[1:])]) if clients else values

@@ -1,4 +1,4 @@
-"""The stacked engine: clients are a dimension of every tensor, so a step of all of them is one call."""
+"""The stacked engine: clients are an axis of every tensor, so one call makes a step of all of them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ T = TypeVar("T")
 
 
 class StackedEngine(LocalEngine):
-    """Runs slices of clients, every step of a slice at once; memory grows with the slice, not with the clients.
+    """Runs slices of clients, every step of a slice at once; memory grows with the slice, not with all clients.
 
     Results are those of `fedwca.engine.sequential.engine.SequentialEngine` within rounding.
 
     Args:
         network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
-        clients: images, ``[N, 3, H, W]`` uint8, and labels where there are any; all of them are kept on the device.
+        clients: images, ``[N, 3, H, W]`` uint8, and labels if there are any; all of them are kept on the device.
         device: where models and images live.
-        workers: clients at the same time, a slice; None: all of them.
-        batch_norm: what becomes of BatchNorm's running statistics when models are mixed.
+        workers: clients in a slice, which work at the same time; None: all of them.
+        batch_norm: how BatchNorm's running statistics are treated when models are mixed.
         precision: in which clients compute; see `fedwca.engine.precision`.
-        train: the clients' training images where they are on the device already, beside those of other trials.
-        kernels: how training steps are carried out; None: the usual ones, see `fedwca.engine.stacked.tuning.kernels`.
+        train: the clients' training images if they are on the device already, with those of other trials.
+        kernels: how training steps are carried out; None: the default, see `fedwca.engine.stacked.tuning.kernels`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class StackedEngine(LocalEngine):
         kernels = kernels or default_kernels(self.network, self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
         self.capture: Capture | None = RecordedSteps(CudaGraphs(self.device)) if kernels == "graphs" else None
-        """What carries out training steps; None: they are called one by one."""
+        """Runs training steps; None: they are called directly."""
         self._train = train or PackedImages([client.train for client in clients], self.device, self.network)
         self._test = PackedImages([client.test for client in clients], self.device, self.network)
         self.images = self._train.each()
@@ -69,16 +69,16 @@ class StackedEngine(LocalEngine):
         self.workers = max(1, min(workers or len(clients), len(clients)))
 
     def run(self, round: RoundWork[T]) -> list[T]:
-        """As `fedwca.engine.interface.Engine.run` says; the step is taken by one slice after the other."""
-        found: dict[int, T] = {}
+        """See `fedwca.engine.interface.Engine.run`; the step is called for one slice after another."""
+        results: dict[int, T] = {}
         idle = {client: round.task(client).idle for client in round.clients}
-        apart = ([client for client in round.clients if idle[client] is rests] for rests in (False, True))
-        for batch in [batch for some in apart for batch in self._batches(some, self._train)]:
-            found |= zip(batch.clients, round.step(self._worker(batch, round)), strict=True)
+        active_and_idle = ([client for client in round.clients if idle[client] is is_idle] for is_idle in (False, True))
+        for batch in [batch for clients in active_and_idle for batch in self._batches(clients, self._train)]:
+            results |= zip(batch.clients, round.step(self._worker(batch, round)), strict=True)
             for client in batch.clients:
                 round.done(client)
         synchronize(self.device)
-        return [found[client] for client in round.clients]
+        return [results[client] for client in round.clients]
 
     def worker(self, round: RoundWork[T]) -> StackedWorker:
         """The work of a round's clients, all at once."""
@@ -98,19 +98,19 @@ class StackedEngine(LocalEngine):
         return StackedWorker(batch, received, self.bank, [round.task(client) for client in batch.clients], self.capture)
 
     def _batches(self, clients: Sequence[int], images: PackedImages, at_once: int | None = None) -> list[ClientBatch]:
-        """Slices of clients, the largest clients first, so that those of one slice are of similar size."""
+        """Slices of clients in order of decreasing size, so that the clients of a slice have similar sizes."""
         ordered = sorted(clients, key=lambda client: -images.sizes[client])
         width = at_once or self.workers
         slices = [ordered[i : i + width] for i in range(0, len(ordered), width)]
         labels = self.labels if images is self._train else ()
-        return [ClientBatch(self.stacked, images, some, labels) for some in slices]
+        return [ClientBatch(self.stacked, images, members, labels) for members in slices]
 
     def _apply_batch_norm(self, batch: ClientBatch, models: Tensor) -> Tensor:
-        """Mixed models ``[G, P]`` as they are at the clients of a batch: with their statistics where not mixed."""
+        """Mixed models ``[G, P]`` as the clients of a batch have them: with their statistics if these are not mixed."""
         return self.batch_norm.apply(models, self.bank, batch.numbers, self.layout, batch.recalibrate)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
+        """Models ``[K, P]`` as the clients have them: mixtures ``[K, R]`` of rows ``[R, P]``."""
         delivered = torch.empty_like(self.bank)
         for batch in self._batches(range(len(self.images)), self._train):
             delivered[batch.numbers] = self._apply_batch_norm(batch, self._mix(weights[batch.clients], rows))
@@ -119,17 +119,17 @@ class StackedEngine(LocalEngine):
     def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[ClassPredictions]:
-        """As `fedwca.engine.interface.Engine.predict_tests` says, a slice of clients at a time."""
+        """See `fedwca.engine.interface.Engine.predict_tests`; one slice of clients at a time."""
         chosen = range(len(self.images)) if clients is None else clients
-        found = dict.fromkeys(chosen, classify_nothing())
-        for tests in self._batches([client for client in found if self._test.sizes[client]], self._test):
+        predictions = dict.fromkeys(chosen, classify_nothing())
+        for tests in self._batches([client for client in predictions if self._test.sizes[client]], self._test):
             models = self._models(tests.clients, weights, rows)
-            said = classify_logits(tests.outputs(models).logits)
-            found |= {
+            stacked = classify_logits(tests.outputs(models).logits)
+            predictions |= {
                 client: ClassPredictions(classes[:size], confidences[:size])
-                for client, classes, confidences, size in zip(tests.clients, *said, tests.sizes, strict=True)
+                for client, classes, confidences, size in zip(tests.clients, *stacked, tests.sizes, strict=True)
             }
-        return list(found.values())
+        return list(predictions.values())
 
     def adapt(
         self,
@@ -139,21 +139,21 @@ class StackedEngine(LocalEngine):
         rows: Tensor | None = None,
         clients: Sequence[int] | None = None,
     ) -> list[AdaptedModel]:
-        """As `fedwca.engine.interface.Engine.adapt` says, a slice of clients at a time."""
+        """See `fedwca.engine.interface.Engine.adapt`; one slice of clients at a time."""
         chosen = list(range(len(self.images)) if clients is None else clients)
-        found: dict[int, AdaptedModel] = {}
+        adapted: dict[int, AdaptedModel] = {}
         for tests in self._batches([client for client in chosen if self._test.sizes[client]], self._test):
             models = self._models(tests.clients, weights, rows)
-            found |= zip(tests.clients, adapt_models(BatchToAdapt(tests), models, adaptation, lr), strict=True)
+            adapted |= zip(tests.clients, adapt_models(BatchToAdapt(tests), models, adaptation, lr), strict=True)
         for client in chosen:
             if not self._test.sizes[client]:
                 model = self._models([client], weights, rows)[0]
-                found[client] = AdaptedModel.unmoved(model, len(self.network.class_vectors))
-        return [found[client] for client in chosen]
+                adapted[client] = AdaptedModel.unmoved(model, len(self.network.class_vectors))
+        return [adapted[client] for client in chosen]
 
     def _models(self, clients: Sequence[int], weights: Tensor | None, rows: Tensor | None) -> Tensor:
-        """Models ``[G, P]`` of some clients: mixtures of rows as they are at these, or their own in the bank."""
-        here = ClientBatch(self.stacked, self._train, clients)
+        """Models ``[G, P]`` of some clients: mixtures of rows as these clients have them, or their own in the bank."""
+        batch = ClientBatch(self.stacked, self._train, clients)
         if weights is None or rows is None:
-            return self.bank[here.numbers]
-        return self._apply_batch_norm(here, self._mix(weights[here.clients], rows))
+            return self.bank[batch.numbers]
+        return self._apply_batch_norm(batch, self._mix(weights[batch.clients], rows))

@@ -1,4 +1,4 @@
-"""One network's code run with many models at once, BatchNorm statistics as values that go in and come out."""
+"""Forward passes of many models of one network at once, with BatchNorm statistics as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedwca.engine.stacked.vmap import vmap_or_loop
 
 @dataclass(frozen=True)
 class StackedClassifiers:
-    """Classifiers of G models: frozen ones of different source models, or those that are trained."""
+    """Classifiers of G models: frozen ones of different source models, or trained ones."""
 
     weight: Tensor
     """``[G, q, M]``, transposed."""
@@ -37,7 +37,7 @@ class StackedClassifiers:
 
     @classmethod
     def of(cls, networks: Sequence[Network], counts: Sequence[int]) -> StackedClassifiers:
-        """Those of networks, each for so many models."""
+        """Frozen classifiers of networks, each repeated for its number of models in ``counts``."""
         repeats = torch.tensor(counts)
         rows = to_device(torch.repeat_interleave(torch.arange(len(counts)), repeats), networks[0].class_vectors.device)
         weight = torch.stack([network.class_vectors for network in networks])
@@ -46,36 +46,36 @@ class StackedClassifiers:
 
     @classmethod
     def among(cls, parameters: Mapping[str, Tensor]) -> StackedClassifiers:
-        """Those of models whose classifiers are trained, by their parameters ``[G, …]``."""
-        own = _named_below(CLASSIFIER, parameters)
-        if "weight" in own:
-            weight = own["weight"]
+        """Trained classifiers, from the models' parameters by name ``[G, …]``."""
+        parts = _named_below(CLASSIFIER, parameters)
+        if "weight" in parts:
+            weight = parts["weight"]
         else:
-            length, direction = own["parametrizations.weight.original0"], own["parametrizations.weight.original1"]
+            length, direction = parts["parametrizations.weight.original0"], parts["parametrizations.weight.original1"]
             weight = normalize_weight(length, direction)
-        return cls(weight.transpose(1, 2), own["bias"][:, None])
+        return cls(weight.transpose(1, 2), parts["bias"][:, None])
 
     def __getitem__(self, rows: slice | Tensor) -> StackedClassifiers:
         return StackedClassifiers(self.weight[rows], self.bias[rows])
 
     def __call__(self, features: Tensor) -> Tensor:
-        """``[G, B, q]`` to logits ``[G, B, M]``."""
+        """Logits ``[G, B, M]`` of features ``[G, B, q]``."""
         return torch.baddbmm(self.bias, features, self.weight)
 
 
 def _named_below(prefix: str, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters of a part of a network, by their names in it."""
+    """Parameters of the part of a network below ``prefix``, by their names in that part."""
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
 def _linear(parameters: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-    """What fully connected layers of G models give ``[G, B, out]`` of ``[G, B, in]``."""
+    """Outputs ``[G, B, out]`` of a fully connected layer of G models for inputs ``[G, B, in]``."""
     weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
     return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
 
 
 class _Extractor(nn.Module):
-    """A network up to its classifier, so that autocast may end there; from the bottleneck on where that is done."""
+    """A network up to its classifier, where autocast may end; if ``begun``, only what follows the bottleneck layer."""
 
     def __init__(self, network: Network, begun: bool) -> None:
         super().__init__()
@@ -90,22 +90,22 @@ class StackedInput:
     """A batch of images of each of G models."""
 
     x: Tensor
-    """Prepared images ``[G, B, C, H, W]``, or what a frozen backbone made of them ``[G, B, width]``."""
+    """Prepared images ``[G, B, C, H, W]``, or a frozen backbone's embeddings of them ``[G, B, width]``."""
     masks: Sequence[Tensor] = ()
-    """Dropout masks, one for each of the network's drops ``[G, B, …]``; empty: nothing is dropped."""
+    """Dropout masks, one for each of the network's dropout layers ``[G, B, …]``; empty: no dropout."""
     rows: Tensor | None = None
     """Which of a batch's rows are real ``[G, B]``; None: all."""
 
 
 class StackedNetwork:
-    """Runs G models of one architecture on G batches, by `torch.func.vmap` or as their backbone does it by hand.
+    """Runs G models of one architecture on G batches, by `torch.func.vmap` or by the backbone's own batched code.
 
     Args:
         network: gives the code, the frozen parts and the classifier.
         layout: where a model's tensors lie in its row.
         precision: in which it computes.
         kernels: how training steps are carried out; see `fedwca.engine.stacked.tuning.kernels`.
-        by_hand: False: by vmap even where the backbone could do it by hand.
+        by_hand: whether to use the backbone's own batched code if it has any; False: always vmap.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class StackedNetwork:
         by_hand: bool = True,
     ) -> None:
         self.origin = network
-        """What it was made of; trials may share its classifier."""
+        """The network that this was made from; trials may share its classifier."""
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
         self.norms = replace_batch_norm(self.network)
         for module in self.network.modules():
-            # What is done in place has no rule for many models at once.
+            # In-place operations have no vmap rule.
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
-            module.__class__ = getattr(module, "for_many", type(module))  # as a module says that is made for one
+            module.__class__ = getattr(module, "for_many", type(module))  # the class for many models, if it names one
         self.by_hand = by_hand and self.network.backbone.by_hand
         self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
@@ -146,51 +146,53 @@ class StackedNetwork:
             parameters: trained parameters by name ``[G, …]``.
             statistics: BatchNorm statistics by name ``[G, …]``.
             batch: images, dropout masks, and which images count.
-            training: whether BatchNorm uses and measures the batch.
-            momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
-            phase: what it is for, which decides the precision; None: in full.
-            heads: each model's own frozen classifier; None: that of the network for all. One that is trained is among
-                the parameters.
+            training: whether BatchNorm uses the batch's statistics and updates its own.
+            momentum: weight of the batch in new statistics ``[G]``; None: as the modules say.
+            phase: what the pass is for, which decides the precision; None: full precision.
+            heads: each model's own frozen classifier; None: the network's for all. Trained classifiers are among the
+                parameters.
         """
-        # Where statistics are re-estimated, BatchNorm alone is in training; all else is as in prediction.
+        # With ``momentum`` statistics are re-estimated: only BatchNorm is in training mode then, the rest in eval mode.
         if self.network.training != (trains := training and momentum is None):
             self.network.train(trains)
         for norm in self.norms.values():
             norm.train(training)
-        some = () if batch.rows is None else (batch.rows,)
+        rows = () if batch.rows is None else (batch.rows,)
         share = () if momentum is None else (momentum,)
-        in_order = self.kernels == "channels-last" and not self.network.backbone.frozen
-        x = channels_last_batch(batch.x) if in_order else batch.x
+        channels_last = self.kernels == "channels-last" and not self.network.backbone.frozen
+        x = channels_last_batch(batch.x) if channels_last else batch.x
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
-            features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
+            features, new_statistics = self._each(parameters, statistics, x, tuple(batch.masks), rows, share)
         if self.network.whole:
             heads = StackedClassifiers.among(parameters)
         classifier = self.network.classifier if heads is None else heads
-        return *self.network.classify(features, classifier, batch.masks), fresh
+        return *self.network.classify(features, classifier, batch.masks), new_statistics
 
     def adaptation_losses(self, adaptation: Adaptation, parameters: Mapping[str, Tensor], logits: Tensor) -> Tensor:
-        """An adaptation's loss of each model's outputs ``[G, N, M] -> [G]``, by its own extra networks.
+        """An adaptation's loss of each model's logits ``[G, N, M] -> [G]``, with its own extra networks.
 
         Args:
-            adaptation: says the loss.
-            parameters: by name ``[G, …]``; those of extra networks are read.
-            logits: outputs, all rows of which count.
+            adaptation: defines the loss.
+            parameters: by name ``[G, …]``; only those of extra networks are read.
+            logits: all rows count.
         """
 
-        def loss(logits: Tensor, own: Mapping[str, dict[str, Tensor]]) -> Tensor:
-            return check_number(adaptation.loss(logits, self.bind_extras(own)), f"adaptation {adaptation.name!r}: loss")
+        def loss(logits: Tensor, tensors: Mapping[str, dict[str, Tensor]]) -> Tensor:
+            return check_number(
+                adaptation.loss(logits, self.bind_extras(tensors)), f"adaptation {adaptation.name!r}: loss"
+            )
 
-        what = f"the loss of {adaptation.name!r}"
-        found: Tensor = vmap_or_loop(what, loss, logits, self.extra_parameters(parameters))
-        return found
+        description = f"the loss of {adaptation.name!r}"
+        losses: Tensor = vmap_or_loop(description, loss, logits, self.extra_parameters(parameters))
+        return losses
 
     def extra_parameters(self, parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-        """Those of each extra network by its name, by their names in it."""
+        """Parameters of each extra network: by the network's name, then by their names in it."""
         return {name: _named_below(f"{EXTRAS}{name}.", parameters) for name in self.network.extras}
 
-    def bind_extras(self, own: Mapping[str, dict[str, Tensor]]) -> ExtraNetworks:
-        """Extra networks of one model by name, with parameters as `extra_parameters` gives them."""
-        return {name: partial(call_module, module, own[name]) for name, module in self.network.extras.items()}
+    def bind_extras(self, parameters: Mapping[str, dict[str, Tensor]]) -> ExtraNetworks:
+        """Extra networks of one model by name, with parameters in the form of `extra_parameters`."""
+        return {name: partial(call_module, module, parameters[name]) for name, module in self.network.extras.items()}
 
     def _each(
         self,
@@ -201,9 +203,9 @@ class StackedNetwork:
         rows: tuple[Tensor, ...],
         share: tuple[Tensor, ...],
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features ``[G, B, q]`` and new statistics; arguments as of a call, what may be absent in tuples."""
+        """Features ``[G, B, q]`` and new statistics; arguments as for `__call__`, with optional ones in tuples."""
 
-        def one(
+        def forward_one(
             p: dict[str, Tensor],
             s: dict[str, Tensor],
             x: Tensor,
@@ -211,35 +213,35 @@ class StackedNetwork:
             rows: tuple[Tensor, ...],
             share: tuple[Tensor, ...],
         ) -> tuple[Tensor, dict[str, Tensor]]:
-            types = [norm.running_mean.dtype for norm in self.norms.values()]
-            counted = CountedRows.of(rows[0], types[0]) if rows and types else None
+            dtypes = [norm.running_mean.dtype for norm in self.norms.values()]
+            counted = CountedRows.of(rows[0], dtypes[0]) if rows and dtypes else None
             for norm in self.norms.values():
                 norm.rows = counted
                 norm.momentum = share[0] if share else norm.standard
                 norm.fresh = None
-            named = {f"network.{name}": value for name, value in (*p.items(), *s.items())}
-            features: Tensor = functional_call(self._extractor, named, (x, masks))
-            fresh = {}
+            tensors = {f"network.{name}": value for name, value in (*p.items(), *s.items())}
+            features: Tensor = functional_call(self._extractor, tensors, (x, masks))
+            new_statistics = {}
             for name, norm in self.norms.items():
                 if norm.fresh is not None:
-                    fresh[f"{name}.running_mean"], fresh[f"{name}.running_var"] = norm.fresh
-            return features, fresh
+                    new_statistics[f"{name}.running_mean"], new_statistics[f"{name}.running_var"] = norm.fresh
+            return features, new_statistics
 
         if self.by_hand:
-            own = _named_below("backbone.", parameters)
-            inside = len(self.network.backbone.drops)
-            x = self.network.backbone.together(own, x, masks[:inside])
-            masks = masks[inside : len(self.network.drops)]
-            read = x
+            backbone_parameters = _named_below("backbone.", parameters)
+            backbone_drops = len(self.network.backbone.drops)
+            x = self.network.backbone.together(backbone_parameters, x, masks[:backbone_drops])
+            masks = masks[backbone_drops : len(self.network.drops)]
+            backbone_features = x
             if self.network.head != "direct":
-                x = _linear(parameters, "bottleneck", read)
+                x = _linear(parameters, "bottleneck", backbone_features)
             if self.network.draws is not None:
-                x = torch.cat([x, _linear(parameters, f"{EXTRAS}{SPREAD}", read)], -1)
+                x = torch.cat([x, _linear(parameters, f"{EXTRAS}{SPREAD}", backbone_features)], -1)
         try:
-            given = (parameters, statistics, x, masks, rows, share)
-            found: tuple[Tensor, dict[str, Tensor]] = vmap_or_loop("the backbone", one, *given)
+            arguments = (parameters, statistics, x, masks, rows, share)
+            outputs: tuple[Tensor, dict[str, Tensor]] = vmap_or_loop("the backbone", forward_one, *arguments)
         finally:
             for norm in self.norms.values():
-                # Tensors of a finished vmap must not be met again.
+                # Tensors of a finished vmap must not be used again.
                 norm.rows, norm.momentum, norm.fresh = None, norm.standard, None
-        return found
+        return outputs

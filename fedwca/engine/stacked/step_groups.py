@@ -1,4 +1,4 @@
-"""Which neighbouring clients of unequal size do equally many images in a step, so that they share it."""
+"""Groups of neighbouring clients with equally many images in a step, which can then share the step."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepGroup:
-    """Neighbouring clients of a batch that do the same number of images in a step."""
+    """Neighbouring clients of a batch with the same number of images in a step."""
 
     first: int
     stop: int
-    """First client behind it."""
+    """First client after the group."""
     images: int
-    """Of each client in this step."""
+    """Images of each client in this step."""
 
 
 def step_groups(sizes: Sequence[int], step: int, batch: int, least: int = 2) -> list[StepGroup]:
-    """Who does how many images in a step of ``batch`` images, for clients in order of falling size.
+    """Groups of clients with the same number of images in a step, for clients in order of decreasing size.
 
-    Full batches come first, last ones are grouped by what is left; a single image is left out where BatchNorm needs
-    two.
+    Clients with a full batch of ``batch`` images come first; those with a smaller last batch are grouped by its size.
+    Batches of fewer than ``least`` images are left out, since BatchNorm needs two.
 
     >>> step_groups([9, 8, 6, 6, 3], 1, 4)
     [StepGroup(first=0, stop=2, images=4), StepGroup(first=2, stop=4, images=2)]
@@ -30,24 +30,24 @@ def step_groups(sizes: Sequence[int], step: int, batch: int, least: int = 2) -> 
 
 
 def group_neighbours(counts: Sequence[int], least: int = 0) -> list[StepGroup]:
-    """Neighbours that do the same number of images, at least so many; others are left out.
+    """Groups of neighbours with the same number of images; those with fewer than ``least`` are left out.
 
     >>> group_neighbours([4, 2, 2, 0], 1)
     [StepGroup(first=0, stop=1, images=4), StepGroup(first=1, stop=3, images=2)]
     """
-    found: list[StepGroup] = []
+    groups: list[StepGroup] = []
     for client, images in enumerate(counts):
         if images < least:
             continue
-        if found and found[-1].images == images and found[-1].stop == client:
-            found[-1] = StepGroup(found[-1].first, client + 1, images)
+        if groups and groups[-1].images == images and groups[-1].stop == client:
+            groups[-1] = StepGroup(groups[-1].first, client + 1, images)
         else:
-            found.append(StepGroup(client, client + 1, images))
-    return found
+            groups.append(StepGroup(client, client + 1, images))
+    return groups
 
 
 def equal_size_groups(sizes: Sequence[int]) -> list[StepGroup]:
-    """Neighbours with the same number of images, for clients in order of falling size; nobody is left out.
+    """Groups of neighbours with the same number of images, for clients in order of decreasing size; none is left out.
 
     >>> equal_size_groups([5, 5, 1])
     [StepGroup(first=0, stop=2, images=5), StepGroup(first=2, stop=3, images=1)]

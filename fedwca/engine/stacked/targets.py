@@ -1,4 +1,4 @@
-"""What a batch of clients is trained towards: targets of clients of unequal size, side by side."""
+"""Targets of a batch of clients of unequal size, stacked."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class StackedContext:
     """As `fedwca.engine.client_task.EpochContext`, for G clients."""
 
     targets: Mapping[str, Tree]
-    """`fedwca.core.messages.Targets` by field ``[G, N]``, notes by name ``[G, …]``; what stands behind a client's last
-    sample means nothing."""
+    """`fedwca.core.messages.Targets` by field ``[G, N]``, notes by name ``[G, …]``; values after a client's last
+    sample are undefined."""
     taught: Mapping[str, Tensor]
-    """Logits ``[G, N, M]`` of the plain images by frozen models."""
+    """Logits ``[G, N, M]`` of the plain images by frozen models, by name."""
     anchors: Mapping[str, Tensor]
-    """Trained parameters ``[G, P]`` of the models that penalties compare with."""
+    """Trained parameters ``[G, P]`` of the models that penalties compare with, by name."""
     observed: Mapping[str, Tensor]
     """``[G, …]``"""
     shared: Mapping[str, Tensor]
-    """The same for all clients of a trial; of several trials each client's own ``[G, …]``."""
+    """For one trial, the same values for all clients; for several trials, each client's own ``[G, …]``."""
 
 
 def targets_tree(targets: Targets) -> dict[str, Tree]:
@@ -34,7 +34,7 @@ def targets_tree(targets: Targets) -> dict[str, Tree]:
 
 
 def split_targets(stacked: Mapping[str, Tree], sizes: Sequence[int]) -> list[Targets]:
-    """Each client's own, as views.
+    """Each client's own targets, as views.
 
     Args:
         stacked: of G clients, see `StackedContext`.
@@ -43,8 +43,8 @@ def split_targets(stacked: Mapping[str, Tree], sizes: Sequence[int]) -> list[Tar
     longest = stacked["labels"].shape[1]
     rows = map_tree(lambda values: values.unbind(), stacked)
     notes = rows.pop("notes")
-    found = []
+    targets = []
     for i, n in enumerate(sizes):
-        own = {name: values[i] if n == longest else values[i][:n] for name, values in rows.items()}
-        found.append(Targets(**own, notes={name: values[i] for name, values in notes.items()}))
-    return found
+        client_fields = {name: values[i] if n == longest else values[i][:n] for name, values in rows.items()}
+        targets.append(Targets(**client_fields, notes={name: values[i] for name, values in notes.items()}))
+    return targets

@@ -1,4 +1,4 @@
-"""Trials of a comparison that go through each round together: all clients of all of them in every step."""
+"""Trials of a comparison that go through each round together: all clients of all trials in every step."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 class StackedTrials(TrialsInTurn):
-    """T federations of K clients each, trained as K·T models at once; evidence and evaluation stay with each.
+    """T federations of K clients each, trained as K·T models at once; evidence and evaluation are separate for each.
 
-    Results are those of each federation alone within rounding.
+    Results equal those of each federation alone, within rounding.
 
     Args:
-        networks: the source model of each; alike but for their rows and classifiers, see `can_share_step`.
+        networks: the source model of each; they differ only in rows and classifiers, see `can_share_step`.
         clients: unlabeled images of each.
         device: where models and images live.
         batch_norm: as for `StackedEngine`.
@@ -49,11 +49,11 @@ class StackedTrials(TrialsInTurn):
         precision: Precision = "fp32",
         kernels: Kernels | None = None,
     ) -> None:
-        at = torch.device(device)
-        packed = PackedImages.several([[own.train for own in some] for some in clients], at, networks[0].to(at))
+        target = torch.device(device)
+        packed = PackedImages.several([[c.train for c in trial] for trial in clients], target, networks[0].to(target))
         engines = [
-            StackedEngine(network, some, device, None, batch_norm, precision, own, kernels)
-            for network, some, own in zip(networks, clients, packed, strict=True)
+            StackedEngine(network, trial, device, None, batch_norm, precision, images, kernels)
+            for network, trial, images in zip(networks, clients, packed, strict=True)
         ]
         for engine in engines:
             # One pool of memory for what is recorded, whichever trials are in a round.
@@ -61,41 +61,41 @@ class StackedTrials(TrialsInTurn):
         super().__init__(engines)
 
     def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
-        """As `TrialsInTurn.run`; the rounds' ways of training are the same.
+        """As `TrialsInTurn.run`; all rounds must train in the same way.
 
-        In turn where some clients do not train, or where what is shared has other shapes in other trials.
+        Trials run in turn if some clients do not train, or if shared values have different shapes in different trials.
         """
-        tasks = [own.task(client) for own in rounds.values() for client in own.clients]
+        tasks = [trial_round.task(client) for trial_round in rounds.values() for client in trial_round.clients]
         shared = {tuple((name, value.shape) for name, value in task.shared.items()) for task in tasks}
         if len(rounds) < 2 or len(shared) > 1 or any(task.idle for task in tasks):
             return super().run(rounds)
         workers, blends = [], []
-        for i, own in rounds.items():
+        for i, trial_round in rounds.items():
             engine = self.engines[i]
             assert isinstance(engine, StackedEngine)
-            workers.append(engine.worker(own))
-            blends.append(own.blend(workers[-1]))
-        found: dict[int, list[T]] = {}
-        answers = zip(rounds.items(), workers, blends, train_together(workers, blends), strict=True)
-        for (i, own), worker, blend, targets in answers:
-            order = worker.batch.clients
-            by_client = dict(zip(order, own.upload(worker, blend, targets), strict=True))
-            found[i] = [by_client[client] for client in own.clients]
-            for client in order:
-                own.done(client)
+            workers.append(engine.worker(trial_round))
+            blends.append(trial_round.blend(workers[-1]))
+        results: dict[int, list[T]] = {}
+        finished = zip(rounds.items(), workers, blends, train_together(workers, blends), strict=True)
+        for (i, trial_round), worker, blend, targets in finished:
+            batch_clients = worker.batch.clients
+            by_client = dict(zip(batch_clients, trial_round.upload(worker, blend, targets), strict=True))
+            results[i] = [by_client[client] for client in trial_round.clients]
+            for client in batch_clients:
+                trial_round.done(client)
         synchronize(self.engines[0].device)
-        return found
+        return results
 
 
 def train_together(workers: Sequence[StackedWorker], blends: Sequence[Blend]) -> list[list[Targets]]:
-    """As `StackedWorker.train` of several trials, all of their clients in every step.
+    """As `StackedWorker.train` for several trials, with all of their clients in every step.
 
     Args:
-        workers: one for each trial; of one method, one way of training, and with images in one tensor.
-        blends: where its clients start.
+        workers: one for each trial; all of one method and the same training, with images in one tensor.
+        blends: for each trial, the models that its clients start from.
 
     Returns:
-        The targets of the last epoch, for each trial one a client.
+        The targets of the last epoch: for each trial, one entry per client.
     """
     batch = TrialBatch([worker.batch for worker in workers], [worker.tasks for worker in workers])
     pairs = list(zip(workers, blends, strict=True))
@@ -104,33 +104,36 @@ def train_together(workers: Sequence[StackedWorker], blends: Sequence[Blend]) ->
     models = batch.join([worker.received.mix(blend.start) for worker, blend in pairs])
 
     def relabel(epoch: int, moved: Tensor) -> dict[str, Any]:
-        asked = zip(pairs, batch.split(moved), strict=True)
-        found = [worker.label(blend, f"partners {epoch}", own) for (worker, blend), own in asked]
-        observed = batch.join_named("observations", [seen for _, seen in found])
-        return {"targets": batch.join([targets for targets, _ in found]), "observed": observed}
+        trials = zip(pairs, batch.split(moved), strict=True)
+        labelled = [worker.label(blend, f"partners {epoch}", trial_models) for (worker, blend), trial_models in trials]
+        observed = batch.join_named("observations", [values for _, values in labelled])
+        return {"targets": batch.join([targets for targets, _ in labelled]), "observed": observed}
 
     context = train(batch, models, context, relabel, workers[0].capture)
-    left = zip(workers, batch.split(models), batch.split(context.targets), strict=True)
+    trained = zip(workers, batch.split(models), batch.split(context.targets), strict=True)
     return [
-        worker.keep(own, targets, started, len(worker.batch.sizes) / len(batch.sizes)) for worker, own, targets in left
+        worker.keep(trial_models, targets, started, len(worker.batch.sizes) / len(batch.sizes))
+        for worker, trial_models, targets in trained
     ]
 
 
 def can_share_step(networks: Sequence[Network]) -> bool:
-    """Whether models can be trained in one step: what is in no row and no classifier is the same in all of them."""
+    """Whether models can be trained in one step: all tensors outside of rows and classifiers must be equal."""
     layouts = [Layout.of(network) for network in networks]
     if any(layout != layouts[0] for layout in layouts):
         return False
-    rows = {slot.name for slot in layouts[0].slots}
+    row_names = {slot.name for slot in layouts[0].slots}
 
-    def rest(network: Network) -> dict[str, Tensor]:
-        # How many batches BatchNorm has seen decides nothing.
+    def shared_state(network: Network) -> dict[str, Tensor]:
+        # BatchNorm's count of batches has no effect.
         left_out = ("classifier.", "num_batches_tracked")
         state = network.state_dict()
         return {
-            n: x for n, x in state.items() if n not in rows and not (n.startswith(left_out) or n.endswith(left_out))
+            n: x
+            for n, x in state.items()
+            if n not in row_names and not (n.startswith(left_out) or n.endswith(left_out))
         }
 
-    first = rest(networks[0])
-    others = [rest(network) for network in networks[1:] if network is not networks[0]]
-    return all(torch.equal(value, first[name]) for other in others for name, value in other.items())
+    first_state = shared_state(networks[0])
+    other_states = [shared_state(network) for network in networks[1:] if network is not networks[0]]
+    return all(torch.equal(value, first_state[name]) for state in other_states for name, value in state.items())

@@ -1,4 +1,4 @@
-"""One client's function for many clients at once: under vmap, or client after client where it cannot be.
+"""Runs a function of one client for many clients: by vmap, or client by client if vmap cannot run it.
 
 Arguments and results are trees: a tensor, a tuple of trees, or a mapping from names to trees.
 """
@@ -19,16 +19,16 @@ Tree = Any
 
 
 def vmap_or_loop(what: str, function: Callable[..., Tree], *trees: Tree, chunk: int | None = None) -> Tree:
-    """``function`` of each client's part of the arguments, results stacked.
+    """Apply ``function`` to each client's part of the arguments and stack the results.
 
     Args:
-        what: names the function where it cannot be batched.
-        function: takes and gives trees.
-        trees: its arguments, each tensor with the G clients in front ``[G, …]``.
-        chunk: clients at a time, where memory is short; all of them where None.
+        what: description of the function for the warning.
+        function: takes and returns trees.
+        trees: the arguments; in each tensor the G clients are the first axis ``[G, …]``.
+        chunk: number of clients at a time, to save memory; None: all.
 
     Returns:
-        What ``function`` gives, each tensor ``[G, …]``.
+        The results of ``function``, each tensor ``[G, …]``.
 
     Warns:
         UserWarning: the function needs values that only exist client by client (a data-dependent shape, ``.item()``).
@@ -36,20 +36,20 @@ def vmap_or_loop(what: str, function: Callable[..., Tree], *trees: Tree, chunk: 
     try:
         return torch.func.vmap(function, chunk_size=chunk)(*trees)
     except torch.OutOfMemoryError:
-        raise  # a RuntimeError too, but no word on the function
+        raise  # a RuntimeError too, but one that says nothing about the function
     except (RuntimeError, ValueError) as error:
-        # An error of the function's own comes again from the first client.
-        found = [
-            function(*(map_tree(lambda values, own=client: values[own], tree) for tree in trees))  # type: ignore[misc]
+        # If the function itself is at fault, it raises the error again for the first client.
+        results = [
+            function(*(map_tree(lambda values, i=client: values[i], tree) for tree in trees))  # type: ignore[misc]
             for client in range(tree_width(trees))
         ]
-        why = first_line(error)[:160]
-        warnings.warn(f"{what} cannot be run for all clients at once, so it runs one by one: {why}", stacklevel=2)
-        return stack_trees(found)
+        reason = first_line(error)[:160]
+        warnings.warn(f"{what} cannot be run for all clients at once, so it runs one by one: {reason}", stacklevel=2)
+        return stack_trees(results)
 
 
 def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
-    """``function`` of every leaf; whatever is neither mapping nor tuple is one."""
+    """Apply ``function`` to every leaf; whatever is neither a mapping nor a tuple is a leaf."""
     if isinstance(tree, Mapping):
         return {name: map_tree(function, value) for name, value in tree.items()}
     if isinstance(tree, tuple):
@@ -58,15 +58,15 @@ def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
 
 
 def tree_width(tree: Tree) -> int:
-    """G, the clients in the first tensor of a tree; 0 where there is none."""
+    """G, the number of clients in the first tensor of a tree; 0 if there is none."""
     if isinstance(tree, Tensor):
         return len(tree)
     values = tree.values() if isinstance(tree, Mapping) else tree
-    return next((found for value in values if (found := tree_width(value))), 0)
+    return next((width for value in values if (width := tree_width(value))), 0)
 
 
 def stack_trees(trees: Sequence[Tree]) -> Tree:
-    """Trees of one client each as one tree."""
+    """Stack trees of one client each into one tree."""
     first = trees[0]
     if isinstance(first, Tensor):
         return torch.stack(list(trees))
@@ -76,7 +76,7 @@ def stack_trees(trees: Sequence[Tree]) -> Tree:
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:
-    """Trees of tensors ``[g, …]`` of several groups as one of ``[G, …]``, shorter tensors filled up with zeros.
+    """Concatenate trees of tensors ``[g, N, …]`` to one of ``[G, N, …]``, with zeros where N is smaller than elsewhere.
 
     >>> join_trees([{"x": torch.ones(1, 2)}, {"x": torch.ones(1, 1)}])["x"].tolist()
     [[1.0, 1.0], [1.0, 0.0]]
@@ -86,9 +86,9 @@ def join_trees(trees: Sequence[Tree]) -> Tree:
         return {name: join_trees([tree[name] for tree in trees]) for name in first}
     if first.ndim < 2 or all(tree.shape[1] == first.shape[1] for tree in trees):
         return torch.cat(list(trees))
-    whole = first.new_zeros(sum(map(len, trees)), max(tree.shape[1] for tree in trees), *first.shape[2:])
-    at = 0
+    joined = first.new_zeros(sum(map(len, trees)), max(tree.shape[1] for tree in trees), *first.shape[2:])
+    start = 0
     for tree in trees:
-        whole[at : at + len(tree), : tree.shape[1]] = tree
-        at += len(tree)
-    return whole
+        joined[start : start + len(tree), : tree.shape[1]] = tree
+        start += len(tree)
+    return joined

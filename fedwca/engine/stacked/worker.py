@@ -1,7 +1,7 @@
-"""Many clients' work between two messages, each step of it at once: evidence on what they were sent, labels, training.
+"""Work of many clients between two messages, all at once: evidence on the models they were sent, labels, training.
 
-Clients with the same number of images go through a function together; nothing is padded there, so a component sees
-what it would see of each client alone.
+Components run for all clients with the same number of images together; nothing is padded there, so a component sees
+the same as it would for each client alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fedwca.engine.timing import Clock, Mark
 from fedwca.functional import alignment, soft_neighborhood_density
 
 SIMILARITIES = 2**26
-"""Entries of neighbourhood matrices at a time, over clients: 256 MiB in float32."""
+"""Entries of similarity matrices at a time, over all clients: 256 MiB in float32."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class StackedReceived:
     personal: int
     """Q"""
     resolve: Callable[[Tensor], Tensor]
-    """Mixtures of server rows ``[G, R]`` to the models ``[G, P]`` they are at these clients."""
+    """Turns mixtures of server rows ``[G, R]`` into these clients' models ``[G, P]``."""
     resolve_common: Callable[[Tensor], Tensor] | None
-    """Mixture of server rows ``[R]`` to the model ``[P]`` it is at every client; None: it is another at each."""
+    """Turns a mixture of server rows ``[R]`` into the model ``[P]`` of every client; None: models differ by client."""
     source: Tensor
-    """``[P]``, the model everybody was sent before round 0."""
+    """``[P]``, the source model, which every client was sent before round 0."""
 
     def mix(self, mixtures: Tensor) -> Tensor:
-        """The models ``[G, P]`` that mixtures ``[G, Q+S]`` of what was sent stand for."""
+        """The models ``[G, P]`` that mixtures ``[G, Q+S]`` of the sent models give."""
         return self.resolve((mixtures.to(self.weights)[:, None] @ self.weights)[:, 0])
 
 
@@ -57,10 +57,10 @@ class StackedWorker(Clock):
 
     Args:
         batch: the clients.
-        received: what they were sent.
-        bank: all clients' models ``[K, P]``; trained ones are left there.
-        tasks: what each of them is to do.
-        capture: what carries out training steps, see `fedwca.engine.stacked.train.Capture`.
+        received: the models they were sent.
+        bank: all clients' models ``[K, P]``; trained ones are stored there.
+        tasks: one for each of the G clients.
+        capture: runs training steps, see `fedwca.engine.stacked.train.Capture`; None: they are called directly.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class StackedWorker(Clock):
         super().__init__(batch.device)
         self.batch, self.received, self.bank, self.tasks, self.capture = batch, received, bank, tasks, capture
         self.weights, self.labels = received.weights, batch.labels
-        sent = self.weights.shape[1]
-        self._identity = torch.eye(sent, dtype=self.weights.dtype, device=self.weights.device)
+        models = self.weights.shape[1]
+        self._identity = torch.eye(models, dtype=self.weights.dtype, device=self.weights.device)
         self.own = self.model(0)
         self.shared = self._identity[received.personal :]
         self.passes = 0
@@ -84,34 +84,34 @@ class StackedWorker(Clock):
 
     @property
     def task(self) -> Task:
-        """What is the same for all of them."""
+        """The first client's task, for what is the same for all of them."""
         return self.tasks[0]
 
     def model(self, column: int) -> Tensor:
-        """The mixture ``[G, Q+S]`` that is one of the models sent."""
+        """The mixture ``[G, Q+S]`` that selects one of the sent models."""
         return self._identity[column].expand(len(self.tasks), -1)
 
     def predict(self, mixtures: Tensor) -> Predictions:
-        """Predictions of mixtures ``[G, Q+S]`` on the clients' images; asking again for the same ones is free."""
-        return self._memory.recall(mixtures, lambda asked: self._pass(self.received.mix(asked)))
+        """Predictions of mixtures ``[G, Q+S]`` on the clients' images; computed only once for the same tensor."""
+        return self._memory.recall(mixtures, lambda requested: self._pass(self.received.mix(requested)))
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
-        """What each client's own mixture says of its images."""
+        """Predictions of each client's images by the client's own mixture."""
         return self._of_each(self.predict(mixtures))
 
     def outputs_after_step(self, mixtures: Tensor) -> list[Predictions]:
-        """As `outputs`, and what each model says after a step of the task's adaptation on all the client's images."""
+        """As `outputs`, with the logits after one step of the task's adaptation on all the client's images."""
         adaptation, models = self.task.adaptation, self.received.mix(mixtures)
         assert adaptation is not None
-        found = self._pass(models)
-        _, logits = make_step(BatchToAdapt(self.batch), adaptation, models, found.logits, self.task.inner_lr)
+        predictions = self._pass(models)
+        _, logits = make_step(BatchToAdapt(self.batch), adaptation, models, predictions.logits, self.task.inner_lr)
         self.passes += 1
-        each = zip(self._of_each(found), logits, self.batch.sizes, strict=True)
-        return [replace(own, adapted=after[:size]) for own, after, size in each]
+        entries = zip(self._of_each(predictions), logits, self.batch.sizes, strict=True)
+        return [replace(p, adapted=adapted[:size]) for p, adapted, size in entries]
 
-    def _of_each(self, found: Predictions) -> list[Predictions]:
-        cut = zip(found.logits, found.features, self.batch.sizes, strict=True)
-        return [Predictions(logits[:size], features[:size]) for logits, features, size in cut]
+    def _of_each(self, predictions: Predictions) -> list[Predictions]:
+        clients = zip(predictions.logits, predictions.features, self.batch.sizes, strict=True)
+        return [Predictions(logits[:size], features[:size]) for logits, features, size in clients]
 
     def _pass(self, models: Tensor) -> Predictions:
         """A pass by the clients' own models ``[G, P]``."""
@@ -124,8 +124,9 @@ class StackedWorker(Clock):
         return self.batch.outputs_of_one(model, "evidence")
 
     def _passes_by(self, mixtures: Tensor) -> Iterator[tuple[Predictions, Tensor]]:
-        """A pass by each of the mixtures ``[M, Q+S]`` at every client, by one model for all where it is one; and the
-        models ``[G, P]``.
+        """Predictions by each of the mixtures ``[M, Q+S]`` at every client, and the models ``[G, P]``.
+
+        A mixture that is the same model at every client takes one ordinary pass.
         """
         common = self.received.resolve_common if mixtures is self.shared else None
         for mixture in mixtures:
@@ -137,13 +138,13 @@ class StackedWorker(Clock):
                 yield self._pass(models), models
 
     def _each(self, what: str, function: Any, trees: Tree, chunk: int | None = None) -> list[Tree]:
-        """A function of each client's samples, for the clients of one size after those of another.
+        """Results of a function of one client, for all clients of the same size at once.
 
         Args:
-            what: names the function.
+            what: description of the function for warnings.
             function: of one client's tree.
-            trees: with tensors ``[G, N, …]``, cut to the samples that are there.
-            chunk: entries of a quadratic matrix at a time, which decides how many clients go at once.
+            trees: with tensors ``[G, N, …]``, which are cut to the clients' samples.
+            chunk: entries of a matrix of samples by samples at a time, which limits the number of clients at once.
         """
         return [
             vmap_or_loop(
@@ -157,7 +158,7 @@ class StackedWorker(Clock):
 
     def alignment(self, mixtures: Tensor) -> Tensor:
         """Mean cosine to the nearest classifier vector: ``[M, Q+S] -> [G, M]``."""
-        values = [self._aligned(found.features, models) for found, models in self._passes_by(mixtures)]
+        values = [self._aligned(predictions.features, models) for predictions, models in self._passes_by(mixtures)]
         return torch.stack(values, 1).to(self.weights)
 
     def _aligned(self, features: Tensor, models: Tensor) -> Tensor:
@@ -165,38 +166,44 @@ class StackedWorker(Clock):
         network = self.batch.network
         if not network.network.whole:
             vectors = network.network.class_vectors
-            return torch.cat(self._each("alignment", lambda own: alignment(own, vectors), features))
-        every = StackedClassifiers.among(self.batch.named(models)[0]).weight.transpose(1, 2)
+            return torch.cat(self._each("alignment", lambda x: alignment(x, vectors), features))
+        classifiers = StackedClassifiers.among(self.batch.named(models)[0]).weight.transpose(1, 2)
         parts = [
-            vmap_or_loop("alignment", alignment, features[g.first : g.stop, : g.images], every[g.first : g.stop])
-            for g in self.batch.alike
+            vmap_or_loop(
+                "alignment",
+                alignment,
+                features[group.first : group.stop, : group.images],
+                classifiers[group.first : group.stop],
+            )
+            for group in self.batch.alike
         ]
         return torch.cat(parts)
 
     def density(self, mixtures: Tensor) -> Tensor:
         """Soft neighborhood density of the mixed models: ``[G, Q+S] -> [G]``, nats."""
         probabilities = self.predict(mixtures).probabilities
-        found = self._each("density", soft_neighborhood_density, probabilities, SIMILARITIES)
-        return torch.cat(found).to(self.weights)
+        densities = self._each("density", soft_neighborhood_density, probabilities, SIMILARITIES)
+        return torch.cat(densities).to(self.weights)
 
     @torch.no_grad()
     def loss(self, mixtures: Tensor) -> Tensor:
-        """The task's objectives over all images, with the clients' labels or those that the mixed model itself gives:
-        ``[M, Q+S] -> [G, M]``, nats.
+        """Losses of the task's objectives over all images: ``[M, Q+S] -> [G, M]``, in nats.
+
+        Labels are the clients' own or, if they have none, those that the mixed model itself gives.
         """
         task, draws, labels = self.task, self._draws("partners"), self._known_labels()
         shared = program.place_like(task.shared, self.bank)
-        teaches = "source" in program.teacher_names(task.objectives)
-        source = {"source": self._pass_of_one(self.received.source).logits} if teaches else {}
+        reads_source = "source" in program.teacher_names(task.objectives)
+        source = {"source": self._pass_of_one(self.received.source).logits} if reads_source else {}
 
-        def value(tree: dict[str, Any]) -> Tensor:
-            found = Predictions(tree["logits"], tree["features"])
-            return program.loss_of_all(task, found, tree["draws"], tree["source"], shared, tree.get("labels"))
+        def client_loss(tree: dict[str, Any]) -> Tensor:
+            predictions = Predictions(tree["logits"], tree["features"])
+            return program.loss_of_all(task, predictions, tree["draws"], tree["source"], shared, tree.get("labels"))
 
         values = []
         for p, _ in self._passes_by(mixtures):
             tree = {"logits": p.logits, "features": p.features, "draws": draws, "source": source, **labels}
-            values.append(torch.cat(self._each("the loss", value, tree)))
+            values.append(torch.cat(self._each("the loss", client_loss, tree)))
         return torch.stack(values, 1).to(self.weights)
 
     def models(self, name: str, blend: Blend) -> Tensor:
@@ -206,53 +213,55 @@ class StackedWorker(Clock):
         return self.received.mix(program.named_mixture(name, blend, self.own))
 
     def predictions(self, name: str, blend: Blend) -> Predictions:
-        """What a named model says of the clients' images."""
+        """Predictions of the clients' images by a named model."""
         if name == "source":
             return self._pass_of_one(self.received.source)
         return self.predict(program.named_mixture(name, blend, self.own))
 
     def _draws(self, purpose: str) -> Tensor:
-        """A uniform number for each client's images ``[G, N]``."""
+        """A uniform random number for each of the clients' images ``[G, N]``."""
         if purpose not in self._keys:
             self._keys[purpose] = keys_tensor((task.keys(purpose) for task in self.tasks), self._device)
         places = torch.arange(max(1, *self.batch.sizes), device=self._device)
         return uniform(self._keys[purpose][:, None], places[None])
 
     def _known_labels(self) -> dict[str, Tensor]:
-        """The clients' labels ``[G, N]`` as an entry of a tree; nothing where they have none."""
+        """The clients' labels ``[G, N]`` as an entry of a tree; empty if they have none."""
         labels = self.batch.padded_labels()
         return {} if labels is None else {"labels": labels}
 
     def _trusted(self) -> dict[str, Tensor]:
-        """How far each client's labels are trusted ``[G, 1]`` as an entry of a tree; nothing where all are."""
+        """How far each client's labels are trusted ``[G, 1]`` as an entry of a tree; empty if all are trusted fully."""
         trusted = [task.trusted for task in self.tasks]
         return {} if min(trusted) == 1 else {"trusted": to_device(torch.tensor(trusted)[:, None], self._device)}
 
     def label(
         self, blend: Blend, purpose: str, models: Tensor | None = None
     ) -> tuple[Mapping[str, Tree], Mapping[str, Tensor]]:
-        """Targets by the models the labeler reads, and what objectives observe of the start.
+        """Targets by the models that the labeler reads, and what objectives observe of the start models.
 
         Args:
-            blend: says which models these are.
+            blend: gives these models.
             purpose: of the draws.
-            models: stand in for the starts once training has moved them ``[G, P]``.
+            models: replace the start models once training has changed them ``[G, P]``; None: do not.
         """
         task, labels = self.task, self._known_labels()
-        found = {
+        predictions = {
             name: self._pass(models) if name == "start" and models is not None else self.predictions(name, blend)
             for name in program.label_models(task, bool(labels))
         }
 
-        def one(tree: dict[str, Any]) -> dict[str, Any]:
-            said = {name: Predictions(*both) for name, both in tree["said"].items()}
-            targets, observed = program.make_targets(task, said, tree["draws"], tree.get("labels"), tree.get("trusted"))
+        def label_client(tree: dict[str, Any]) -> dict[str, Any]:
+            outputs = {name: Predictions(*both) for name, both in tree["said"].items()}
+            targets, observed = program.make_targets(
+                task, outputs, tree["draws"], tree.get("labels"), tree.get("trusted")
+            )
             return {"targets": targets_tree(targets), "observed": observed}
 
-        said = {name: (p.logits, p.features) for name, p in found.items()}
+        outputs = {name: (p.logits, p.features) for name, p in predictions.items()}
         with torch.no_grad():
-            tree = {"said": said, "draws": self._draws(purpose), **labels, **self._trusted()}
-            parts = self._each(f"labels by {task.labeler.name!r}", one, tree)
+            tree = {"said": outputs, "draws": self._draws(purpose), **labels, **self._trusted()}
+            parts = self._each(f"labels by {task.labeler.name!r}", label_client, tree)
         if not labels:
             for part in parts:
                 program.check_target_values(
@@ -261,13 +270,13 @@ class StackedWorker(Clock):
         return join_trees([part["targets"] for part in parts]), join_trees([part["observed"] for part in parts])
 
     def context(self, blend: Blend) -> StackedContext:
-        """What the clients are trained towards at first, by the models they start with."""
+        """Targets and values to compare with at the start of training."""
         task, width = self.task, self.batch.layout.trained
         with self.clock("label"):
             targets, observed = self.label(blend, "partners")
             taught = {name: self.predictions(name, blend).logits for name in program.teacher_names(task.objectives)}
-            sent = program.place_like(task.taught, self.bank)
-            taught |= {name: value.expand(len(self.tasks), *value.shape) for name, value in sent.items()}
+            server_logits = program.place_like(task.taught, self.bank)
+            taught |= {name: value.expand(len(self.tasks), *value.shape) for name, value in server_logits.items()}
         anchors = {
             name: self.models(name, blend)[:, :width].contiguous() for name in program.anchor_names(task.objectives)
         }
@@ -276,10 +285,10 @@ class StackedWorker(Clock):
         return StackedContext(targets, taught, anchors, observed, program.place_like(task.shared, self.bank))
 
     def train(self, blend: Blend) -> list[Targets]:
-        """Label and train for one round; the trained models are left in the bank."""
+        """Label and train for one round; the trained models are stored in the bank."""
         context = self.context(blend)
         started, models = self.mark(), self.received.mix(blend.start)
-        if self.task.idle:  # as all of them are then
+        if self.task.idle:  # then all of them are
             self.batch.recalibrate(models)
             return self.keep(models, context.targets, started)
 
@@ -290,26 +299,26 @@ class StackedWorker(Clock):
         return self.keep(models, context.targets, started)
 
     def keep(self, models: Tensor, targets: Mapping[str, Tree], started: Mark, share: float = 1.0) -> list[Targets]:
-        """Leave trained models ``[G, P]`` in the bank; each client's targets.
+        """Store trained models ``[G, P]`` in the bank, and return each client's targets.
 
         Args:
             models: as training left them.
             targets: of the last epoch, see `StackedContext`.
             started: when training began.
-            share: how much of the time since then was these clients'.
+            share: share of the time since then that counts for these clients.
         """
         self.bank[self.batch.numbers] = models
         self.lap("train", started, share)
         return split_targets(targets, self.batch.sizes)
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
-        """What is uploaded beside the trained models, one entry a client; costs a pass where any is asked for."""
+        """What is uploaded beside the trained models, one entry per client; takes a pass if there is anything."""
         objectives = self.task.objectives
         if not program.collecting_objectives(objectives):
             return [{} for _ in targets]
         with self.clock("collect"), torch.no_grad():
             trained = self._of_each(self._pass(self.bank[self.batch.numbers]))
             return [
-                {name: to_host_async(value) for name, value in program.collect(objectives, found, own).items()}
-                for found, own in zip(trained, targets, strict=True)
+                {name: to_host_async(value) for name, value in program.collect(objectives, p, t).items()}
+                for p, t in zip(trained, targets, strict=True)
             ]
