@@ -1,1 +1,1 @@
-"""Other ways to carry out steps: recorded ones, and a choice by measurement."""
+"""Other ways to carry out training steps: recorded ones, and a choice by measurement."""

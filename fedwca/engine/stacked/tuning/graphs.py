@@ -1,6 +1,6 @@
-"""Steps that are recorded once and then played again as a single call: CUDA graphs.
+"""Steps that are recorded once and then replayed as a single call: CUDA graphs.
 
-A large device finishes a step of small models sooner than the host has asked for its hundreds of calls.
+A large device finishes a step of small models before the host has issued its hundreds of calls.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from torch import Tensor
 from fedwca.errors import UsageError, first_line
 
 OFTEN = 4
-"""Steps of a kind from which on it is recorded: the first runs as it is, and recording costs about as much again."""
+"""Least steps of a kind that are recorded: the first runs as it is, and recording costs about as much again."""
 
 
 class Record(Protocol):
-    """Takes work on a device and does none of it; what it gives does that work each time, on the same memory."""
+    """Records work on a device without doing it; the result does that work when it is called, on the same memory."""
 
     refused: bool
-    """Whether some work could not be recorded; nothing is tried again."""
+    """Whether some work could not be recorded; then no other recording is tried."""
 
     def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
-        """The work, to be done as often as the result is called.
+        """A function that does the work each time it is called.
 
         Raises:
-            RuntimeError: it cannot be recorded.
+            RuntimeError: the work cannot be recorded.
         """
 
     def watched(self) -> AbstractContextManager[None]:
-        """In which work that is to be recorded later shows whether it can be: what waits for the device fails."""
+        """Context that tests whether work in it can be recorded later: whatever waits for the device fails."""
 
 
 class CudaGraphs:
-    """Records work as CUDA graphs; all of them share one pool of memory, which stays when they are gone.
+    """Records work as CUDA graphs, which share one memory pool that outlives them.
 
-    Graphs of one round have to be gone before those of the next are made: some versions of torch free what cuBLAS works
-    with on a stream when any graph that was recorded on it is destroyed.
+    Graphs of one round must be destroyed before those of the next are made: some versions of torch free the cuBLAS
+    workspace of a stream when any graph that was recorded on it is destroyed.
 
     Args:
         device: where the work is done.
@@ -60,10 +60,10 @@ class CudaGraphs:
         """The work as a graph; see `Record`."""
         with torch.cuda.device(self.device):
             if self._begun is None:
-                # A recording takes memory of its own, and none of what steps before it left in the cache.
+                # A recording allocates memory of its own, and uses none of what earlier steps left in the cache.
                 torch.cuda.empty_cache()
                 stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
-                # A pool lasts as long as one of its graphs; this one is never played.
+                # A pool lasts as long as one of its graphs; this one is never replayed.
                 self._begun = stream, pool, _recorded(lambda: torch.zeros(1, device=self.device), stream, pool)
             stream, pool, _ = self._begun
             graph = _recorded(work, stream, pool)
@@ -71,22 +71,22 @@ class CudaGraphs:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """See `Record`: some versions of torch do not get over a recording that failed, so that none should begin."""
-        before = torch.cuda.get_sync_debug_mode()
+        """See `Record`; some versions of torch do not recover from a failed recording, so none should be started."""
+        mode = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings():
-            # It says that it does not see everything.
+            # Torch warns that this mode does not detect everything.
             warnings.simplefilter("ignore", UserWarning)
             torch.cuda.set_sync_debug_mode("error")
         try:
             yield
         finally:
-            torch.cuda.set_sync_debug_mode(before)
+            torch.cuda.set_sync_debug_mode(mode)
 
 
 def _recorded(
     work: Callable[[], object], stream: torch.cuda.Stream, pool: torch.cuda._POOL_HANDLE
 ) -> torch.cuda.CUDAGraph:
-    # Not `torch.cuda.graph`: it waits for the device and empties its memory first, which is too much once a round.
+    # Not `torch.cuda.graph`: it first waits for the device and empties its cache, which is too slow once a round.
     graph = torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -94,7 +94,7 @@ def _recorded(
         try:
             work()
         except BaseException:
-            # The stream must be given back, and says only that something went wrong before.
+            # The capture must be ended; its own error would only say that something failed before.
             with suppress(RuntimeError):
                 graph.capture_end()
             raise
@@ -105,21 +105,21 @@ def _recorded(
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """The hook by which an engine's training steps are recorded: a `fedwca.engine.stacked.train.Capture`."""
+    """Hook that records an engine's training steps: a `fedwca.engine.stacked.train.Capture`."""
 
     record: Record
 
     def __call__(self, often: Mapping[Hashable, int]) -> Callable[..., None]:
-        """What carries out the steps between two labellings, of which there will be so many of each kind."""
+        """A function that runs the steps between two labellings, of which there are ``often`` of each kind."""
         return Recorder(self.record, often).run
 
 
 class Recorder:
-    """Runs the steps between two labellings: the first of a kind as it is, then by a recording of the second.
+    """Runs the steps between two labellings: the first of a kind as it is, later ones by a recording of the second.
 
     Args:
         record: how steps are recorded.
-        often: how many steps of each kind there will be.
+        often: number of steps of each kind.
     """
 
     def __init__(self, record: Record, often: Mapping[Hashable, int]) -> None:
@@ -128,12 +128,12 @@ class Recorder:
         self._kept: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], None]]] = {}
 
     def run(self, kind: Hashable, values: tuple[Tensor, ...], step: Callable[..., None]) -> None:
-        """One step.
+        """Run one step.
 
         Args:
             kind: steps of the same kind differ in ``values`` alone, and these have the same shapes.
-            values: what it is called with.
-            step: changes tensors that stay where they are for all steps.
+            values: arguments of ``step``.
+            step: changes tensors whose memory is the same in all steps.
 
         Warns:
             UserWarning: steps cannot be recorded; they run as they are.
@@ -149,16 +149,16 @@ class Recorder:
                     step(*values)
                 return
             if kind not in self._kept:
-                own = tuple(value.clone() for value in values)
-                self._kept[kind] = own, record(lambda: step(*own))
+                buffers = tuple(value.clone() for value in values)
+                self._kept[kind] = buffers, record(lambda: step(*buffers))
         except RuntimeError as error:
-            record.refused, why = True, first_line(error)[:160]
+            record.refused, reason = True, first_line(error)[:160]
         else:
-            mine, play = self._kept[kind]
-            for place, value in zip(mine, values, strict=True):
-                place.copy_(value)
-            play()
+            inputs, replay = self._kept[kind]
+            for buffer, value in zip(inputs, values, strict=True):
+                buffer.copy_(value)
+            replay()
             return
-        warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {why}", stacklevel=2)
-        # Nothing was changed: a step ends with its only change.
+        warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {reason}", stacklevel=2)
+        # Nothing has changed so far: a step makes its only change at its end.
         step(*values)

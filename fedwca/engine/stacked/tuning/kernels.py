@@ -1,4 +1,4 @@
-"""How training steps of a batch of clients are carried out: the same sums in another order in memory, or recorded."""
+"""How training steps of a batch of clients are carried out: with another memory layout, or recorded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CUDA graph."""
 
 
 def default_kernels(network: Network, device: torch.device) -> Kernels:
-    """What is taken where nothing is measured: on a CPU channels-last halves the time of backbones batched by hand."""
+    """Kernels to use without a measurement; channels-last halves the time of backbones batched by hand on a CPU."""
     return "channels-last" if device.type == "cpu" and network.backbone.by_hand else "eager"
 
 
 def channels_last_batch(x: Tensor) -> Tensor:
-    """Images ``[G, B, C, H, W]`` that lie in memory as ``[B, H, W, G, C]``: one channels-last batch of G·C channels."""
+    """Images ``[G, B, C, H, W]`` stored in memory as ``[B, H, W, G, C]``: one channels-last batch of G·C channels."""
     return x.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
