@@ -49,7 +49,7 @@ class MaskedBatchNorm(nn.Module):
         self.fresh: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize ``[B, c, …]``; the shape stays the same."""
+        """Normalise ``[B, c, …]``; the shape stays the same."""
         shape = (1, -1, *(1,) * (x.ndim - 2))
         mean, var = self.running_mean, self.running_var
         wide = x.to(mean.dtype)

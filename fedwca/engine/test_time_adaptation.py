@@ -140,7 +140,7 @@ def make_step(
 
     Args:
         work: images of the clients, at least one each.
-        adaptation: its loss is minimized.
+        adaptation: its loss is minimised.
         models: of the clients ``[G, P]``; not changed.
         logits: of these models, before the step ``[G, N, M]``.
         lr: step size.

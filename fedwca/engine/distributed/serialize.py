@@ -1,4 +1,4 @@
-"""Serialization of values that one rank of a run sends to another."""
+"""Serialisation of values that one rank of a run sends to another."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def to_bytes(value: Any) -> Tensor:
 
 
 def from_bytes(payload: Tensor) -> Any:
-    """The value that `to_bytes` serialized; safe only for bytes from this run's own ranks, since it unpickles them."""
+    """The value that `to_bytes` serialised; safe only for bytes from this run's own ranks, since it unpickles them."""
     return pickle.loads(payload.numpy().tobytes())

@@ -125,7 +125,7 @@ class ShardedEngine:
         return self._gather_values(own_models, chosen)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Models as they are at the clients ``[K, P]``."""
+        """Models ``[K, P]`` as the clients have them."""
         models = self.within.deliver(weights, rows)
         self._level(models, range(len(self.images)))
         return models

@@ -122,7 +122,7 @@ class Replica:
             logits: of the images that the step is made on ``[B, M]``, by the bound row.
             x: all images of the training step, as `Network.extract` reads them.
             masks: of dropout, those that gave ``logits``.
-            adaptation: its loss is minimized.
+            adaptation: its loss is minimised.
             lr: step size.
         """
         adapted = step_parameters(self.adaptation_loss(adaptation, logits), self._base, adaptation, lr)

@@ -199,17 +199,17 @@ class TrialBatch:
         pieces = map_tree(lambda values: list(values[self._back].split(self._counts)), tree)
         return [map_tree(lambda values, i=i: values[i], pieces) for i in range(len(self._counts))]  # type: ignore[misc]
 
-    def join_named(self, what: str, parts: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    def join_named(self, kind: str, parts: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
         """As `join`, for values by name that must have the same shape at all clients.
 
         Raises:
-            FedwcaError: trials have values of different shapes; ``what`` names them in the message.
+            FedwcaError: trials have values of different shapes; ``kind`` names them in the message.
         """
         for name in parts[0]:
             shapes = {tuple(part[name].shape[1:]) for part in parts}
             if len(shapes) > 1 and self.several:
                 raise FedwcaError(
-                    f"{what} {name!r} have shapes {', '.join(map(str, sorted(shapes)))} in trials that go through a "
+                    f"{kind} {name!r} have shapes {', '.join(map(str, sorted(shapes)))} in trials that go through a "
                     "round together; take --trials-at-once 1"
                 )
         joined: Mapping[str, Tensor] = self.join(parts)

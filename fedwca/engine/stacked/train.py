@@ -201,7 +201,7 @@ class _MixedPlaces:
     places: Tensor
     """Places of the images that are mixed ``[g, m]``, those that are real first."""
     valid: Tensor
-    """Which of these are real ``[g, m]``."""
+    """Which of these are real ``[g, m]``; the others are padding."""
 
 
 def _show_images(

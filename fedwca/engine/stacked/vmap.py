@@ -18,11 +18,11 @@ Tree = Any
 """A tensor, a tuple of trees, or a mapping from names to trees."""
 
 
-def vmap_or_loop(what: str, function: Callable[..., Tree], *trees: Tree, chunk: int | None = None) -> Tree:
+def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, chunk: int | None = None) -> Tree:
     """Apply ``function`` to each client's part of the arguments and stack the results.
 
     Args:
-        what: description of the function for the warning.
+        description: of the function, for the warning.
         function: takes and returns trees.
         trees: the arguments; in each tensor the G clients are the first axis ``[G, …]``.
         chunk: number of clients at a time, to save memory; None: all.
@@ -44,7 +44,9 @@ def vmap_or_loop(what: str, function: Callable[..., Tree], *trees: Tree, chunk: 
             for client in range(tree_width(trees))
         ]
         reason = first_line(error)[:160]
-        warnings.warn(f"{what} cannot be run for all clients at once, so it runs one by one: {reason}", stacklevel=2)
+        warnings.warn(
+            f"{description} cannot be run for all clients at once, so it runs one by one: {reason}", stacklevel=2
+        )
         return stack_trees(results)
 
 
@@ -76,7 +78,7 @@ def stack_trees(trees: Sequence[Tree]) -> Tree:
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:
-    """Concatenate trees of tensors ``[g, N, …]`` to one of ``[G, N, …]``, with zeros where N is smaller than elsewhere.
+    """Join trees of tensors ``[g, …]`` of several groups to one of ``[G, …]``; shorter tensors are padded with zeros.
 
     >>> join_trees([{"x": torch.ones(1, 2)}, {"x": torch.ones(1, 1)}])["x"].tolist()
     [[1.0, 1.0], [1.0, 0.0]]

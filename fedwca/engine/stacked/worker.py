@@ -137,18 +137,18 @@ class StackedWorker(Clock):
                 models = self.received.mix(mixture.expand(len(self.tasks), -1))
                 yield self._pass(models), models
 
-    def _each(self, what: str, function: Any, trees: Tree, chunk: int | None = None) -> list[Tree]:
+    def _each(self, description: str, function: Any, trees: Tree, chunk: int | None = None) -> list[Tree]:
         """Results of a function of one client, for all clients of the same size at once.
 
         Args:
-            what: description of the function for warnings.
+            description: of the function, for warnings.
             function: of one client's tree.
             trees: with tensors ``[G, N, …]``, which are cut to the clients' samples.
             chunk: entries of a matrix of samples by samples at a time, which limits the number of clients at once.
         """
         return [
             vmap_or_loop(
-                what,
+                description,
                 function,
                 map_tree(lambda x, group=group: x[group.first : group.stop, : group.images], trees),  # type: ignore[misc]
                 chunk=None if chunk is None else max(1, chunk // max(1, min(group.images, 1024) * group.images)),
