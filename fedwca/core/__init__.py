@@ -1,1 +1,1 @@
-"""What components and engines share: interfaces, the values they exchange, networks, and files of tensors."""
+"""What components and engines share: interfaces, the values they exchange, networks, and tensor files."""

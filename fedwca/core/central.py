@@ -1,7 +1,7 @@
-"""What a central method provides: a loss over labelled sources and an unlabeled target that are at one place.
+"""The base class of central methods: a loss over labelled sources and an unlabeled target that are in one place.
 
-A central method is no federation: it sees images of all domains in one step. Tables show it beside federated methods,
-because the literature does. Like all components it is frozen, holds no state, and sees no engine.
+A central method is not federated: one step sees images of all domains. Tables show it beside federated methods because
+the literature does. Like all components, it is frozen, holds no state, and sees no engine.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from fedwca.registry import Component
 class DomainBatch:
     """What a central method sees of one step: B images of each of K sources, and B of the target.
 
-    Where domains are pooled, there is one source, which is all of them, and no image of the target.
+    Where domains are pooled, they are one source together, and there are no images of the target.
     """
 
     features: tuple[Tensor, ...]
-    """By source ``[B, q]``: what the classifier reads."""
+    """By source ``[B, q]``: inputs of the classifier."""
     logits: tuple[Tensor, ...]
     """By source ``[B, M]``."""
     labels: tuple[Tensor, ...]
@@ -36,7 +36,7 @@ class DomainBatch:
     progress: float
     """Share of the steps that are done, from 0 to below 1."""
     parts: nn.Module
-    """What `Central.parts` made."""
+    """The modules that `Central.parts` made."""
 
     def cross_entropy(self) -> Tensor:
         """Plain cross-entropy ``[]``, the mean over all images of all sources."""
@@ -47,17 +47,17 @@ class Central(Component):
     """A loss over several labelled domains and an unlabeled one."""
 
     pooled: ClassVar[bool] = False
-    """Whether domains are one heap of images, without the target's."""
+    """Whether the images of all domains, without the target's, are pooled into one set."""
     by_source: ClassVar[bool] = False
-    """Whether each source has a loss and a gradient of its own, which `mix` weighs."""
+    """Whether each source has its own loss and gradient, which `mix` weighs."""
 
     @property
     def oracle(self) -> bool:
-        """Whether it is trained towards the target's labels, which a method may not know; tables mark it."""
+        """Whether it is trained on the target's labels, which a method may not know; tables mark it."""
         return False
 
     def parts(self, features: int, classes: int, sources: int) -> nn.Module:
-        """Modules that are trained beside the network and thrown away; by default none.
+        """Modules that are trained beside the network and discarded after training; by default none.
 
         Args:
             features: q.
@@ -68,14 +68,14 @@ class Central(Component):
 
     @abstractmethod
     def __call__(self, step: DomainBatch) -> Tensor:
-        """The loss ``[]`` of one step; where ``by_source``, that of each source ``[K]``."""
+        """The loss ``[]`` of one step; where ``by_source``, the loss of each source ``[K]``."""
 
     def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
-        """Weights of the sources' gradients ``[K]``, at least 0, sum 1; asked where ``by_source``.
+        """Weights of the sources' gradients ``[K]``, at least 0, sum 1; called only if ``by_source``.
 
         Args:
             before: the target's features ``[B, q]`` in eval mode.
-            after: the same after a plain step on the gradient of each source ``[K, B, q]``.
+            after: the same after a plain step along the gradient of each source ``[K, B, q]``.
             classes: M.
         """
         return torch.full_like(after[:, 0, 0], 1 / len(after))

@@ -1,4 +1,4 @@
-"""What a clusterer provides: which clients are averaged with each other."""
+"""The base class of clusterers: which clients are averaged with each other."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ class Clusterer(Component):
     """Groups the clients once, after the first local adaptation."""
 
     oracle: ClassVar[bool] = False
-    """True: reads the true domains, which no real server knows; tables say so."""
+    """Whether it reads the true domains, which no real server knows; tables mark it."""
 
     @abstractmethod
     def __call__(self, signatures: Signatures) -> Tensor:
         """Cluster of each client ``[K]`` int64, numbered 0..C-1 without gaps."""
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-        """What clients are compared by ``[K, …]``, and the distance; None where it compares nothing of theirs.
+        """Vectors by which clients are compared ``[K, …]``, and their metric; None where nothing is compared.
 
-        Whoever comes later goes to the cluster of the client that is nearest in this.
+        A newcomer joins the cluster of the client that is nearest by them.
         """
         return None
 
     @property
     def neighbour_metric(self) -> Metric | None:
-        """Distance in which the record of round 0 says whose `client_vectors` are nearest; None: it does not say.
+        """Metric by which the record of round 0 notes the nearest `client_vectors`; None: it notes nothing.
 
-        Only for vectors that are read from models: a record is no place for what tells about images.
+        Only for vectors that are read from models: a record must not tell anything about images.
         """
         return None
 
     @property
     def norm_layers(self) -> NormLayers | None:
-        """The BatchNorm layers whose `Signatures.moments` it reads, in place of models; None: it reads none.
+        """The BatchNorm layers whose `Signatures.moments` it reads instead of models; None: it reads none.
 
-        Clients of a real federation upload them once, and a newcomer needs no training to be placed.
+        Clients of a real federation upload them once, and a newcomer can be placed without training.
         """
         return None
 
     @property
     def layer_number(self) -> int | None:
-        """Number of the one layer it was told to read, from 1; None where it was told of none."""
+        """Number of the one layer it is set to read, from 1; None where no layer is set."""
         return None
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:
-        """Further plain values for the record of round 0; the sentence ``warning``, if any, is shown to users."""
+        """Further plain values for the record of round 0; a sentence under ``warning`` is shown to users."""
         return {}

@@ -1,4 +1,4 @@
-"""What a component gave, looked at: as it is, or in a few words of the sentence that refuses it."""
+"""Checks of values that components return, and short descriptions of them for error messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 from fedwca.errors import FedwcaError
 
 ROUNDING = 1e-4
-"""How far weights, their sums and lengths may be from what they should be."""
+"""Tolerance for weights, their sums and vector lengths."""
 
 
 def describe_value(value: object) -> str:
-    """A tensor by its kind of numbers and its shape, whatever else it is by its type.
+    """Describe a value in a few words: a tensor by its dtype and shape, anything else by its type.
 
     >>> import torch
     >>> describe_value(torch.zeros(2, 3)), describe_value(None), describe_value([1])
@@ -24,31 +24,31 @@ def describe_value(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def check_tensors(given: object, what: str) -> Mapping[str, Tensor]:
-    """Tensors by name, as a component is to give them.
+def check_tensors(values: object, component: str) -> Mapping[str, Tensor]:
+    """The value a component returned, if it is a mapping of names to tensors.
 
     Args:
-        given: what it gave.
-        what: the component and its method, such as ``aggregator 'wca': learn``.
+        values: what the component returned.
+        component: the component and its method, such as ``aggregator 'wca': learn``.
 
     Raises:
         FedwcaError: it is something else.
     """
-    if not isinstance(given, Mapping) or not all(isinstance(value, Tensor) for value in given.values()):
-        raise FedwcaError(f"{what} gave {describe_value(given)}; right is a mapping of names to tensors")
-    return given
+    if not isinstance(values, Mapping) or not all(isinstance(value, Tensor) for value in values.values()):
+        raise FedwcaError(f"{component} gave {describe_value(values)}; right is a mapping of names to tensors")
+    return values
 
 
-def check_number(given: object, what: str) -> Tensor:
-    """A loss ``[]``, as a component is to give it.
+def check_number(value: object, component: str) -> Tensor:
+    """The loss a component returned, as ``[]``, if it is a single number.
 
     Args:
-        given: what it gave.
-        what: the component, and its method where it is not called itself.
+        value: what the component returned.
+        component: the component, with its method unless that is ``__call__``.
 
     Raises:
-        FedwcaError: it is no single number, but for example one for each image.
+        FedwcaError: it is not a single number, but for example one for each image.
     """
-    if not isinstance(given, Tensor) or given.numel() != 1:
-        raise FedwcaError(f"{what} gave {describe_value(given)}; right is one number")
-    return given.reshape(())
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        raise FedwcaError(f"{component} gave {describe_value(value)}; right is one number")
+    return value.reshape(())

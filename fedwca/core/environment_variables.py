@@ -1,4 +1,4 @@
-"""Environment variables that hold numbers, and what `torchrun` says of a process in them."""
+"""Environment variables that hold numbers, and the ones in which `torchrun` describes a process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fedwca.errors import UsageError
 
 
 def number_in_environment(name: str, default: int) -> int:
-    """The whole number, 0 or more, that a variable holds; the default where it is not set.
+    """The whole number, 0 or more, in an environment variable; the default where it is not set.
 
     Raises:
-        UsageError: it holds something else.
+        UsageError: the variable holds something else.
     """
     text = os.environ.get(name, "").strip() or str(default)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -21,25 +21,25 @@ def number_in_environment(name: str, default: int) -> int:
 
 
 def count_ranks() -> int:
-    """How many processes `torchrun` started together; 1 for a process on its own."""
+    """Number of processes that `torchrun` started together; 1 without `torchrun`."""
     return number_in_environment("WORLD_SIZE", 1)
 
 
 def is_distributed() -> bool:
-    """Whether `torchrun` started more than this process."""
+    """Whether `torchrun` started other processes beside this one."""
     return count_ranks() > 1
 
 
 def check_one_process(name: str, instead: Sequence[str] = ("fedwca bench", "fedwca resume")) -> None:
-    """Refuse to do something once per rank.
+    """Refuse to run under `torchrun` what would then run once per rank.
 
     Args:
-        name: of what is done, for the error.
+        name: what would run, for the error.
         instead: commands that several ranks can share.
 
     Raises:
         UsageError: there are several ranks.
     """
     if is_distributed():
-        there = f"{'are' if len(instead) > 1 else 'is'} {' and '.join(instead)}"
-        raise UsageError(f"{name} runs in one process; under torchrun there {there}")
+        alternatives = f"{'are' if len(instead) > 1 else 'is'} {' and '.join(instead)}"
+        raise UsageError(f"{name} runs in one process; under torchrun there {alternatives}")

@@ -1,4 +1,4 @@
-"""Locks that say at once whether somebody else holds them; the system lets go of a dead process's."""
+"""File locks that never wait; the system releases those of a dead process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 
 
 def try_lock(descriptor: int, shared: bool = False) -> bool | None:
-    """Lock what is open until it is closed; whether nobody else holds it, None where it cannot be locked.
+    """Lock an open file or folder until it is closed, and return at once.
 
     Args:
-        descriptor: of a file or a folder.
-        shared: others may lock it so too.
+        descriptor: of an open file or folder.
+        shared: whether others may hold a shared lock at the same time.
+
+    Returns:
+        Whether the lock was taken; None where nothing can be locked.
     """
     try:
         import fcntl
@@ -30,19 +33,19 @@ def try_lock(descriptor: int, shared: bool = False) -> bool | None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[bool | None]:
-    """`try_lock` of a folder, while inside."""
+    """Hold `try_lock` of a folder inside the block; gives its result."""
     if os.name == "nt":  # where a folder cannot be opened
         yield None
         return
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield try_lock(held)
+        yield try_lock(descriptor)
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 @contextmanager
 def hold_alone(file: Path) -> Iterator[bool]:
-    """Whether nobody else is inside this for the same file; always where files cannot be locked."""
-    with file.open("ab") as held:
-        yield try_lock(held.fileno()) is not False
+    """Lock a file inside the block; gives whether nobody else holds it, True where files cannot be locked."""
+    with file.open("ab") as opened:
+        yield try_lock(opened.fileno()) is not False

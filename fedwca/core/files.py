@@ -1,4 +1,4 @@
-"""How files are written, whole or not at all, and what a folder of TOML files holds."""
+"""Files that are written whole or not at all, and the names of TOML files in a folder."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fedwca.errors import FedwcaError
 
 HEX = "[0-9a-f]" * 32
 TEMPORARY = f".*-{HEX}*"
-"""Names of folders in which a file is being written, and of those that a killed process left."""
+"""Pattern of the folders in which a file is being written, or that a killed process left behind."""
 SAFETENSORS = ".tmp"
-"""How names of files begin that safetensors writes beside the one that it is given."""
+"""Prefix of the temporary files that safetensors writes beside the file it is given."""
 
 
 def expand_home(path: str | Path) -> Path:
-    """A path with ``~`` as the home folder; ``~name`` of nobody on this machine is a name like any other."""
+    """Expand ``~`` in a path; ``~name`` of an unknown user is left as it is."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -32,47 +32,48 @@ def expand_home(path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file so that others see the old one, the whole new one, or none; makes its folder.
+    """Write a file so that others see the old file, the whole new one, or none; makes its folder.
 
-    What processes left that were killed while they wrote this very file is removed.
+    Temporary files left by processes that were killed while they wrote the same file are removed.
 
     Args:
         path: the finished file.
-        write: writes all of it to the file it is given, which is empty and has the same name in a folder of its own.
+        write: writes the whole content to the file it is given, which is empty and has the same name as ``path``, in a
+            temporary folder.
 
     Raises:
-        OSError: the path is a folder, or the file cannot be written; names it. Neither half a file nor an empty folder
-            stays behind.
+        OSError: the path is a folder, or the file cannot be written; names the path. Neither half a file nor an empty
+            folder stays behind.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
-    made = _make_folders(path.parent)
+    new_folders = _make_folders(path.parent)
     remove_temporary(path.parent, f".{glob.escape(path.name)}-{HEX}")
-    beside = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    scratch = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
-        with _temporary_folder(beside):
-            temporary = beside / path.name
-            temporary.touch()
-            write(temporary)
-            with temporary.open("rb+") as file:
+        with _temporary_folder(scratch):
+            temporary_file = scratch / path.name
+            temporary_file.touch()
+            write(temporary_file)
+            with temporary_file.open("rb+") as file:
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            temporary_file.replace(path)
     except BaseException as error:
-        for folder in made:
-            with suppress(OSError):  # somebody else writes there
+        for folder in new_folders:
+            with suppress(OSError):  # another process writes there
                 folder.rmdir()
-        # The system says of a full disk only that it is full.
-        if isinstance(error, OSError) and error.errno is not None and str(beside) in str(error.filename or beside):
+        # The error of a full disk names no file, and others name the temporary one.
+        if isinstance(error, OSError) and error.errno is not None and str(scratch) in str(error.filename or scratch):
             error.filename = str(path)
         raise
 
 
 @contextmanager
 def name_unwritable(place: str | Path) -> Iterator[None]:
-    """Say where it was that a file cannot be written inside.
+    """Turn an `OSError` inside the block into a message that names the place that cannot be written.
 
     Raises:
-        FedwcaError: it cannot.
+        FedwcaError: in place of the `OSError`.
     """
     try:
         yield
@@ -81,11 +82,11 @@ def name_unwritable(place: str | Path) -> Iterator[None]:
 
 
 class _Writable(Exception):
-    """A file could be written."""
+    """Raised once a file could be written, to end `write_atomically` without leaving one."""
 
 
 def check_writable(folder: Path) -> None:
-    """See that files can be written into a folder, which need not be there; nothing stays behind.
+    """Check that files can be written into a folder, which need not exist; nothing stays behind.
 
     Raises:
         FedwcaError: they cannot.
@@ -99,15 +100,16 @@ def check_writable(folder: Path) -> None:
 
 
 def mend_lines(file: Path, lock: Path) -> None:
-    """Cut a file of lines at the end of its last whole one, and remove the lock beside it: a process that wrote it was
-    killed. Nobody writes it now.
+    """Truncate a file of lines after its last complete line and remove its lock, after its writer was killed.
+
+    No other process may be writing it.
     """
     lock.unlink(missing_ok=True)
     if file.exists():
-        written = file.read_bytes()
-        whole = written.rfind(b"\n") + 1
-        if whole < len(written):
-            os.truncate(file, whole)
+        content = file.read_bytes()
+        end = content.rfind(b"\n") + 1
+        if end < len(content):
+            os.truncate(file, end)
 
 
 def write_text_atomically(path: Path, text: str) -> None:
@@ -124,32 +126,34 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read, see `write_atomically`.
+    """Write a file that only its owner can read, see `write_atomically`.
 
     Raises:
         OSError: as there.
     """
 
     def write(file: Path) -> None:
-        file.chmod(0o600)  # it is there already, still empty
+        file.chmod(0o600)  # the file exists and is still empty
         file.write_bytes(content)
 
     write_atomically(path, write)
 
 
 def _make_folders(path: Path) -> list[Path]:
-    """Make a folder and those above it; returns those that were not there, the innermost first."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    """Make a folder and its missing parents; returns those that were missing, the innermost first."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    return made
+    return missing
 
 
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[None]:
-    """A folder that is there while inside, and locked: the system lets go of a dead process's lock, which tells what it
-    left. The folder is locked and not the file, which some libraries replace while they write it.
+    """A folder that exists and is locked inside the block.
+
+    The system releases the lock of a dead process, so an unlocked folder is a leftover. The folder is locked, not the
+    file, because some libraries replace the file while they write it.
     """
-    # It gets its name once it is locked: others remove what has such a name and no lock.
+    # It is renamed only once it is locked: others remove an unlocked folder of that name.
     new = folder.with_name(f"{folder.name}-new")
     new.mkdir(0o700)
     with lock_folder(new):
@@ -161,19 +165,19 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 
 def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
-    """Remove temporary folders of `write_atomically` below a folder in which nobody writes any more, and nothing else.
+    """Remove the temporary folders of `write_atomically` below a folder that nobody writes any more, and nothing else.
 
     Args:
-        folder: where.
-        pattern: of their paths.
+        folder: the folder to search.
+        pattern: glob pattern of the temporary folders' paths.
     """
-    for left in folder.glob(pattern):
-        file = re.sub("-[0-9a-f]{32}(-new)?$", "", left.name[1:])
-        with suppress(OSError), lock_folder(left) as alone:
-            if alone and all(inside.name == file or inside.name.startswith(SAFETENSORS) for inside in left.iterdir()):
-                shutil.rmtree(left)
+    for leftover in folder.glob(pattern):
+        name = re.sub("-[0-9a-f]{32}(-new)?$", "", leftover.name[1:])
+        with suppress(OSError), lock_folder(leftover) as locked:
+            if locked and all(entry.name == name or entry.name.startswith(SAFETENSORS) for entry in leftover.iterdir()):
+                shutil.rmtree(leftover)
 
 
 def toml_names(folder: Traversable) -> list[str]:
-    """Names of the TOML files in a folder, sorted, without what they end in."""
+    """Names of the TOML files in a folder, sorted, without the suffix."""
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))

@@ -1,7 +1,8 @@
-"""Kinds of grouping: who is averaged with whom, and what follows from it for everybody who has to know.
+"""Kinds of grouping: which clients are averaged with each other, and what follows from it for the rest of the library.
 
-Each kind is one object. Server, records, memory estimates, deployment and newcomers ask it and never its name, so that
-a family of methods with another kind writes one class, and its aggregators say ``grouping = ThatClass()``.
+Each kind is one object. The server, records, memory estimates, deployment and newcomers ask this object and never check
+its name, so that a family of methods with another kind adds one class, and its aggregators set
+``grouping = ThatClass()``.
 """
 
 from __future__ import annotations
@@ -21,49 +22,49 @@ from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
 
 MEASURED = frozenset(("ari", "nmi", "purity", "sizes", "nearest", "margins"))
-"""What a record says of every clustering, which no clusterer's note may stand for."""
+"""Measures that records hold for every clustering; a clusterer's notes may not use these names."""
 TRUSTED = "trusted"
-"""How a server's state calls how far clients' labels are trusted ``[K]``, 0 to 1; not there where all are."""
+"""Key in the server's state of how far clients' labels are trusted ``[K]``, 0 to 1; absent where all are."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupingInput:
-    """What the groups of a round can be made of."""
+    """What a grouping can make the groups of a round from."""
 
     round: int
     """r, counted from 0."""
     clients: int
     """K."""
     state: State
-    """What the server remembers; after round 0 with ``labels [K]``, the groups of the round before."""
+    """The server's state; after round 0 it holds ``labels [K]``, the groups of the previous round."""
     choices: Mapping[int, int]
-    """By client: the group it chose in this round; of those that took part, and where they choose."""
+    """By client, the group it chose in this round; for clients that took part, in methods where they choose."""
     cluster: Callable[[], Tensor]
-    """The clusterer's groups ``[K]`` of the models just trained."""
+    """Computes the clusterer's groups ``[K]`` from the models just trained."""
     deal: Callable[[], Tensor]
-    """The aggregator's groups ``[K]`` before anybody could choose (`Aggregator.first`)."""
+    """Computes the aggregator's groups ``[K]`` for round 0, before clients can choose (`Aggregator.first`)."""
 
 
 class Grouping(ABC):
-    """One kind of grouping; it holds no state, and two of one class are equal."""
+    """One kind of grouping; it holds no state, and two objects of the same class are equal."""
 
     name: ClassVar[str]
-    """The word for it in tables and sentences."""
+    """Its name in tables and messages."""
     instead: ClassVar[str] = "makes its groups by itself"
-    """What an aggregator of this kind does, as in "aggregator 'x' …", where a clusterer is given that it cannot use."""
+    """Ends a message that starts with "aggregator 'x' …", where a clusterer is given that it cannot use."""
     needs_clusterer: ClassVar[bool] = False
-    """Whether a clusterer makes the groups, once, of the models of round 0."""
+    """Whether a clusterer makes the groups, once, from the models of round 0."""
     clients_choose: ClassVar[bool] = False
     """Whether clients upload the number of their group in every round after the first."""
     keeps_models_apart: ClassVar[bool] = False
-    """Whether each client has a model of its own at the server, which is no mean of several."""
+    """Whether the server has a separate model for each client, which is not a mean of several."""
 
     @abstractmethod
     def assign(self, given: GroupingInput) -> Tensor:
         """Group of each client ``[K]`` int64 after a round, numbered from 0."""
 
     def makes_groups(self, first: bool) -> bool:
-        """Whether a round finds groups that may be right or wrong, so that its record compares them with the truth.
+        """Whether a round makes groups that its record should compare with the true domains.
 
         Args:
             first: whether it is round 0.
@@ -71,11 +72,11 @@ class Grouping(ABC):
         return False
 
     def rows(self, clients: int, domains: int) -> int:
-        """Models that the server will about hold, to estimate memory before there are groups.
+        """Approximate number of models at the server, to estimate memory before there are groups.
 
         Args:
             clients: K.
-            domains: true domains, as good a guess at the number of groups as any.
+            domains: number of true domains, used as a guess at the number of groups.
         """
         return domains
 
@@ -96,11 +97,11 @@ class ByClusterer(Grouping):
     needs_clusterer = True
 
     def assign(self, given: GroupingInput) -> Tensor:
-        """The clusterer's groups, kept."""
+        """The clusterer's groups in round 0, the same groups afterwards."""
         return given.state["labels"].clone() if given.round else given.cluster()
 
     def makes_groups(self, first: bool) -> bool:
-        """In round 0."""
+        """True in round 0."""
         return first
 
 
@@ -111,7 +112,7 @@ class OneGroup(Grouping):
     instead = "puts all clients in one group"
 
     def assign(self, given: GroupingInput) -> Tensor:
-        """Zeros."""
+        """Group 0 for all clients."""
         return torch.zeros(given.clients, dtype=torch.int64)
 
 
@@ -123,23 +124,23 @@ class EachAlone(Grouping):
     keeps_models_apart = True
 
     def assign(self, given: GroupingInput) -> Tensor:
-        """0 to K-1."""
+        """Groups 0 to K-1."""
         return torch.arange(given.clients)
 
     def rows(self, clients: int, domains: int) -> int:
-        """One a client."""
+        """One per client."""
         return clients
 
 
 class ByChoice(Grouping):
-    """Clients choose their group in every round after the first, in which the aggregator deals them out."""
+    """Clients choose their group in every round after the first, in which the aggregator assigns them."""
 
     name = "self"
     instead = "lets clients choose"
     clients_choose = True
 
     def assign(self, given: GroupingInput) -> Tensor:
-        """Those that took part where they went, the others where they were."""
+        """The chosen group of each client that took part, the previous one of the others; in round 0 as assigned."""
         if not given.round:
             return given.deal()
         labels = given.state["labels"].clone()
@@ -148,7 +149,7 @@ class ByChoice(Grouping):
         return labels
 
     def makes_groups(self, first: bool) -> bool:
-        """Always."""
+        """True in every round."""
         return True
 
 
@@ -157,46 +158,46 @@ GROUPINGS: Mapping[str, Grouping] = {kind.name: kind for kind in (ByClusterer(),
 
 
 def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
-    """A clusterer's labels, if they are one for each client, numbered from 0 without gaps.
+    """A clusterer's labels on the CPU, checked: one for each client, numbered from 0 without gaps.
 
     Raises:
-        FedwcaError: they are not.
+        FedwcaError: the labels are invalid.
     """
-    right = isinstance(labels, Tensor) and labels.shape == (clients,) and labels.dtype == torch.int64
-    if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
-        given = labels.tolist() if isinstance(labels, Tensor) else describe_value(labels)
+    valid = isinstance(labels, Tensor) and labels.shape == (clients,) and labels.dtype == torch.int64
+    if not valid or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
+        description = labels.tolist() if isinstance(labels, Tensor) else describe_value(labels)
         raise FedwcaError(
-            f"clusterer {name!r} gave {given}; right would be {clients} int64 labels, 0 to C-1 without gaps"
+            f"clusterer {name!r} gave {description}; right would be {clients} int64 labels, 0 to C-1 without gaps"
         )
     return labels.cpu()
 
 
 def check_notes(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What a clusterer notes, where a record can hold it beside what is measured of its clusters.
+    """A clusterer's notes, checked: a record can hold them beside its own measures of the clusters.
 
     Raises:
-        FedwcaError: it cannot; says which note.
+        FedwcaError: it cannot; names the note.
     """
-    if taken := sorted(MEASURED & notes.keys()):
-        raise FedwcaError(f"clusterer {name!r} notes {taken[0]!r}, which is measured of every clustering; rename it")
+    if reserved := sorted(MEASURED & notes.keys()):
+        raise FedwcaError(f"clusterer {name!r} notes {reserved[0]!r}, which is measured of every clustering; rename it")
     for key, value in notes.items():
         try:
             json.dumps(to_plain(value))
         except (TypeError, ValueError):
-            shown = describe_value(value)
+            description = describe_value(value)
             raise FedwcaError(
-                f"clusterer {name!r} notes {key!r} as {shown}; right are plain values, as JSON has"
+                f"clusterer {name!r} notes {key!r} as {description}; right are plain values, as JSON has"
             ) from None
     return notes
 
 
 def averaged_clients(labels: Tensor, present: Tensor, trusted: Tensor | None) -> Tensor:
-    """Clients ``[K]`` bool whose models are averaged: those that are trusted most in their group.
+    """Clients ``[K]`` bool whose models are averaged: those present that are trusted most in their group.
 
     Args:
         labels: group of each client ``[K]``.
         present: clients that took part ``[K]`` bool.
-        trusted: how far ``[K]``, 0 to 1, absent ones included; None: all are.
+        trusted: how far each client is trusted ``[K]``, 0 to 1, absent ones included; None: all fully.
 
     >>> groups, here = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([True, True, True, False, True])
     >>> averaged_clients(groups, here, torch.tensor([1.0, 0.5, 0.0, 0.5, 0.0])).tolist()
@@ -208,17 +209,17 @@ def averaged_clients(labels: Tensor, present: Tensor, trusted: Tensor | None) ->
 
 
 def most_trusted(labels: Tensor, trusted: Tensor) -> Tensor:
-    """How far the most trusted client of each client's group is trusted ``[K]``."""
+    """The highest trust within the group of each client ``[K]``."""
     most = torch.zeros(int(labels.max()) + 1, dtype=trusted.dtype).scatter_reduce(0, labels, trusted, "amax")
     return most[labels]
 
 
 def untrained_clients(labels: Tensor, trusted: Tensor) -> Tensor:
-    """Clients ``[K]`` bool of groups in which nobody trains.
+    """Clients ``[K]`` bool that are in groups in which no client trains.
 
     Args:
         labels: group of each client ``[K]``.
-        trusted: how far ``[K]``, 0 to 1; a client at 0 does not train.
+        trusted: how far each client is trusted ``[K]``, 0 to 1; a client at 0 does not train.
 
     >>> untrained_clients(torch.tensor([0, 0, 1, 1]), torch.tensor([0.0, 0.5, 0.0, 0.0])).tolist()
     [False, False, True, True]

@@ -1,4 +1,4 @@
-"""What is looked at before a file that a user names is read: that it is one, and that it fits into memory."""
+"""Checks before a file that a user names is read: that it is no pipe or device, and how much memory is free."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a devi
 
 
 def check_not_special(path: Path) -> None:
-    """See that a path is no pipe, device or socket: reading one may never end.
+    """Refuse a path that is a pipe, device or socket: reading one may never end.
 
     Raises:
-        OSError: it is; or there is nothing.
+        OSError: the path is one of these, or does not exist.
     """
     kind = KINDS.get(stat.S_IFMT(path.stat().st_mode))
     if kind is not None:
@@ -21,15 +21,15 @@ def check_not_special(path: Path) -> None:
 
 
 def free_memory() -> int | None:
-    """Bytes of main memory that a process may still take; None where the system does not say."""
-    found = []
+    """Bytes of main memory that this process may still take; None where the system does not say."""
+    available = []
     info = Path("/proc/meminfo")
     if info.exists():
         lines = dict(line.split(":") for line in info.read_text().splitlines())
-        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+        available.append(1024 * int(lines["MemAvailable"].split()[0]))
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        # Cached files count as used, but go when memory is wanted.
-        counts = dict(line.split() for line in limit.with_name("memory.stat").read_text().splitlines())
-        found.append(int(limit.read_text()) - int(used.read_text()) + int(counts.get("inactive_file", 0)))
-    return min(found) if found else None
+        # Cached files count as used, but are dropped when memory is needed.
+        statistics = dict(line.split() for line in limit.with_name("memory.stat").read_text().splitlines())
+        available.append(int(limit.read_text()) - int(used.read_text()) + int(statistics.get("inactive_file", 0)))
+    return min(available) if available else None

@@ -1,18 +1,18 @@
-"""The kinds of components: what a new file has to provide, and the defaults it inherits.
+"""The kinds of components: the methods that a new component has to provide, and the defaults it inherits.
 
-A component is frozen and holds no state. It sees predictions, weights and signatures; never the engine, the
-configuration, the data set or another component. All that others have to know of it they ask by what stands here, never
-by its class or name; what is asked and not overridden has a default. In the order of a round:
+A component is frozen and holds no state. It sees predictions, weights and signatures, but never the engine, the
+configuration, the data set or another component. Other code uses only the methods and attributes listed here, never a
+component's class or name; a method that is not overridden has a default. In the order of a round:
 
 ===================  ==================================  ========================================  ====================
 method               called by                           when                                      default
 ===================  ==================================  ========================================  ====================
 `Aggregator`
-``count_rows``       whoever estimates memory            before a run                              the grouping's
+``count_rows``       memory estimates                    before a run                              the grouping's
 ``initial_state``    the server                          before round 0                            nothing
 ``offer``            the server, for newcomers           each round but the first, at its start    the own cluster's row
 ``blend``            each client                         each round but the first, before training the own model
-``expected``         the server that checks uploads      each round but the first                  ``reports``
+``expected``         the server, to check uploads        each round but the first                  ``reports``
 ``first``            the server                          round 0, where clients choose their group refused
 ``gather``           the server                          each round, after all uploads             means of clusters
 ``server_step``      the server                          each round, after ``gather``              ``gather``'s rows
@@ -23,31 +23,31 @@ method               called by                           when                   
 ``deliver``          evaluation, export, final models    after each round                          the own cluster's row
 ``deliver_new``      evaluation of newcomers             after each round, and before the first    the first row
 `Clusterer`
-``__call__``         the server, where the grouping      round 0, after all uploads; before a run  must be there
+``__call__``         the server, where the grouping      round 0, after all uploads; before a run  required
                      needs one; a run's ``probes``       on made-up models, to fail early
 ``notes``            the server                          after ``__call__``                        nothing
 ``client_vectors``   newcomers, the record of round 0    after the last round; after round 0       None: nothing
 `PseudoLabeler`
 ``trusts``           each client without labels          round 0, before training                  yes
-``__call__``         each client without labels          before training; with ``renew = "epoch"`` must be there
+``__call__``         each client without labels          before training; with ``renew = "epoch"`` required
                                                          before each epoch
 `Objective`
-``observe``          each client                         whenever it is labelled                   nothing
-``__call__``         each client                         each step                                 must be there
+``observe``          each client                         whenever its images are labelled          nothing
+``__call__``         each client                         each step                                 required
 ``penalty``          each client                         each step                                 None: nothing
 ``collect``          each client                         each round, after training                nothing
 ``declares``         each server                         before it reads uploads                   nothing
-``pool``             the server                          each round but the first, at its start    all, to everybody
-``networks``         whoever makes models                before round 0                            none
+``pool``             the server                          each round but the first, at its start    all, to all clients
+``networks``         code that makes models              before round 0                            none
 `Adaptation`
-``networks``         whoever makes models                before round 0                            none
-``generators``       whoever makes models, if by_client  before round 0                            none
-``generate``         each client, if by_client           each round, before training; at test time refused
-``loss``             each client; with ``adapts``        each step at test time; each training     must be there
+``networks``         code that makes models              before round 0                            none
+``generators``       the same, if ``by_client``          before round 0                            none
+``generate``         each client, if ``by_client``       each round, before training; at test time refused
+``loss``             each client; with ``adapts``        each step at test time; each training     required
                      clients that train                  step
 ===================  ==================================  ========================================  ====================
 
-What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
+Class variables and properties may be read at any time: ``grouping``, ``travels``, ``reports``,
 ``references``, ``asks``, ``rows_are_models``, ``holds``, ``keeps``, ``infers_gradients`` and ``averages_groups`` of
 an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``,
 ``renew``, ``mixes``, ``untrained_take_mean`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``,
@@ -57,8 +57,8 @@ an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_num
 ``averages_groups``, ``from_start`` and ``takes_step`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
-others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden
-(``from_start``), ``offer``, ``blend`` and ``expected`` are asked in round 0 too.
+others have none: the new mean is sent to all of them before it is final. Where ``initial_state`` is overridden
+(``from_start``), ``offer``, ``blend`` and ``expected`` are called in round 0 too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The mean over what is known."""
+"""A mean that leaves out NaN."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 
 def mean(values: Iterable[float]) -> float:
-    """Mean of the values that are not NaN; NaN where none is left.
+    """Mean of the values that are not NaN; NaN if there are none.
 
     >>> mean([1.0, float("nan"), 3.0])
     2.0
     """
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
+    numbers = [value for value in values if not math.isnan(value)]
+    return sum(numbers) / len(numbers) if numbers else math.nan

@@ -1,4 +1,4 @@
-"""The values that travel between server, clients and components, and what a component may ask for.
+"""The values exchanged between server, clients and components, and the queries that a component may make.
 
 Axes: K clients, Q personal and S shared models sent to a client, R rows on the server, P parameters of one model,
 N samples of a client, B samples of a batch, M classes, q features, C clusters.
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from fedwca.core.adaptation import ExtraNetworks
 
 State = Mapping[str, Tensor]
-"""What a server remembers between rounds; plain tensors, so that a checkpoint can hold it."""
+"""The server's state between rounds: tensors by name, so that a checkpoint can hold it."""
 
 NormLayers = Literal["bottleneck", "all"]
-"""Whose inputs are measured: those of the bottleneck's BatchNorm, or of every BatchNorm there is."""
+"""The BatchNorm layers whose inputs are measured: the bottleneck's, or all."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class Offer:
     """The models each client is sent, as mixtures of the server's rows; each mixture sums to 1."""
 
     personal: Tensor
-    """``[K, Q, R]``; the first is ``View.own``: with given clusters the cluster's model, which is also evaluated."""
+    """``[K, Q, R]``; the first is ``View.own``: with a clusterer's groups the cluster's model, which is also
+    evaluated."""
     shared: Tensor
-    """``[S, R]``; the same for everybody."""
+    """``[S, R]``; the same for all clients."""
 
     @classmethod
     def of_personal(cls, weights: Tensor) -> Offer:
-        """Each client's own models ``[K, Q, R]``, or the only one of each ``[K, R]``, and nothing for everybody.
+        """An offer of each client's personal models ``[K, Q, R]``, or one for each ``[K, R]``, and no shared models.
 
         >>> Offer.of_personal(torch.eye(3)).personal.shape
         torch.Size([3, 1, 3])
@@ -44,22 +45,22 @@ class Offer:
 
     @property
     def models(self) -> int:
-        """Models that travel down to one client."""
+        """Number of models that are sent to one client."""
         return self.personal.shape[1] + self.shared.shape[0]
 
 
 @dataclass(frozen=True)
 class Blend:
-    """What a client makes of the models it was sent; columns are (personal…, shared…), rows sum to 1."""
+    """How a client mixes the models it was sent; columns are (personal…, shared…), rows sum to 1."""
 
     start: Tensor
     """``[K, Q+S]``: the model training begins from (f_init)."""
     references: Mapping[str, Tensor] = field(default_factory=dict)
-    """Further models to compare with, by name, each ``[K, Q+S]``; one that is not set is the own model."""
+    """Further models to compare with, by name, each ``[K, Q+S]``; a name that is not set is the client's own model."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
-    """What is uploaded beside the model, each ``[K, …]``, as declared in the aggregator's ``reports``."""
+    """Values uploaded beside the model, each ``[K, …]``, as declared in the aggregator's ``reports``."""
     labels: Tensor | None = None
-    """``[K]``: the cluster a client chose for itself, in methods where it does."""
+    """``[K]``: the cluster each client chose, in methods where clients choose."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
     """Further values for diagnostics, each ``[K, …]``; they stay at the client."""
 
@@ -69,7 +70,7 @@ class Simplex:
     """A reported vector whose entries are at least 0 and sum to 1."""
 
     size: int | None = None
-    """Entries; None: as many as there are shared models."""
+    """Number of entries; None: as many as there are shared models."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,14 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What one model says of one client's samples."""
+    """Outputs of one model on one client's samples."""
 
     logits: Tensor
     """``[N, M]``"""
     features: Tensor
     """``[N, q]``, the input of the classifier."""
     adapted: Tensor | None = None
-    """``[N, M]``, logits after a step of the method's adaptation on all these samples; None: nobody asked."""
+    """``[N, M]``, logits after a step of the method's adaptation on all these samples; None: not computed."""
 
     @property
     def probabilities(self) -> Tensor:
@@ -100,30 +101,30 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a client's samples are trained towards, for one round or one epoch."""
+    """Training targets of a client's samples, for one round or one epoch."""
 
     labels: Tensor
     """``[N]`` int64: the selected pseudo-label."""
     weights: Tensor
     """``[N]`` in [0, 1]: weight of the sample's cross-entropy term; 0 leaves it out."""
     partners: Tensor
-    """``[N]`` int64: the sample mixed in; where ``mix`` is 0 it is not read."""
+    """``[N]`` int64: index of the sample mixed in; not read where ``mix`` is 0."""
     mix: Tensor
     """``[N]`` in [0, 1]: weight of the partner's image; 0 keeps the image as it is."""
     matched: Tensor
-    """``[N]`` bool: whether the models that were asked agreed on the label."""
+    """``[N]`` bool: whether the models that label the sample agree on the label."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
-    """Further values for diagnostics; ``divisors``: what similarities were divided by, doubtful where not above 0."""
+    """Further values for diagnostics; ``divisors``: divisors of similarities, unreliable where not above 0."""
 
     @classmethod
     def of_labels(cls, labels: Tensor, weights: Tensor | None = None) -> Self:
-        """Labels ``[N]`` with nothing mixed; weights ``[N]``: without them each counts in full."""
+        """Targets of labels ``[N]`` without mixing, at weights ``[N]``; None: each at weight 1."""
         weights = torch.ones_like(labels, dtype=torch.float32) if weights is None else weights
         itself = torch.arange(len(labels), device=labels.device)
         return cls(labels, weights, itself, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same with each tensor changed."""
+        """The same targets, with a function applied to each tensor."""
         labels, weights, partners = change(self.labels), change(self.weights), change(self.partners)
         notes = {name: change(value) for name, value in self.notes.items()}
         return type(self)(labels, weights, partners, change(self.mix), change(self.matched), notes)
@@ -131,7 +132,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Latent:
-    """The normal distributions, of independent entries, that features were drawn from."""
+    """The normal distributions with independent entries that features were drawn from."""
 
     mean: Tensor
     """``[B, q]``"""
@@ -144,11 +145,11 @@ class Batch:
     """What an objective sees of one step."""
 
     logits: Tensor
-    """``[B, M]`` of the plain images, as training shows them: with the network's own augmentation where it has one."""
+    """``[B, M]`` of the plain images, as in training: with the network's own augmentation where it has one."""
     features: Tensor
-    """``[B, q]`` of the same."""
+    """``[B, q]`` of the same images."""
     target_logits: Tensor
-    """``[B, M]`` of the images the labels belong to: the mixed one where there is one, else the plain one."""
+    """``[B, M]`` of the images the labels belong to: the mixed image where there is one, else the plain one."""
     labels: Tensor
     """``[B]`` int64."""
     weights: Tensor
@@ -158,28 +159,30 @@ class Batch:
     view_logits: Mapping[str, Tensor] = field(default_factory=dict)
     """``[B, M]`` of views of the same images, by name; ``strong`` where an objective's ``views`` names it."""
     observed: Mapping[str, Tensor] = field(default_factory=dict)
-    """What objectives measured on all of the client's images when they were labelled last (`Objective.observe`)."""
+    """Values that objectives measured on all of the client's images when these were last labelled
+    (`Objective.observe`)."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the server shares of uploads that are not models (`Objective.pool`); empty in round 0."""
+    """What the server made of uploads that are not models (`Objective.pool`); empty in round 0."""
     adapted_logits: Tensor | None = None
-    """As ``target_logits``, by the model after one differentiable step of the method's adaptation on the plain images.
-    Without a step, as in `View.loss`, they are ``target_logits``. None: no objective ``adapts``."""
+    """As ``target_logits``, from the model after one differentiable step of the method's adaptation on the plain
+    images. Without a step, as in `View.loss`, they are ``target_logits``. None: no objective ``adapts``."""
     latent: Latent | None = None
-    """What ``features`` were drawn from. None: they were not drawn, as where no objective asks for ``feature_draws``,
-    and in `View.loss`."""
+    """The distributions that ``features`` were drawn from. None: they were not drawn, because no objective has
+    ``feature_draws``, or in `View.loss`."""
     networks: ExtraNetworks = field(default_factory=dict)
     """Extra networks by name, with the client's parameters; empty in `View.loss`."""
     frozen: ExtraNetworks = field(default_factory=dict)
-    """The same as constants: gradients go through them to what they read, and not to their parameters."""
+    """The same networks as constants: gradients flow through them to their inputs, but not to their parameters."""
     noise: Tensor | None = None
-    """Uniform numbers in [0, 1) ``[B, n]``, n the most that an objective's ``noise`` asks for. None: none does, or it
-    is `View.loss`."""
+    """Uniform numbers in [0, 1) ``[B, n]``, n being the largest ``noise`` of an objective. None: no objective has any,
+    or in `View.loss`."""
 
 
 class View(Protocol):
-    """What a client knows about the models it was sent: evidence, asked for by mixtures over them.
+    """What a client can measure of the models it was sent, for any mixtures of them.
 
-    A view speaks for the K clients of a slice; row k of every answer uses the data of client k alone.
+    A view covers the K clients of a slice; row k of every result uses the data of client k alone. J is a number of
+    mixtures.
     """
 
     @property
@@ -194,24 +197,24 @@ class View(Protocol):
         """``[K, Q+S]``: the mixture that is one of the models sent, counted from 0; ``own`` is ``model(0)``."""
 
     def alignment(self, mixtures: Tensor) -> Tensor:
-        """``[M, Q+S] -> [K, M]``: mean cosine between features and the nearest classifier vector (I of eq. 1)."""
+        """``[J, Q+S] -> [K, J]``: mean cosine between features and the nearest classifier vector (I of eq. 1)."""
 
     def density(self, mixtures: Tensor) -> Tensor:
         """``[K, Q+S] -> [K]``: soft neighborhood density of the mixed model's outputs, in nats (eq. 6)."""
 
     def loss(self, mixtures: Tensor) -> Tensor:
-        """``[M, Q+S] -> [K, M]``: the objectives with the labels the mixed model itself gives, in nats."""
+        """``[J, Q+S] -> [K, J]``: the objectives' loss with the labels that the mixed model itself gives, in nats."""
 
 
 class Signatures(Protocol):
-    """What the server may cluster clients by."""
+    """Vectors of the clients by which the server may cluster them."""
 
     def layer(self, index: int) -> Tensor:
         """``[K, …]``: weights of the index-th convolution or linear layer, counted from 1."""
 
     @property
     def layers(self) -> int:
-        """Convolutions and linear layers of the feature extractor."""
+        """Number of convolution and linear layers of the feature extractor."""
 
     def everything(self) -> Tensor:
         """``[K, P]``: all trained parameters."""
@@ -220,14 +223,15 @@ class Signatures(Protocol):
         """``[K, …]``: running means and variances of all BatchNorm layers."""
 
     def reference(self) -> Signatures:
-        """The model everybody started from, under the same questions; each answer has one row."""
+        """The same vectors of the model that all clients started from; each result has one row."""
 
     def styles(self, share: float, images: int) -> Tensor:
-        """``[K, F]``: mean low-frequency amplitude of some images of each client, which leaves the client."""
+        """``[K, F]``: mean low-frequency amplitude of some images of each client; it leaves the client."""
 
     def moments(self, layers: NormLayers) -> Tensor:
-        """``[K, F]``, no unit: how far the inputs of the source model's BatchNorm have moved at each client's images
-        (`fedwca.functional.moment_shift`), of the bottleneck's or of all of them; leaves the client.
+        """``[K, F]``, no unit: shift of the inputs of the source model's BatchNorm layers on each client's images.
+
+        See `fedwca.functional.moment_shift`. Of the bottleneck's BatchNorm or of all; it leaves the client.
         """
 
     def domains(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is said of a model that is handed on: in the file itself, and on the card beside it."""
+"""The description of an exported model: in its file, and on the model card beside it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from torch import Tensor
 from fedwca.errors import CheckpointError
 
 KEY = "fedwca"
-"""Under this name the metadata of a file holds a `ModelDescription` as JSON."""
+"""Key of the `ModelDescription`, as JSON, in the metadata of a file."""
 FORMAT = 1
-"""Version of that JSON; raised when a reader of an older one would misunderstand it."""
+"""Version of that JSON; increased when an older reader would misunderstand it."""
 
 
 class ModelDescription(BaseModel):
-    """Everything needed to run a model and to judge what it says."""
+    """Everything needed to run a model and to judge its predictions."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     format: int = FORMAT
     """Version of this description."""
     fedwca: str
-    """Version that wrote it."""
+    """Version of fedwca that wrote it."""
     classes: tuple[str, ...] = Field(min_length=1)
     """Names of the outputs, in order."""
     side: int = Field(ge=1, le=4096)
@@ -37,7 +37,7 @@ class ModelDescription(BaseModel):
     method: str
     """Name of the method that made it."""
     label: str
-    """How tables call the method."""
+    """Name of the method in tables."""
     holder: str
     """Whose model it is: ``client 3``, ``cluster 1``, ``newcomer``."""
     dataset: str
@@ -45,49 +45,49 @@ class ModelDescription(BaseModel):
     source: str
     """Domain of the labelled images; where clients have them, names of all such domains."""
     domain: str | None = None
-    """True domain of the holder; None where nobody knows it."""
+    """True domain of the holder; None where it is unknown."""
     clients: tuple[int, ...] = ()
     """Clients it was made for."""
     rounds: int
     """Communication rounds behind it."""
     config_hash: str
-    """Of the run's resolved configuration."""
+    """Hash of the run's resolved configuration."""
     weights_hash: str
-    """Of the model's tensors."""
+    """Hash of the model's tensors."""
     accuracy: float | None = None
     """Percent on the holder's own test images; None where there are none."""
     source_accuracy: float | None = None
-    """The same of the source model."""
+    """The same for the source model."""
     images: int = 0
-    """Test images behind these numbers."""
+    """Number of test images behind these accuracies."""
     notes: tuple[str, ...] = ()
     """Sentences for the card."""
 
     def text(self) -> str:
-        """As JSON."""
+        """The description as JSON."""
         return self.model_dump_json()
 
     @classmethod
-    def read(cls, text: str | None, where: object) -> ModelDescription:
+    def read(cls, text: str | None, file: object) -> ModelDescription:
         """The description in a file's metadata.
 
         Args:
             text: JSON; None where the file has none.
-            where: the file, for messages.
+            file: the file, for messages.
 
         Raises:
-            CheckpointError: there is none, or it is of a later fedwca.
+            CheckpointError: there is no valid description, or a later fedwca wrote it.
         """
-        foreign = f"{where}: not a model exported by fedwca; `fedwca export` writes them"
+        message = f"{file}: not a model exported by fedwca; `fedwca export` writes them"
         if text is None:
-            raise CheckpointError(foreign)
+            raise CheckpointError(message)
         try:
-            found = cls.model_validate_json(text)
+            parsed = cls.model_validate_json(text)
         except ValidationError:
-            raise CheckpointError(f"{foreign} (its description is damaged or of another version)") from None
-        if found.format > FORMAT:
-            raise CheckpointError(f"{where}: written by fedwca {found.fedwca}, whose format this version cannot read")
-        return found
+            raise CheckpointError(f"{message} (its description is damaged or of another version)") from None
+        if parsed.format > FORMAT:
+            raise CheckpointError(f"{file}: written by fedwca {parsed.fedwca}, whose format this version cannot read")
+        return parsed
 
 
 def weights_hash(tensors: Mapping[str, Tensor]) -> str:

@@ -1,4 +1,4 @@
-"""A network as domain adaptation splits it: feature extractor (backbone, bottleneck) and a classifier."""
+"""Networks as domain adaptation splits them: a feature extractor (backbone, bottleneck) and a classifier."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from fedwca.registry import Component
 __all__ = ["Architecture", "Backbone", "Drop", "Head", "Network", "call_module", "initial_weights"]
 
 Head = Literal["bottleneck", "hidden", "direct"]
-"""What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm, and ReLU where that is
-asked for; hidden, a fully connected layer with ReLU; direct, nothing. Dropout ends each where it is asked for."""
+"""The layers between backbone and classifier: bottleneck, a fully connected layer with BatchNorm and optional ReLU;
+hidden, a fully connected layer with ReLU; direct, none. Optional dropout follows each of them."""
 
 
 class Network(nn.Module):
-    """Backbone, what a head has between it and the classifier, and a linear classifier.
+    """A backbone, a head and a linear classifier.
 
-    ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
-    pixels high and wide, and are cropped and scaled here, and made grey for a backbone that reads one channel.
+    `extract` returns the features ``[N, q]`` that ``classifier`` reads. Input images are uint8, at least ``side``
+    pixels high and wide; the network crops and scales them, and makes them grey for a backbone of one channel.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Network(nn.Module):
         self.activation = "relu" if head == "hidden" else activation
         self.head = head
         self.whole = whole
-        """Whether the classifier is trained and sent like the rest, which a partition of the data asks for."""
+        """Whether the classifier is trained and sent like the rest, as some partitions of the data require."""
         self.backbone = backbone
         features = backbone.width
         if head != "direct":
@@ -70,18 +70,17 @@ class Network(nn.Module):
         """Networks beside the one that predicts, by name; trained and sent with it, see
         `fedwca.federated.extra_networks.add_extras`."""
         self.stays: tuple[str, ...] = ()
-        """Parts that each client has of its own, by their names in a row; no model takes them along."""
+        """Names, as in a row, of the parts that each client keeps to itself; they are not sent with models."""
         self.generated = False
         """Whether extra networks generate the one that predicts from each client's images."""
         self.register_buffer("draws", None, persistent=False)
         self.draws: Tensor | None
-        """Standard normal draws ``[S, q]`` of the features, the same for all images, of which a prediction is the mean;
-        None: features are not drawn. See
-        `fedwca.federated.extra_networks.draw_features`."""
-        behind = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
-        self.drops = (*(() if backbone.frozen else backbone.drops), *behind)
+        """Standard normal draws ``[S, q]`` of the features, the same for all images, over which predictions are
+        averaged; None: features are not drawn. See `fedwca.federated.extra_networks.draw_features`."""
+        head_drops = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
+        self.drops = (*(() if backbone.frozen else backbone.drops), *head_drops)
         self.channels = len(backbone.mean)
-        """Of a prepared image: 3, or 1 where colours are made grey."""
+        """Number of channels of a prepared image: 3, or 1 where colours are made grey."""
         self.register_buffer("mean", torch.tensor(backbone.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(-1, 1, 1), persistent=False)
         if backbone.frozen:
@@ -98,7 +97,7 @@ class Network(nn.Module):
         return max(1, min(256, 1448**2 // self.side**2))
 
     def prepare(self, images: Tensor) -> Tensor:
-        """uint8 ``[N, 3, H, W]`` to what the backbone reads: the centre, scaled, ``[N, C, side, side]``.
+        """The backbone's inputs ``[N, C, side, side]``: the scaled centre crops of uint8 images ``[N, 3, H, W]``.
 
         Raises:
             UsageError: the images are smaller than ``side``.
@@ -111,7 +110,7 @@ class Network(nn.Module):
 
         Args:
             images: uint8 ``[B, 3, H, W]``.
-            draws: uniform numbers in [0, 1) ``[B, 4]``: top, left, mirror; the fourth decides nothing.
+            draws: uniform numbers in [0, 1) ``[B, 4]``: top, left, mirror; the fourth is not used.
         """
         if not self.augments:
             return self.prepare(images)
@@ -128,7 +127,7 @@ class Network(nn.Module):
             )
 
     def _scaled(self, images: Tensor) -> Tensor:
-        # Over rows of pixels and not three values at a time, which takes six times as long.
+        # On whole rows of pixels: three values at a time would take six times as long.
         count, _, height, width = images.shape
         channels = self.channels
         mean, std = ((255 * cast(Tensor, x).view(channels)).expand(width, -1).flatten() for x in (self.mean, self.std))
@@ -140,38 +139,41 @@ class Network(nn.Module):
 
     @property
     def features(self) -> int:
-        """q, width of what the classifier reads."""
+        """q, the number of features that the classifier reads."""
         return self.classifier.in_features
 
     def embed(self, x: Tensor) -> Tensor:
-        """What a frozen backbone makes of prepared images ``[N, width]``, without gradient; images as they are for one
-        that is trained, which `extract` runs.
+        """Outputs ``[N, width]`` of a frozen backbone on prepared images, without gradient.
+
+        If the backbone is trained, the images are returned as they are, because `extract` runs it.
         """
         if not self.backbone.frozen:
             return x
         with torch.no_grad():
-            found: Tensor = self.backbone(x, ())
-        return found
+            embedded: Tensor = self.backbone(x, ())
+        return embedded
 
     def show(self, images: Tensor) -> Tensor:
-        """Plain images as `extract` reads them: prepared and embedded, or ``[N, width]`` that were before."""
+        """Plain images as `extract` reads them: prepared and embedded, unless they already are ``[N, width]``."""
         return images.to(self.class_vectors.device) if images.ndim == 2 else self.embed(self.prepare(images))
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """Prepared images, embedded if the backbone is frozen, to features ``[N, q]``; with one mask per entry of
-        ``drops`` in training, none otherwise.
+        """Features ``[N, q]`` of prepared images, which are embedded if the backbone is frozen.
+
+        In training there is one mask per entry of ``drops``, otherwise none.
         """
-        dropped = len(self.drops)
-        inside = 0 if self.backbone.frozen else len(self.backbone.drops)
-        read = x if self.backbone.frozen else self.backbone(x, masks[:inside])
-        z = read if self.head == "direct" else self.bottleneck(read)
+        drop_count = len(self.drops)
+        backbone_drops = 0 if self.backbone.frozen else len(self.backbone.drops)
+        embedding = x if self.backbone.frozen else self.backbone(x, masks[:backbone_drops])
+        z = embedding if self.head == "direct" else self.bottleneck(embedding)
         if self.draws is not None:
-            z = torch.cat([z, self.extras[SPREAD](read)], -1)
-        return self.activate(z, masks[inside:dropped])
+            z = torch.cat([z, self.extras[SPREAD](embedding)], -1)
+        return self.activate(z, masks[backbone_drops:drop_count])
 
     def activate(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training;
-        where features are drawn, mean and spread of each ``[N, 2q]`` to mean and standard deviation.
+        """Apply what follows the fully connected layer, ``[N, q]`` to features ``[N, q]``, with its mask in training.
+
+        Where features are drawn, their mean and spread ``[N, 2q]`` become mean and standard deviation.
         """
         if self.draws is None:
             return self._activate(z, masks)
@@ -180,7 +182,7 @@ class Network(nn.Module):
         return torch.cat([mean, nn.functional.softplus(spread.to(mean.dtype))], -1)
 
     def _activate(self, z: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        # Under autocast that layer gives bfloat16; what comes behind it is in the network's own precision.
+        # Under autocast the fully connected layer gives bfloat16; what follows uses the network's own precision.
         if self.head == "bottleneck":
             z = self.norm(z.to(self.norm.weight.dtype))
         else:
@@ -189,22 +191,22 @@ class Network(nn.Module):
         return z * masks[0] if masks else z
 
     def classify(
-        self, found: Tensor, classifier: Callable[[Tensor], Tensor], masks: Sequence[Tensor] = ()
+        self, extracted: Tensor, classifier: Callable[[Tensor], Tensor], masks: Sequence[Tensor] = ()
     ) -> tuple[Tensor, Tensor]:
-        """Logits ``[..., M]`` and features ``[..., q]`` of what `extract` gave.
+        """Logits ``[..., M]`` and features ``[..., q]``, given the output of `extract`.
 
-        Where features are drawn, these are their means, and the softmax of the logits is the mean over draws; with a
-        mask for the draw of a training step, logits are of that draw, and features, means and standard deviations lie
-        side by side ``[..., 3q]``, which `split_latent` takes apart.
+        Where features are drawn, the features are their means, and the softmax of the logits is the mean over draws.
+        With the draw of a training step in ``masks``, the logits are of that draw, and features, means and standard
+        deviations are concatenated ``[..., 3q]``; `split_latent` splits them.
 
         Args:
-            found: ``[..., q]``, or means and standard deviations ``[..., 2q]``.
+            extracted: output of `extract`: ``[..., q]``, or means and standard deviations ``[..., 2q]``.
             classifier: ``[..., q]`` to ``[..., M]``.
-            masks: as for `extract`; behind them standard normal numbers ``[..., q]`` for the draw of a training step.
+            masks: as for `extract`; after them, standard normal numbers ``[..., q]`` for the draw of a training step.
         """
         if self.draws is None:
-            return classifier(found), found
-        return classify_draws(found, classifier, self.draws, masks[len(self.drops) :])
+            return classifier(extracted), extracted
+        return classify_draws(extracted, classifier, self.draws, masks[len(self.drops) :])
 
     def split_latent(self, features: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """Features ``[..., q]``, and the means and standard deviations that they were drawn from, if they were."""
@@ -228,21 +230,21 @@ _BUILDING = threading.Lock()
 
 @contextmanager
 def initial_weights(seed: int) -> Iterator[None]:
-    """Draw initial weights of the modules made inside from ``seed``; the global generator is left as it was."""
-    # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
+    """Draw the initial weights of modules made inside the block from ``seed``; the global generator stays as it was."""
+    # torch initialises from one global generator, so only one thread may build at a time.
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def call_module(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """What a module with these parameters gives."""
-    found: Tensor = functional_call(module, dict(parameters), (x,))
-    return found
+    """The output of a module with the given parameters."""
+    output: Tensor = functional_call(module, dict(parameters), (x,))
+    return output
 
 
 class Architecture(Component):
-    """Builds networks; fields describe everything behind the backbone."""
+    """Builds networks; its fields describe everything after the backbone."""
 
     side: PositiveInt = 32
     """Height and width in pixels of what the backbone reads."""
@@ -269,31 +271,33 @@ class Architecture(Component):
 
     @property
     def variants(self) -> tuple[Architecture, ...]:
-        """The architecture at each of its sizes, the smallest first, of which every client has one; the last has the
-        network that it builds itself. Alone: itself.
+        """The architecture at each of its sizes, smallest first; every client has one of them.
+
+        The last one builds the same network as this architecture. Without sizes, it is the only one.
         """
         return (self,)
 
     def load_pretrained(self, backbone: Backbone) -> None:
-        """Put pre-trained weights on a fresh backbone; by default there are none.
+        """Load pre-trained weights into a new backbone; by default there are none.
 
         Raises:
-            CheckpointError: the weights are not there or do not fit.
+            CheckpointError: the weights are missing or do not fit.
         """
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
-        found = {"name": self.name, **self.model_dump(mode="json")}
-        # So that source models from before there was a choice are known again.
-        usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
-        return {name: value for name, value in found.items() if name not in usual or value != usual[name]}
+        """Everything that determines the result of `build`, as plain values; a weights file by its content."""
+        fields = {"name": self.name, **self.model_dump(mode="json")}
+        # Defaults are left out, so that source models made before these fields existed are recognised.
+        defaults: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
+        return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
 
     def without_folders(self) -> dict[str, Any]:
-        """The architecture as plain values that `Registry.build` takes back, for others to read: a file of weights by
-        its name alone, since its folder is nobody's business but its owner's.
+        """The architecture as plain values that `Registry.build` accepts, for others to read.
+
+        A weights file is given by its name alone, because its folder is private.
         """
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        files = {name: value.name for name, value in given.items() if isinstance(value, Path)}
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        files = {name: value.name for name, value in fields.items() if isinstance(value, Path)}
         return {"name": self.name, **self.model_dump(mode="json"), **files}
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
@@ -301,14 +305,14 @@ class Architecture(Component):
 
         Args:
             classes: M.
-            seed: of what is not pre-trained.
-            pretrained: False where all weights will be replaced, so that pre-trained ones need not be there.
+            seed: of the weights that are not pre-trained.
+            pretrained: False where all weights will be replaced, so that pre-trained ones need not exist.
             whole: whether clients train the classifier too; it changes no weight.
         """
         with initial_weights(seed):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            given = (self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole)
-            network = Network(backbone, *given, self.head)
+            arguments = (self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole)
+            network = Network(backbone, *arguments, self.head)
         return network.to(memory_format=torch.channels_last)

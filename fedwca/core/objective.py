@@ -1,4 +1,4 @@
-"""What an objective provides: a loss that clients minimise, and what it needs and uploads besides."""
+"""The base class of objectives: a loss that clients minimise, and what it needs and uploads for that."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ ImageView = Literal["plain", "weak", "strong"]
 
 
 class Objective(Component):
-    """What one client minimises; several add up."""
+    """A loss that a client minimises; several objectives are summed."""
 
     anchors: ClassVar[tuple[str, ...]] = ()
     """References whose parameters `penalty` compares with."""
     teachers: ClassVar[tuple[str, ...]] = ()
     """References whose predictions of the plain images a batch carries."""
     views: ClassVar[tuple[ImageView, ...]] = ("plain",)
-    """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
+    """Views of the images it reads; plain and weak are the images as in training, strong are distorted images."""
     adapts: ClassVar[bool] = False
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
     on: ClassVar[Literal["own", "public"]] = "own"
     """Images it is minimised on: the client's own, or public ones; see `fedwca.core.public_objective`."""
     noise: ClassVar[int] = 0
-    """Uniform numbers that it reads of each image in ``batch.noise``."""
+    """How many uniform random numbers it reads for each image from ``batch.noise``."""
     stays: ClassVar[tuple[str, ...]] = ()
-    """Those of its `networks` that no model takes along: each client keeps and trains its own."""
+    """Names of those of its `networks` that are not sent with models: each client keeps and trains its own."""
 
     @property
     def feature_draws(self) -> int:
-        """Draws of the features whose mean softmax is a prediction. Training draws once a step and image, from what is
-        in ``batch.latent``. 0: features are not drawn.
+        """Number of feature draws whose mean softmax is a prediction; 0: features are not drawn.
+
+        Training draws once for each step and image, from ``batch.latent``.
         """
         return 0
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """Extra networks by name, freshly initialised, which it reads in ``batch.networks``: trained with the model,
-        and sent with it unless they stay. They have no buffers, and draw nothing at random.
+        """Extra networks by name, freshly initialised, which it reads from ``batch.networks``.
+
+        They are trained with the model, and sent with it unless ``stays`` names them. They have no buffers, and their
+        forward pass draws nothing at random.
 
         Args:
             classes: M.
@@ -50,27 +53,27 @@ class Objective(Component):
         return {}
 
     def rates(self) -> dict[str, float]:
-        """Learning rate of each of them; one that is not named has the base network's."""
+        """Learning rates of extra networks, by name; the others have the base network's."""
         return {}
 
     @property
     def observes(self) -> bool:
-        """Whether there is something to `observe`, which takes a pass over all images."""
+        """Whether `observe` is overridden, which takes a pass over all images."""
         return type(self).observe is not Objective.observe
 
     @property
     def penalizes(self) -> bool:
-        """Whether there is a `penalty`, which takes a gradient of its own."""
+        """Whether `penalty` is overridden, which takes a gradient of its own."""
         return type(self).penalty is not Objective.penalty
 
     @property
     def collects(self) -> bool:
-        """Whether there is something to `collect`, which takes a pass over all images and is uploaded."""
+        """Whether `collect` is overridden, which takes a pass over all images and an upload."""
         return type(self).collect is not Objective.collect
 
     @property
     def declares_uploads(self) -> bool:
-        """Whether a server can know what `collect` may upload."""
+        """Whether `declares` is overridden, so that a server knows what `collect` may upload."""
         return type(self).declares is not Objective.declares
 
     @abstractmethod
@@ -78,15 +81,15 @@ class Objective(Component):
         """Loss of one batch ``[]`` in nats; 0 for an objective that is a penalty alone."""
 
     def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
-        """What it has to know of all of a client's images, measured whenever they are labelled; comes with each batch.
+        """Values measured on all of a client's images whenever these are labelled; each batch carries them.
 
         Args:
-            predictions: of the model that is trained, as it then is.
+            predictions: the current predictions of the model that is trained.
         """
         return {}
 
     def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
-        """What a client uploads beside its model after training, by name; each the same shape at every client.
+        """Tensors that a client uploads beside its model after training, by name; of the same shapes at all clients.
 
         Args:
             predictions: of the trained model, in eval mode, plain images.
@@ -95,7 +98,9 @@ class Objective(Component):
         return {}
 
     def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
-        """What `collect` uploads, by name, so that a server can refuse what does not fit; needed for real federations.
+        """Shapes and bounds of `collect`'s tensors, by name, so that a server can refuse invalid ones.
+
+        Real federations need them.
 
         Args:
             classes: M.
@@ -104,16 +109,16 @@ class Objective(Component):
         return {}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What the server sends everybody of what was collected; reaches `__call__` as ``batch.shared``.
+        """Tensors that the server makes of the collected ones and sends to all clients, which read ``batch.shared``.
 
         Args:
-            collected: what each client uploaded last, by the names `collect` gave, ``[K, …]``; zeros for one that never
-                did.
+            collected: each client's last upload, by the names of `collect`, ``[K, …]``; zeros for a client that never
+                uploaded.
         """
         return collected
 
     def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
-        """Loss of the model itself ``[]``, differentiable; None for none.
+        """Loss ``[]`` on the model's parameters themselves, differentiable; None for none.
 
         Args:
             parameters: the client's trained parameters ``[P]``, without BatchNorm statistics.

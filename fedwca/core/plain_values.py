@@ -1,4 +1,4 @@
-"""Values as JSON has them, of what components and runs hold."""
+"""Plain JSON values of what components and runs hold, and their hash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def to_plain(value: Any) -> Any:
-    """Tensors and paths as JSON values; a number that is not finite becomes null, which JSON can hold."""
+    """Convert tensors and paths to JSON values; a number that is not finite becomes null."""
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -24,5 +24,5 @@ def to_plain(value: Any) -> Any:
 
 
 def digest_plain_values(values: Mapping[str, Any]) -> str:
-    """Hash of values that JSON can hold, 16 hex digits; the order of names does not count."""
+    """Hash of JSON values, 16 hex digits; the order of names does not matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

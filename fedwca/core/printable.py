@@ -1,5 +1,6 @@
-"""Text from files and command lines, made harmless for where it is shown: nothing in a name moves a cursor, turns the
-line around, or is taken for a formula.
+"""Text from files and command lines, made safe to show.
+
+Nothing in a name moves the cursor, reverses the direction of a line, or is taken for a formula.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import codecs
 import unicodedata
 
 JOINERS = "\u200c\u200d"
-"""Invisible, but letters of some scripts and some emoji are joined by them."""
+"""Invisible characters that are kept, because they join letters of some scripts and parts of some emoji."""
 PLAIN = {
     "–": "-",
     "−": "-",
@@ -22,18 +23,18 @@ PLAIN = {
     "“": '"',
     "”": '"',
 }
-"""Signs of ours in ASCII, for terminals whose encoding lacks them."""
+"""ASCII replacements of characters in this library's messages, for terminals whose encoding lacks them."""
 
 
 def printable(text: str, lines: bool = False) -> str:
-    r"""Text with everything that has no shape of its own written out as in Python.
+    r"""Text with all invisible characters replaced by Python's escapes.
 
-    That is control characters, invisible and direction-changing ones, separators of lines, and halves of surrogate
-    pairs, as file names have that are not UTF-8.
+    These are control characters, invisible and direction-changing ones, line separators, and halves of surrogate pairs,
+    which file names have that are not UTF-8.
 
     Args:
-        text: any.
-        lines: ends of lines and tabs stay as they are.
+        text: any text.
+        lines: whether newlines and tabs stay as they are.
 
     >>> print(printable("a\x1b[2Jb"))
     a\x1b[2Jb
@@ -42,26 +43,26 @@ def printable(text: str, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if _has_shape(letter, lines) else _written_out(letter) for letter in text)
+    return "".join(character if _has_shape(character, lines) else _written_out(character) for character in text)
 
 
-def _has_shape(letter: str, lines: bool) -> bool:
-    if letter.isprintable() or letter in JOINERS or (lines and letter in "\n\t"):
+def _has_shape(character: str, lines: bool) -> bool:
+    if character.isprintable() or character in JOINERS or (lines and character in "\n\t"):
         return True
-    return unicodedata.category(letter) == "Zs"  # blanks of all widths
+    return unicodedata.category(character) == "Zs"  # blanks of all widths
 
 
-def _written_out(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def _replace_signs(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    signs = error.object[error.start : error.end]
-    return "".join(PLAIN.get(sign, _written_out(sign)) for sign in signs), error.end
+    characters = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, _written_out(character)) for character in characters), error.end
 
 
 ENCODING_ERRORS = "fedwca_signs"
-"""Name of the error handler for streams: signs of ours as ASCII, all else that cannot be encoded written out."""
+"""Name of the error handler for streams: replaces characters by `PLAIN`, and escapes others that cannot be encoded."""
 codecs.register_error(ENCODING_ERRORS, _replace_signs)

@@ -1,4 +1,4 @@
-"""What a pseudo-labeler provides: what each unlabeled image is trained towards."""
+"""The base class of pseudo-labelers: the training targets of unlabeled images."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from fedwca.registry import Component
 
 
 class PseudoLabeler(Component):
-    """Decides from models' predictions what each unlabeled sample is trained towards."""
+    """Makes the training targets of unlabeled samples from models' predictions."""
 
     models: ClassVar[tuple[str, ...]] = ("start",)
     """The models whose predictions it reads: ``start`` and names of the aggregator's references."""
 
     renew: Literal["round", "epoch"] = "round"
-    """Labels are made once per round and kept, or anew before each epoch from the model as it then is."""
+    """Whether labels are made once per round, or again before each epoch from the current model."""
 
     @property
     def mixes(self) -> bool:
-        """False: no image is ever mixed with another, so that engines need not look; True where that is open."""
+        """Whether an image may be mixed with another; False saves engines from checking."""
         return True
 
     @property
     def selects_clients(self) -> bool:
-        """Whether it may trust clients more and less, which takes a pass of the source model over all images."""
+        """Whether `trusts` is overridden, which takes a pass of the source model over all images."""
         return type(self).trusts is not PseudoLabeler.trusts
 
     @property
     def untrained_take_mean(self) -> bool:
-        """Whether clients of a group in which nobody trains take the mean parameters of those that are trusted most."""
+        """Whether clients of a group in which no client trains take the mean parameters of the most trusted clients."""
         return False
 
     def trusts(self, source: Predictions) -> Tensor:
-        """How far a client's labels are trusted ``[]``, 0 to 1; asked once, before round 0, and kept for all rounds.
+        """How far a client's labels are trusted ``[]``, 0 to 1; called once, before round 0, and used in all rounds.
 
-        It is the factor of the weights of its targets. 0: the client does not train; what it is sent stays as it is but
-        for BatchNorm's statistics, which are re-estimated on its images. A group is averaged over those that are
-        trusted most in it.
+        The value multiplies the weights of the client's targets. At 0 the client does not train: of the model it is
+        sent only the BatchNorm statistics change, which are re-estimated on its images. A group's mean is over its most
+        trusted clients.
 
         Args:
-            source: what the source model says of the client's images.
+            source: the source model's predictions of the client's images.
         """
         return torch.ones((), device=source.logits.device)
 

@@ -1,4 +1,4 @@
-"""What a data set says of where its files lie on the network; `fedwca.download` gets them."""
+"""Where the files of a data set are on the network; `fedwca.download` fetches them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RemoteFile:
     """A file at one or several addresses."""
 
     urls: tuple[str, ...]
-    """The same file; tried in this order."""
+    """Addresses of the same file; tried in this order."""
     path: str
     """Where it is written, below the data set's folder."""
     md5: str | None = None
@@ -20,16 +20,16 @@ class RemoteFile:
     sha256: str | None = None
     """As published."""
     size: int | None = None
-    """Bytes; None: the server says it."""
+    """Size in bytes; None: as the server says."""
     unpack: Literal["gzip", "zip", "tar"] | None = None
-    """What is done with it once it is there; then the archive is removed."""
+    """How it is unpacked after the download; the archive is then removed."""
     gives: str = ""
-    """File or folder that unpacking makes, below the data set's folder; while it is there, nothing is fetched."""
+    """File or folder that unpacking makes, below the data set's folder; while it exists, nothing is fetched."""
 
 
 @dataclass(frozen=True)
 class TorchvisionFiles:
-    """Files whose addresses and checksums torchvision keeps."""
+    """Files whose addresses and checksums are listed in torchvision."""
 
     name: Literal["MNIST", "FashionMNIST", "EMNIST", "USPS", "SVHN"]
     below: str = ""
@@ -43,7 +43,7 @@ class HubCopy:
     repository: str
     """``owner/name``"""
     revision: str
-    """Commit, 40 hex digits: what it holds cannot change."""
+    """Commit, 40 hex digits: its content cannot change."""
     image: str = "image"
     """Column of encoded images."""
     label: str = "label"
@@ -53,21 +53,21 @@ class HubCopy:
     only: str = ""
     """The one domain, where there is no column of them."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What is called otherwise here: by value of the column, the domain."""
+    """Domain by value of the domain column, for domains that have another name here."""
     unit: str | None = None
-    """Column of whom an image comes from, such as its writer."""
+    """Column of the unit that an image belongs to, such as its writer."""
     form: Literal["folders", "archive"] = "folders"
     """folders: ``<domain>/<class>/<image>``, images as they are; archive: ``<domain>.npz``, all of one shape."""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What no address is known of that would still be there next year."""
+    """A part of a data set without a lasting download address."""
 
     what: str
-    """Of the data set, such as a domain."""
+    """The part of the data set, such as a domain."""
     page: str
-    """Where people get it."""
+    """Web page where people get it."""
 
 
 Download: TypeAlias = RemoteFile | TorchvisionFiles | HubCopy | Elsewhere

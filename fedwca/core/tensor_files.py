@@ -1,4 +1,4 @@
-"""Files of tensors: written whole or not at all, read without running code, checked against what they are for."""
+"""Tensor files: written whole or not at all, read without running code, checked against the module they are for."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fedwca.errors import CheckpointError, first_line
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A ``.safetensors`` file whose size is what its header declares; its tensors are read when asked for."""
+    """A ``.safetensors`` file whose size is what its header declares; its tensors are read on demand."""
 
     path: Path
     metadata: Mapping[str, str]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name, on the CPU, in memory of their own: the file may be removed afterwards.
+        """All tensors by name, copied to the CPU, so that the file may be removed afterwards.
 
         Raises:
             CheckpointError: the file cannot be read any more.
@@ -45,24 +45,24 @@ class TensorFile:
         Raises:
             CheckpointError: the file cannot be read any more.
         """
-        found = 0
+        crc = 0
         try:
             with safe_open(str(self.path), "pt") as file:
                 for name in sorted(file.keys()):
-                    found = _crc(name, file.get_tensor(name), found)
+                    crc = _crc(name, file.get_tensor(name), crc)
         except (SafetensorError, OSError) as error:
             raise _unreadable(self.path, error) from error
-        return found
+        return crc
 
 
 def open_tensors(path: Path) -> TensorFile:
-    """Look at a ``.safetensors`` file; no tensor is read.
+    """Open a ``.safetensors`` file and check its header; no tensor is read.
 
-    The names, types, shapes and places that its header declares must fill the file exactly, so a file never asks for
-    more memory than it has bytes.
+    The names, types, shapes and offsets in the header must fill the file exactly, so reading never takes more memory
+    than the file has bytes.
 
     Raises:
-        CheckpointError: it is missing, cut off or damaged.
+        CheckpointError: the file is missing, truncated or damaged.
     """
     try:
         check_not_special(path)
@@ -78,20 +78,20 @@ def save_tensors(
     """Write a ``.safetensors`` file in place.
 
     Args:
-        file: the file; what is there is overwritten.
+        file: the file; an existing one is overwritten.
         tensors: by name, on any device; some may share memory.
         metadata: text by name.
-        private: readable by the user alone; else by whom the process's umask lets.
+        private: whether only the user can read it; else the process's umask decides.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     file.touch()
     mode = 0o600 if private else file.stat().st_mode
     try:
         save_file(_unshared(tensors), str(file), None if metadata is None else dict(metadata))
     except SafetensorError as error:
-        # The library hides the system's error in a sentence of its own.
+        # safetensors wraps the system's error in an error of its own.
         raise OSError(f"{file.parent}: {error}") from error
     file.chmod(mode)
 
@@ -99,37 +99,37 @@ def save_tensors(
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, private: bool = False
 ) -> None:
-    """`save_tensors` so that others see the old file, the whole new one, or none; makes its folder.
+    """As `save_tensors`, but so that others see the old file, the whole new one, or none; makes its folder.
 
     Raises:
-        OSError: it cannot be written; what was there is as it was.
+        OSError: the file cannot be written; an existing one is unchanged.
     """
     write_atomically(path, lambda file: save_tensors(file, tensors, metadata, private))
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> int:
     """CRC-32 over names and values on the CPU, one tensor after another in the order of their names."""
-    found = 0
+    crc = 0
     for name in sorted(tensors):
-        found = _crc(name, tensors[name], found)
-    return found
+        crc = _crc(name, tensors[name], crc)
+    return crc
 
 
-def _crc(name: str, tensor: Tensor, before: int) -> int:
+def _crc(name: str, tensor: Tensor, crc: int) -> int:
     values = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return zlib.crc32(values.data, zlib.crc32(name.encode(), before))
+    return zlib.crc32(values.data, zlib.crc32(name.encode(), crc))
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the CPU, none sharing memory with another, as the format wants them."""
-    found: dict[str, Tensor] = {}
+    """The tensors on the CPU, none sharing memory with another, as the format requires."""
+    unshared: dict[str, Tensor] = {}
     seen = set()
     for name, tensor in tensors.items():
-        here = tensor.detach().cpu().contiguous()
-        place = here.untyped_storage().data_ptr()
-        found[name] = here.clone() if place in seen else here
-        seen.add(place)
-    return found
+        on_cpu = tensor.detach().cpu().contiguous()
+        address = on_cpu.untyped_storage().data_ptr()
+        unshared[name] = on_cpu.clone() if address in seen else on_cpu
+        seen.add(address)
+    return unshared
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
@@ -153,7 +153,7 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     try:
         check_not_special(path)
         return _read_torch(path)
-    except pickle.UnpicklingError as error:  # torch's own words advise to run what is in it
+    except pickle.UnpicklingError as error:  # torch's own message advises to run the code in it
         raise CheckpointError(
             f"{path}: holds pickled objects beside tensors, which could run code, or is damaged; {taker} a "
             ".safetensors or .pth state dict of tensors alone"
@@ -171,40 +171,40 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy tensors into a module, cast to its types; tensors it has no place for are left alone.
+    """Copy tensors into a module, cast to its types; tensors that the module does not have are ignored.
 
     Counters of BatchNorm (``num_batches_tracked``) may be absent.
 
     Raises:
-        CheckpointError: a tensor is not finite, or see `check_fits`; names ``path`` and the tensor.
+        CheckpointError: a tensor is not finite, or as `check_fits`; names ``path`` and the tensor.
     """
     check_fits(module, tensors, path)
-    wanted = module.state_dict()
-    for name in wanted:
+    state = module.state_dict()
+    for name in state:
         if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
             raise CheckpointError(f"{path}: {name} has values that are not finite")
-    module.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+    module.load_state_dict({name: tensors[name] for name in state if name in tensors}, strict=False)
 
 
 def check_fits(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Refuse tensors that are not a module's; one on the device ``meta`` does.
+    """Check that tensors fit a module, which may be on the ``meta`` device.
 
     Raises:
         CheckpointError: a tensor is missing, or has another shape or kind of values; names ``path`` and the tensor.
     """
-    wanted = module.state_dict()
-    missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
+    state = module.state_dict()
+    missing = [name for name in state if name not in tensors and not name.endswith("num_batches_tracked")]
     if missing:
-        needs = ", ".join(wanted) if len(wanted) < 30 else f"{len(wanted)} tensors such as {next(iter(wanted))!r}"
+        needs = ", ".join(state) if len(state) < 30 else f"{len(state)} tensors such as {next(iter(state))!r}"
         raise CheckpointError(f"{path}: lacks {missing[0]!r} ({len(missing)} tensors missing); the model needs {needs}")
-    for name, tensor in wanted.items():
+    for name, tensor in state.items():
         if name in tensors and tensors[name].shape != tensor.shape:
             raise CheckpointError(
                 f"{path}: {name} has shape {tuple(tensors[name].shape)}; this model needs {tuple(tensor.shape)}"
             )
-        # A counter that was cast with the weights is one still.
-        counts = not tensor.is_floating_point() and name in tensors and not tensors[name].is_complex()
-        if name in tensors and not counts and tensors[name].is_floating_point() != tensor.is_floating_point():
+        # A counter may have been cast to floating point with the weights.
+        is_counter = not tensor.is_floating_point() and name in tensors and not tensors[name].is_complex()
+        if name in tensors and not is_counter and tensors[name].is_floating_point() != tensor.is_floating_point():
             raise CheckpointError(f"{path}: {name} holds {_kind(tensors[name])}; this model needs {_kind(tensor)}")
 
 
@@ -213,15 +213,15 @@ def _kind(tensor: Tensor) -> str:
 
 
 def check_no_other_tensors(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Refuse tensors that a module has no place for.
+    """Refuse tensors that a module does not have.
 
     Raises:
-        CheckpointError: names the first of them.
+        CheckpointError: there are such tensors; names the first of them.
     """
-    others = [name for name in tensors if name not in module.state_dict()]
-    if others:
+    extra = [name for name in tensors if name not in module.state_dict()]
+    if extra:
         raise CheckpointError(
-            f"{path}: has {others[0]!r} ({len(others)} tensors) that this model has no place for; is it another model?"
+            f"{path}: has {extra[0]!r} ({len(extra)} tensors) that this model has no place for; is it another model?"
         )
 
 

@@ -1,4 +1,4 @@
-"""What tracking libraries know a run folder by."""
+"""The ID by which tracking libraries recognise a run folder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from fedwca.core.files import write_text_atomically
 
 
 def tracking_id(run: Path) -> str:
-    """32 hex digits, drawn once and kept in the run folder.
+    """The ID of a run, 32 hex digits, drawn once and kept in its folder.
 
-    A path may be that of another run: after the folder was removed, or on another machine.
+    The folder's path is no ID: another run may have it after the folder was removed, or on another machine.
     """
     file = run / "tracking_id"
     if not file.is_file():

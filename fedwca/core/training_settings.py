@@ -1,4 +1,4 @@
-"""Values a user sets that say how clients and the source model train; torch is not needed to read them."""
+"""User settings of how clients and the source model train; torch is not needed to read them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fedwca.errors import UsageError
 from fedwca.user_values import UserValues
 
 Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
-"""fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;
-bf16-all: evidence and labels too."""
+"""fp32; tf32: a GPU rounds the factors of matrix products to ten bits; bf16: training steps in bfloat16 where that is
+safe; bf16-all: evidence and labels too."""
 Trains = Literal["all", "classifier", "extractor"]
 """Part of a model that training changes."""
 DROPPED = {"products", "compile"}
-"""Kernels of the stacked engine in earlier releases, slower in all that was measured."""
+"""Kernels that the stacked engine had in earlier releases; they were slower in every measurement."""
 
 
 class Training(UserValues):
-    """How a client trains: SGD with a fresh momentum every round."""
+    """How a client trains: SGD whose momentum starts at 0 in every round."""
 
     epochs: PositiveInt = 5
     """E, passes over the client's images in a round."""
@@ -44,20 +44,20 @@ class Training(UserValues):
     nesterov: bool = False
     """Nesterov's momentum instead of the heavy ball."""
     clip: PositiveFloat | None = None
-    """Largest length of the gradient of a step, before weight decay; none does not clip."""
+    """Largest norm of a step's gradient, before weight decay; none: no clipping."""
     cosine: PositiveInt | None = None
     """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant."""
     decay: float = Field(1.0, gt=0, le=1)
     """Factor by which a method's learning rates at clients, those of adaptations too, fall over decay_rounds rounds."""
     decay_rounds: PositiveInt = 10
-    """Rounds of one such factor: in round r it is decay^(r / decay_rounds)."""
+    """Rounds over which learning rates fall by decay once: in round r their factor is decay^(r / decay_rounds)."""
     extra_momentum: float | None = Field(None, ge=0, lt=1)
     """Factor of the momentum of extra networks, such as FedTTA's adaptation network; unset: the model's."""
     trains: Trains = "all"
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
     cuts: PositiveInt = 1
-    """Rounds to an epoch: a client goes through one part of as many of its images in each. Needs epochs = 1."""
+    """Rounds per epoch: a client's images are cut into so many parts, one for each round. Needs epochs = 1."""
     steps: PositiveInt | None = None
     """Steps of SGD in a round, in place of epochs: pass after pass over the client's images, the last one cut short."""
 
@@ -70,13 +70,13 @@ class Training(UserValues):
     @model_validator(mode="after")
     def _counts_one_thing(self) -> Self:
         if self.steps is not None and ("epochs" in self.model_fields_set or self.cuts > 1):
-            other = "cuts" if self.cuts > 1 else "epochs"
-            raise ValueError(f"steps = {self.steps} says how long a round is, and so does {other}; leave one out")
+            conflicting = "cuts" if self.cuts > 1 else "epochs"
+            raise ValueError(f"steps = {self.steps} says how long a round is, and so does {conflicting}; leave one out")
         return self
 
     @model_serializer(mode="wrap")
     def _say_what_counts(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Runs of earlier releases have no such fields, and are recognised as the same ones.
+        # Default values are left out, so that runs of earlier releases, which lack these fields, are recognised.
         values: dict[str, Any] = dump(self)
         if self.cuts == 1:
             values.pop("cuts", None)
@@ -89,7 +89,7 @@ class Training(UserValues):
         return values
 
     def part(self, round: int) -> int:
-        """Which of the parts of an epoch a round goes through.
+        """Index of the part of an epoch that a round goes through.
 
         >>> [Training(epochs=1, cuts=3).part(number) for number in range(5)]
         [0, 1, 2, 0, 1]
@@ -97,7 +97,7 @@ class Training(UserValues):
         return round % self.cuts
 
     def at(self, round: int) -> Training:
-        """The training of one round, its learning rate that of the round.
+        """These settings for one round, with that round's learning rate.
 
         >>> [round(Training(lr=1, cosine=4).at(number).lr, 3) for number in range(6)]
         [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
@@ -106,7 +106,7 @@ class Training(UserValues):
         """
         if self.cosine is None and self.decay == 1:
             return self
-        # Here, for the equations' package needs torch, and whoever reads settings does not.
+        # Imported here, because `fedwca.functional` needs torch and reading settings does not.
         from fedwca.functional.learning_rate import cosine_learning_rate
 
         lr = self.lr if self.cosine is None else cosine_learning_rate(self.lr, round, self.cosine)
@@ -114,7 +114,7 @@ class Training(UserValues):
         return self.model_copy(update={"lr": lr, "cosine": None, "decay": 1.0})
 
     def factor(self, round: int) -> float:
-        """The learning rates of a round over those that were set.
+        """The ratio of a round's learning rate to the configured one.
 
         >>> Training(lr=2, decay=0.25, decay_rounds=2).factor(1)
         0.5
@@ -122,7 +122,7 @@ class Training(UserValues):
         return self.at(round).lr / self.lr
 
     def of(self, network: str | None) -> Training:
-        """The training of an extra network, by its name, or for None of the model's own.
+        """These settings for an extra network, given its name, or for the model itself (None).
 
         >>> [Training(extra_momentum=0.5).of(name).momentum for name in (None, "adaptation")]
         [0.9, 0.5]
@@ -159,9 +159,9 @@ class FinishTraining(Training):
 
     @model_validator(mode="after")
     def _has_one_rate(self) -> FinishTraining:
-        given = [name for name, off in (("cosine", None), ("decay", 1.0)) if getattr(self, name) != off]
-        if given:
-            raise ValueError(f"the last phase is one round, so its learning rate has no schedule; leave {given[0]} out")
+        fields = [name for name, off in (("cosine", None), ("decay", 1.0)) if getattr(self, name) != off]
+        if fields:
+            raise ValueError(f"the last phase is one round, so its learning rate has no schedule; leave {fields[0]} out")
         return self
 
 
@@ -185,7 +185,7 @@ class SourceTraining(UserValues):
 
 
 class CentralTraining(UserValues):
-    """How a model is trained where all domains are at one place: SGD with momentum, constant learning rate."""
+    """How a model is trained where all domains are in one place: SGD with momentum, constant learning rate."""
 
     epochs: PositiveInt | None = None
     """Passes over the largest source; the model after the last is taken. Unset: as many as clients make in all rounds
@@ -200,14 +200,14 @@ class CentralTraining(UserValues):
     """L2 decay."""
 
     def as_long_as(self, training: Training, rounds: int) -> CentralTraining:
-        """These settings with a number of epochs; one that is said stays.
+        """These settings with a number of epochs; one that is set stays.
 
         Args:
             training: how clients train in a round.
-            rounds: of the run.
+            rounds: number of rounds of the run.
 
         Raises:
-            UsageError: a round is counted in steps, and no number of epochs is said.
+            UsageError: a round is counted in steps, and no number of epochs is set.
 
         >>> CentralTraining().as_long_as(Training(epochs=5), rounds=36).epochs
         180
