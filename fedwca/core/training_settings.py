@@ -159,9 +159,9 @@ class FinishTraining(Training):
 
     @model_validator(mode="after")
     def _has_one_rate(self) -> FinishTraining:
-        fields = [name for name, off in (("cosine", None), ("decay", 1.0)) if getattr(self, name) != off]
-        if fields:
-            raise ValueError(f"the last phase is one round, so its learning rate has no schedule; leave {fields[0]} out")
+        names = [name for name, off in (("cosine", None), ("decay", 1.0)) if getattr(self, name) != off]
+        if names:
+            raise ValueError(f"the last phase is one round, so its learning rate has no schedule; leave {names[0]} out")
         return self
 
 

@@ -1,7 +1,7 @@
-"""The papers' equations as pure functions on tensors; how images are dealt to clients, on arrays.
+"""The papers' equations as pure functions on tensors, and partitions of images over clients as functions on arrays.
 
 Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Functions of samples take a ``mask [N]``
-(1 for a sample, 0 for padding; padding changes nothing) and, like those of weights, run under `torch.func.vmap`,
+(1 for a sample, 0 for padding; padding changes nothing) and, like functions of weights, run under `torch.func.vmap`,
 in float32 and float64, on any device. Only the clustering and the strong views branch on values.
 """
 
@@ -120,6 +120,6 @@ _RENAMED = {
     "strong": "fedwca.functional.strong_augment",
 }
 
-# Not for a type checker, which would then take any name for one that is there.
+# Hidden from type checkers, which would otherwise accept any name.
 if not TYPE_CHECKING:
     __getattr__ = forward_names(__name__, _RENAMED)

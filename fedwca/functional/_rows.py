@@ -1,4 +1,4 @@
-"""What the equations share: padded rows, unit rows, and classes as columns; all of it vmap-safe."""
+"""Helpers that the equations share: padded rows, unit rows and one-hot classes; all of them are vmap-safe."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from torch.linalg import vector_norm
 
 
 def sample_mask(rows: Tensor, mask: Tensor | None) -> Tensor:
-    """Say which of the N rows are samples ``[N]`` bool; without a mask all are."""
+    """Find which of the N rows are samples, not padding ``[N]`` bool; without a mask all are."""
     if mask is None:
         return torch.ones(rows.shape[:1], dtype=torch.bool, device=rows.device)
     return mask != 0
 
 
 def zero_rows(rows: Tensor, keep: Tensor | None) -> Tensor:
-    """Put zeros into the rows ``[N, q]`` that ``keep [N]`` leaves out, whatever they hold; None leaves out nothing."""
+    """Set the rows ``[N, q]`` that ``keep [N]`` excludes to zero, whatever they hold; None excludes none."""
     return rows if keep is None else rows.masked_fill(~keep[:, None], 0)
 
 
 def count_rows(rows: Tensor, keep: Tensor | None) -> Tensor | int:
-    """Count the kept ones of N rows, None for all of them; at least 1."""
+    """Count the rows that ``keep [N]`` includes, all for None; at least 1."""
     return max(1, len(rows)) if keep is None else keep.sum().clamp_min(1)
 
 
 def mean_of_rows(values: Tensor, keep: Tensor | None) -> Tensor:
-    """Average the kept ones of ``values [N] -> []``, None for all of them; 0 when none is kept."""
+    """Average the values that ``keep [N]`` includes, all for None: ``[N] -> []``; 0 if it includes none."""
     return (values if keep is None else values.masked_fill(~keep, 0)).sum() / count_rows(values, keep)
 
 
 def mean_row(rows: Tensor, keep: Tensor | None) -> Tensor:
-    """Average the kept ones of ``rows [N, q] -> [q]``, None for all of them; zeros when none is kept."""
+    """Average the rows that ``keep [N]`` includes, all for None: ``[N, q] -> [q]``; zeros if it includes none."""
     return zero_rows(rows, keep).sum(0) / count_rows(rows, keep)
 
 
@@ -45,15 +45,18 @@ def class_columns(labels: Tensor, classes: int) -> Tensor:
     return labels[:, None] == torch.arange(classes, device=labels.device)
 
 
-def entropy_of_rows(chances: Tensor, eps: float = 0.0) -> Tensor:
-    """Take the entropies of the distributions in the last axis, in nats; the gradient at a chance of 0 is finite."""
-    tiny = torch.finfo(chances.dtype).tiny
-    shifted = chances + eps
-    return -(chances * (shifted if eps >= tiny else shifted.clamp_min(tiny)).log()).sum(-1)
+def entropy_of_rows(probabilities: Tensor, eps: float = 0.0) -> Tensor:
+    """Compute the entropy of each distribution along the last axis, in nats; gradients at probability 0 are finite.
+
+    ``eps`` is added inside the logarithm.
+    """
+    tiny = torch.finfo(probabilities.dtype).tiny
+    shifted = probabilities + eps
+    return -(probabilities * (shifted if eps >= tiny else shifted.clamp_min(tiny)).log()).sum(-1)
 
 
 def length_of_rows(rows: Tensor) -> Tensor:
-    """Take the lengths of the vectors in the last axis; all gradients at length 0 are 0."""
+    """Compute the Euclidean length of each vector along the last axis; gradients at length 0 are 0."""
     squares = rows.square().sum(-1)
     positive = squares > 0
     return torch.where(positive, squares.where(positive, 1).sqrt(), 0)

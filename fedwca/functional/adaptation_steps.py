@@ -1,4 +1,4 @@
-"""Test-time adaptation: a learned loss on outputs, one step on it, and which step's model is taken."""
+"""Test-time adaptation: a learned loss on outputs, one gradient step on it, and the choice of a step."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def learned_loss(
     reduction: Literal["norm", "rms"] = "norm",
     batch: int | None = None,
 ) -> Tensor:
-    """Take the length of an adaptation network's outputs as the loss to be made small; twice differentiable.
+    """Compute the loss to be minimised, the length of an adaptation network's outputs; twice differentiable.
 
     Source: FedTTA, eqs. 2, 4 and 11. The released code takes the mean over batches (``batch``).
 
     Args:
-        outputs: ``[N]`` or ``[N, 1]``, one number a sample.
+        outputs: ``[N]`` or ``[N, 1]``, one number per sample.
         mask: ``[N]``, 1 for a sample, 0 for padding.
-        reduction: ``norm``: the Euclidean length over samples; ``rms``: that over the root of their number.
-        batch: None: all samples at once; else the mean over runs of so many samples, in their order, the last shorter.
+        reduction: ``norm``: the Euclidean length over samples; ``rms``: that divided by the root of their number.
+        batch: None: all samples at once; else the mean over batches of so many consecutive samples, the last shorter.
 
     Returns:
         ``[]`` in units of the outputs, at least 0; 0 without samples. The gradient of outputs that are all 0 is 0.
@@ -48,12 +48,12 @@ def learned_loss(
     keep = sample_mask(values, mask)
     values = values.masked_fill(~keep, 0)
     size = max(1, len(values) if batch is None else min(batch, len(values)))
-    # Samples come before padding, so that padding makes no run of its own.
+    # Samples come before padding, so that padding makes no batch of its own.
     order = (~keep).long().argsort(stable=True) if mask is not None else torch.arange(len(keep), device=keep.device)
-    missing = -len(values) % size
-    runs = torch.cat([values[order], values.new_zeros(missing)]).reshape(-1, size)
-    counts = torch.cat([keep[order], keep.new_zeros(missing)]).reshape(-1, size).sum(1)
-    lengths = length_of_rows(runs)
+    padding = -len(values) % size
+    batches = torch.cat([values[order], values.new_zeros(padding)]).reshape(-1, size)
+    counts = torch.cat([keep[order], keep.new_zeros(padding)]).reshape(-1, size).sum(1)
+    lengths = length_of_rows(batches)
     if reduction == "rms":
         lengths = lengths / counts.clamp_min(1).sqrt()
     return lengths.sum() / (counts > 0).sum().clamp_min(1)
@@ -65,14 +65,14 @@ def inner_step(
     parameters: Mapping[str, Tensor],
     lr: float | Tensor,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Make one gradient step on a loss of the outputs, itself differentiable in all that is closed over.
+    """Take one gradient step on a loss of the outputs; the step is differentiable in all that the functions hold.
 
     Source: FedTTA, eqs. 3-5 and 10-12.
 
     Args:
         forward: outputs ``[N, M]`` of the model with these parameters.
         loss: ``[]`` of the outputs.
-        parameters: name to tensor.
+        parameters: tensors by name.
         lr: step size.
 
     Returns:
@@ -92,16 +92,16 @@ def inner_step(
 
 
 def least_entropy(entropies: Tensor, patience: int) -> tuple[Tensor, Tensor]:
-    """Find the first least of the entropies, read until so many in a row are no lower than the least before them.
+    """Find the first lowest entropy, reading until ``patience`` entries in a row bring no new lowest one.
 
     Source: FedTTA++ (sec. 3.3.2 of the paper): early stopping on the entropy of the outputs.
 
     Args:
-        entropies: ``[..., E]``, one a step; what is no number counts as infinite.
-        patience: entries in a row that bring no new least, at least 1.
+        entropies: ``[..., E]``, one per step; NaN counts as infinite.
+        patience: entries in a row without a new lowest one after which reading stops, at least 1.
 
     Returns:
-        Positions ``[...]`` int64 of the least, and the numbers ``[...]`` int64 of entries that were read.
+        Positions ``[...]`` int64 of the lowest entropies, and the numbers ``[...]`` int64 of entries that were read.
 
     Raises:
         UsageError: there is no entry, or the patience is below 1.
@@ -116,7 +116,7 @@ def least_entropy(entropies: Tensor, patience: int) -> tuple[Tensor, Tensor]:
     entropies = entropies.nan_to_num(torch.inf, torch.inf, -torch.inf)
     steps = torch.arange(entropies.shape[-1], device=entropies.device)
     least = entropies.cummin(-1).values
-    # The first entry is the least so far, whatever it is.
+    # The first entry is always the lowest so far.
     improved = torch.cat(
         [torch.ones_like(steps[:1], dtype=torch.bool).expand_as(least[..., :1]), entropies[..., 1:] < least[..., :-1]],
         -1,

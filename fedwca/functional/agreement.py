@@ -1,4 +1,4 @@
-"""How far clients' updates agree in sign."""
+"""Agreement of clients' updates in sign."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
-    """Take 1 where clients agree enough on the sign of an update, elsewhere how far they agree.
+    """Compute a mask: 1 where clients agree enough on the sign of an update, elsewhere their degree of agreement.
 
     Source: FedGMA (Tenison et al., TMLR 2023), the gradient mask.
 
@@ -16,7 +16,7 @@ def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
         threshold: tau, from 0 (1 everywhere: plain averaging) to 1.
 
     Returns:
-        In the same shape, from 0 to 1.
+        The same shape, from 0 to 1.
 
     >>> agreement_mask(torch.tensor([1.0, -0.5, 0.2]), threshold=0.4)
     tensor([1.0000, 1.0000, 0.2000])

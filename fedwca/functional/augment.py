@@ -1,4 +1,4 @@
-"""Strong views of images: two drawn distortions each, on whole batches, from numbers that come from outside."""
+"""Strong views of images: random distortions of whole batches, from uniform numbers that the caller draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Operation = Callable[[Tensor, Tensor], Tensor]
 
 
 def strong_augment(images: Tensor, draws: Tensor) -> Tensor:
-    """Distort each image by one drawn operation after another, each with a drawn strength s in [0, 1).
+    """Distort each image by randomly drawn operations in turn, each with a random strength s in [0, 1).
 
     The operations, all equally likely, with the ranges of FixMatch:
 
@@ -40,15 +40,15 @@ def strong_augment(images: Tensor, draws: Tensor) -> Tensor:
     """
     if not images.is_floating_point():
         return (strong_augment(images.float() / 255, draws) * 255).round().to(images.dtype)
-    one_by_one = augment_by_rows if images.device.type == "cpu" else augment_by_selection
+    augment = augment_by_rows if images.device.type == "cpu" else augment_by_selection
     out = images
     for pair in draws.unflatten(1, (-1, 2)).unbind(1):
-        out = one_by_one(out, (pair[:, 0] * len(OPERATIONS)).long(), pair[:, 1].to(out.dtype).view(-1, 1, 1, 1))
+        out = augment(out, (pair[:, 0] * len(OPERATIONS)).long(), pair[:, 1].to(out.dtype).view(-1, 1, 1, 1))
     return out
 
 
 def augment_by_rows(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
-    """Each image distorted by one operation, which sees no other images: the least work, but it looks at ``chosen``.
+    """Distort each image by its operation alone: the least work, but the calls depend on the values of ``chosen``.
 
     Args:
         images: ``[B, 3, H, W]``, floating in [0, 1].
@@ -64,11 +64,11 @@ def augment_by_rows(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
 
 
 def augment_by_selection(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
-    """The same by all operations on all images: the same calls whatever was drawn, so nobody waits for a GPU."""
+    """Do the same by all operations on all images: the calls do not depend on values, so nothing waits for a GPU."""
     out = images
     for number, operation in enumerate(OPERATIONS.values()):
-        here = (chosen == number).view(-1, 1, 1, 1)
-        out = torch.where(here, operation(images, strength).clamp(0, 1), out)
+        mask = (chosen == number).view(-1, 1, 1, 1)
+        out = torch.where(mask, operation(images, strength).clamp(0, 1), out)
     return out
 
 
@@ -89,7 +89,7 @@ def _grey(x: Tensor) -> Tensor:
 def _blur(x: Tensor) -> Tensor:
     """The 3x3 mean with weight 5 in the middle, as Pillow's SMOOTH."""
     kernel = torch.ones(3, 3, dtype=x.dtype, device=x.device)
-    kernel[1, 1].fill_(5)  # a number that is assigned is sent to the device, which is waited for
+    kernel[1, 1].fill_(5)  # assigning a number would copy it to the device and wait for that
     padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
     return F.conv2d(padded, (kernel / kernel.sum()).expand(3, 1, 3, 3), groups=3)
 
@@ -105,7 +105,7 @@ def _posterize(x: Tensor, s: Tensor) -> Tensor:
 
 
 def _warp(x: Tensor, *rows: tuple[Tensor | float, Tensor | float, Tensor | float]) -> Tensor:
-    """Each output place (x, y) in [-1, 1] shows the input at matrix · (x, y, 1)."""
+    """Show at each output position (x, y) in [-1, 1] the input at matrix · (x, y, 1); ``rows`` are the matrix's."""
     entries = [v if isinstance(v, Tensor) else x.new_full((len(x),), v) for row in rows for v in row]
     grid = F.affine_grid(torch.stack(entries, 1).view(-1, 2, 3), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)

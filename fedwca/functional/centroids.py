@@ -1,4 +1,4 @@
-"""How alike domains are, by the class means of their features; and mixing weights from it (MDMGB)."""
+"""Similarity of domains by the class means of their features, and mixing weights from it (MDMGB)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwca.functional.prototypes import prototype_labels
 def class_centroids(
     features: Tensor, probabilities: Tensor, mask: Tensor | None = None, *, refine: int = 1, append_one: bool = True
 ) -> Tensor:
-    """Average a domain's features by class, the classes being found without labels.
+    """Average a domain's features by class, with classes estimated without labels.
 
     Source: SFDA, eqs. 5-9; after SHOT (Liang et al., ICML 2020), eqs. 4-6, whose features have a 1 appended.
 
@@ -22,11 +22,12 @@ def class_centroids(
         features: ``[N, q]``, raw.
         probabilities: ``[N, M]``, softmax outputs.
         mask: ``[N]``, 1 for a sample, 0 for padding.
-        refine: 0: means weighted by the outputs, c(0); 1: means by nearest c(0), c(1); more: repeated.
+        refine: 0: means weighted by the outputs, c(0); 1: c(1), means of the samples nearest to each c(0); more:
+            repeated.
         append_one: append a constant 1 to each feature.
 
     Returns:
-        ``[M, q + 1]``, without the 1 ``[M, q]``, in units of the features; a class that nobody is in has a zero row.
+        ``[M, q + 1]``, without the 1 ``[M, q]``, in units of the features; a class without samples has a zero row.
 
     Raises:
         UsageError: ``refine`` is negative.
@@ -40,7 +41,7 @@ def class_centroids(
 
 
 def centroid_similarity(sources: Tensor, target: Tensor) -> Tensor:
-    """Add up, over classes, the cosines between each source's centroids and the target's.
+    """Sum over classes the cosines between each source's centroids and the target's.
 
     Source: SFDA, eq. 11.
 
@@ -66,17 +67,18 @@ def centroid_similarity(sources: Tensor, target: Tensor) -> Tensor:
 
 
 def centroid_weights(sources: Tensor, target: Tensor, temperature: float | None = None) -> Tensor:
-    """Turn likeness to the target into mixing weights: alpha_k = (s_k + M) / sum over j of (s_j + M).
+    """Turn similarities to the target into mixing weights: alpha_k = (s_k + M) / sum over j of (s_j + M).
 
-    With a temperature, alpha = softmax(s / (M·temperature)): the form of this library for MDMGB+ (arXiv 2510.08150),
-    which puts a temperature on this weighting; its own formula is not known here.
+    With a temperature, alpha = softmax(s / (M·temperature)): this library's form of MDMGB+ (arXiv 2510.08150), which
+    puts a temperature on this weighting; its published formula is not known here.
 
     Source: SFDA, eqs. 12 and 13.
 
     Args:
         sources: ``[K, M, q]``, as `class_centroids` gives them for each source.
         target: ``[M, q]``, those of the target.
-        temperature: None: as published; above 0: towards 0 the most alike takes all, towards infinity all are equal.
+        temperature: None: as published; above 0: towards 0 the most similar source takes all, towards infinity all
+            are equal.
 
     Returns:
         ``[K]`` float64, at least 0, sum 1; uniform where all sources are opposite to the target.
@@ -92,8 +94,8 @@ def centroid_weights(sources: Tensor, target: Tensor, temperature: float | None 
     similarity = centroid_similarity(sources, target)
     if temperature is not None:
         return tempered_softmax(similarity / classes, temperature)
-    # A cosine of -1 may be less by rounding.
-    raised = (similarity + classes).clamp_min(0)
-    total = raised.sum()
-    uniform = torch.full_like(raised, 1 / len(sources))
-    return torch.where(total < 1e-9, uniform, raised / torch.where(total < 1e-9, 1, total))
+    # Rounding may make a cosine less than -1.
+    shifted = (similarity + classes).clamp_min(0)
+    total = shifted.sum()
+    uniform = torch.full_like(shifted, 1 / len(sources))
+    return torch.where(total < 1e-9, uniform, shifted / torch.where(total < 1e-9, 1, total))

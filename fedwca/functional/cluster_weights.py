@@ -1,4 +1,4 @@
-"""Mixing weights: every model a client meets is a mixture, and each mixture is a row that sums to 1."""
+"""Mixing weights: every model that a client uses is a mixture, given by a row of weights that sums to 1."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from fedwca.functional._rows import class_columns
 
 
 def tempered_softmax(scores: Tensor, temperature: float) -> Tensor:
-    """Turn scores into weights, in float64 and with the largest score subtracted first.
+    """Turn scores into weights by a softmax with a temperature, in float64.
 
     Source: FedWCA, eq. 1 (alpha from I, temperature T_a) and eq. 3 (beta from SND, temperature T_b).
 
     Args:
         scores: ``[..., C]``, finite.
-        temperature: above 0, in the unit of the scores; towards 0 the best takes all, towards infinity all are equal.
+        temperature: above 0, in the unit of the scores; towards 0 the largest takes all, towards infinity all are
+            equal.
 
     Returns:
         ``[..., C]`` float64, at least 0, sum 1 over the last axis.
@@ -38,14 +39,14 @@ def tempered_softmax(scores: Tensor, temperature: float) -> Tensor:
 def cluster_means(
     labels: Tensor, clusters: int, weights: Tensor | None = None, present: Tensor | None = None
 ) -> Tensor:
-    """Give the weights that turn clients into cluster means.
+    """Compute the weights of the clients in the mean of each cluster.
 
     Source: FedWCA, Algorithm 1, lines 9 and 18 (uniform); FedAvg weighs by the number of samples.
 
     Args:
         labels: ``[K]`` int64, cluster of each client.
         clusters: C.
-        weights: ``[K]``, at least 0; None weighs all alike.
+        weights: ``[K]``, at least 0; None weighs all equally.
         present: ``[K]`` bool, clients that take part; None: all of them.
 
     Returns:
@@ -72,13 +73,14 @@ def soft_cluster_weights(
     direction: Literal["column", "row"] = "column",
     present: Tensor | None = None,
 ) -> Tensor:
-    """Give the weights of the cluster models in each soft cluster model.
+    """Compute the weights of the cluster models in each soft cluster model.
 
-    With R[c, c'] the mean of alpha over the members of c, a soft model is B0·own + B1·Σ A[c'→c] f_c'. ``column`` takes
-    A[c'→c] = R[c', c] / Σ R[·, c]: whoever gains from c puts in its model (the sum in the text of eq. 2); where nobody
-    does (sum below 1e-6), the own model stands. ``row`` takes R[c, c']: what c itself gains from (line 19's mean as it
-    is; line 20 sums over the other index). A cluster in which no present client reports keeps its own model and has
-    no say in the others'.
+    With R[c, c'] the mean of alpha over the members of c, and B that of beta, the soft model of c is
+    B0·f_c + B1·Σ A[c'→c] f_c'. ``column`` takes A[c'→c] = R[c', c] / Σ R[·, c]: each cluster contributes in proportion
+    to the weight that it gives c's model (the sum in the text of eq. 2); where none gives any (sum below 1e-6), f_c
+    takes the place of the sum. ``row`` takes A[c'→c] = R[c, c']: the weights that c itself gives (line 19's mean as it
+    is; line 20 sums over the other index). A cluster in which no present client reports keeps its own model and has no
+    say in the others'.
 
     Source: FedWCA, eq. 2, and Algorithm 1, lines 19-20.
 
@@ -103,24 +105,24 @@ def soft_cluster_weights(
     if direction not in ("column", "row"):
         raise UsageError(f"no direction '{direction}'; there are 'column' and 'row'")
     clusters = alpha.shape[1]
-    own = torch.eye(clusters, dtype=torch.float64, device=alpha.device)
+    identity = torch.eye(clusters, dtype=torch.float64, device=alpha.device)
     alpha, beta = alpha.double(), beta.double()
     if present is not None:
         absent = (present == 0)[:, None]
         alpha, beta = alpha.masked_fill(absent, 0), beta.masked_fill(absent, 0)
     members = cluster_means(labels, clusters, None, present)
-    reports = members.sum(1, keepdim=True) > 0
-    gain, balance = members @ alpha, members @ beta
+    reporting = members.sum(1, keepdim=True) > 0
+    mean_alpha, mean_beta = members @ alpha, members @ beta
     if direction == "column":
-        total = gain.sum(0)[:, None]
-        others = torch.where(total < 1e-6, own, gain.mT / torch.where(total < 1e-6, 1, total))
+        total = mean_alpha.sum(0)[:, None]
+        mixed = torch.where(total < 1e-6, identity, mean_alpha.mT / torch.where(total < 1e-6, 1, total))
     else:
-        others = gain
-    return torch.where(reports, balance[:, :1] * own + balance[:, 1:] * others, own)
+        mixed = mean_alpha
+    return torch.where(reporting, mean_beta[:, :1] * identity + mean_beta[:, 1:] * mixed, identity)
 
 
 def blend_weights(own: Tensor, alpha: Tensor, beta: Tensor, soft: Tensor) -> Tensor:
-    """Give the weights v of the cluster models in each client's initial model: beta0·own + beta1·(alpha @ soft).
+    """Compute the weights v of the cluster models in each client's initial model: beta0·own + beta1·(alpha @ soft).
 
     Source: FedWCA, app. B.3, eq. 8.
 

@@ -1,4 +1,4 @@
-"""Where the square that a network sees is cut out of a stored image: centred, or random and possibly mirrored."""
+"""Square crops of stored images for a network: centred, or random and possibly mirrored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from torch import Tensor
 
 
 def center_crop(images: Tensor, side: int) -> Tensor:
-    """``[..., H, W] -> [..., side, side]``, a view; of an odd rest the larger half is cut off below and on the right.
+    """Crop the centre ``[..., H, W] -> [..., side, side]``, as a view.
+
+    Of an odd margin, the larger half is cut off below and on the right.
 
     >>> center_crop(torch.arange(16).view(4, 4), 2).tolist()
     [[5, 6], [9, 10]]
@@ -17,21 +19,21 @@ def center_crop(images: Tensor, side: int) -> Tensor:
 
 
 def crop_corners(draws: Tensor, height: int, width: int, side: int) -> tuple[Tensor, Tensor]:
-    """Top and left edges ``[B]`` int64 of random crops; every place is equally likely.
+    """Compute the top and left edges ``[B]`` int64 of random crops; all positions are equally likely.
 
     Args:
         draws: uniform numbers in [0, 1) ``[B, 2]``.
-        height: of the images, at least ``side``.
-        width: of the images, at least ``side``.
+        height: height of the images, at least ``side``.
+        width: width of the images, at least ``side``.
         side: height and width of the crops.
     """
-    rest = height - side, width - side
-    top, left = ((u * (most + 1)).floor().long().clamp_max(most) for u, most in zip(draws.unbind(1), rest, strict=True))
+    margins = height - side, width - side
+    top, left = ((u * (m + 1)).floor().long().clamp_max(m) for u, m in zip(draws.unbind(1), margins, strict=True))
     return top, left
 
 
 def crop_and_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, side: int) -> Tensor:
-    """One crop of each image, mirrored left to right where ``flip``; copies each pixel once.
+    """Take one crop of each image, mirrored left to right where ``flip``; each pixel is copied once.
 
     Args:
         images: ``[B, C, H, W]`` of any type.
@@ -43,8 +45,8 @@ def crop_and_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor, side:
     Returns:
         ``[B, C, side, side]``, channels last in memory.
     """
-    steps = torch.arange(side, device=images.device)
-    rows = top[:, None] + steps
-    columns = left[:, None] + torch.where(flip[:, None], side - 1 - steps, steps)
-    each = torch.arange(len(images), device=images.device)[:, None, None]
-    return images.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    offsets = torch.arange(side, device=images.device)
+    rows = top[:, None] + offsets
+    columns = left[:, None] + torch.where(flip[:, None], side - 1 - offsets, offsets)
+    index = torch.arange(len(images), device=images.device)[:, None, None]
+    return images.permute(0, 2, 3, 1)[index, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""What a client can tell of a model without labels: alignment, neighborhood density, collapse."""
+"""Measures of a model that need no labels: alignment, neighborhood density, and collapse of its predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedwca.functional._rows import class_columns, mean_of_rows, normalize_rows,
 
 
 def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Average over samples the cosine between a feature and the classifier vector nearest to it (I of eq. 1).
+    """Average over samples the cosine between a feature and its nearest classifier vector (I of eq. 1).
 
     Source: FedWCA, sec. 4.2, the score I of eq. 1.
 
@@ -35,7 +35,7 @@ def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) 
 def soft_neighborhood_density(
     probabilities: Tensor, temperature: float = 0.05, mask: Tensor | None = None, chunk: int = 1024
 ) -> Tensor:
-    """Average the entropies of the samples' neighbourhoods in output space (SND).
+    """Average the entropies of the samples' neighbourhoods in output space: soft neighborhood density (SND).
 
     Each sample's cosines with all *other* samples, divided by the temperature, become a distribution; SND is the mean
     entropy of these distributions. Exact, without an epsilon, and computed ``chunk`` rows at a time, so that memory
@@ -69,10 +69,10 @@ def soft_neighborhood_density(
         return rows.sum()
     index = torch.arange(rows.shape[0], device=rows.device)
     entropies = []
-    for some in torch.split(index, chunk):
-        scores = rows[some] @ rows.mT / temperature
-        itself = some[:, None] == index
-        scores = scores.masked_fill(itself | ~keep, torch.finfo(scores.dtype).min)
+    for chunk_indices in torch.split(index, chunk):
+        scores = rows[chunk_indices] @ rows.mT / temperature
+        is_self = chunk_indices[:, None] == index
+        scores = scores.masked_fill(is_self | ~keep, torch.finfo(scores.dtype).min)
         scores = scores - scores.amax(-1, keepdim=True)
         parts = scores.exp()
         total = parts.sum(-1)
@@ -82,7 +82,7 @@ def soft_neighborhood_density(
 
 
 def class_entropy(probabilities: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Take the entropy of the histogram of predicted classes: 0 when a model has collapsed to one class.
+    """Compute the entropy of the histogram of predicted classes; 0 if a model has collapsed to one class.
 
     Source: diagnostic of this library, to be read beside `soft_neighborhood_density`, which rewards collapse.
 

@@ -1,4 +1,4 @@
-"""Images dealt to clients whose classes are skewed by draws from a Dirichlet distribution."""
+"""Partition of images over clients with class shares drawn from a Dirichlet distribution."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def dirichlet_partition(
     random: Generator,
     by: Literal["class", "client"] = "class",
 ) -> list[Positions]:
-    """Deal images so that clients' classes are skewed by draws from a Dirichlet distribution.
+    """Deal images to clients, with class shares drawn from a Dirichlet distribution.
 
     ``class``: each class is cut among the clients in shares from Dir(alpha), so that sizes differ and a client may be
     empty. ``client``: each client has N // clients images, its classes drawn from Dir(alpha · shares of the classes);
-    where a class is used up, the others of the draw take its place.
+    where a class is used up, the other classes of the draw take its place.
 
     Source: ``class``: Yurochkin et al., ICML 2019, and FedTTA's released code; ``client``: Hsu et al. 2019 (arXiv
     1909.06335).
@@ -33,7 +33,7 @@ def dirichlet_partition(
         clients: number of clients, at least 1.
         alpha: above 0; towards 0 a class goes to one client, towards infinity all clients are alike.
         random: draws shares and images.
-        by: what a draw belongs to.
+        by: whether a draw is for a class or for a client.
 
     Returns:
         Ascending positions of each client's images, each at most once; with ``class`` all of them.
@@ -51,27 +51,31 @@ def dirichlet_partition(
     if by not in ("class", "client"):
         raise UsageError(f"no rule '{by}'; there are 'class' and 'client'")
     classes, counts = np.unique(labels, return_counts=True)
-    stock = [random.permutation(np.flatnonzero(labels == one)) for one in classes]
+    pools = [random.permutation(np.flatnonzero(labels == label)) for label in classes]
     if by == "class":
         shares = random.dirichlet(np.full(clients, alpha), len(classes))
         ends = np.rint(shares.cumsum(1) * counts[:, None]).astype(np.int64)[:, :-1]
-        parts = [np.split(some, cut) for some, cut in zip(stock, ends, strict=True)]
-        return [np.sort(np.concatenate([own[k] for own in parts] or [np.zeros(0, np.int64)])) for k in range(clients)]
-    left, given = counts.copy(), []
+        splits = [np.split(pool, cuts) for pool, cuts in zip(pools, ends, strict=True)]
+        return [
+            np.sort(np.concatenate([split[k] for split in splits] or [np.zeros(0, np.int64)])) for k in range(clients)
+        ]
+    remaining, dealt = counts.copy(), []
     for _ in range(clients):
-        wishes = random.dirichlet(alpha * counts / counts.sum())
-        taken = _draw_classes(wishes, left, len(labels) // clients, random)
-        left -= taken
-        given.append(np.sort(np.concatenate([some[n : n + t] for some, n, t in zip(stock, left, taken, strict=True)])))
-    return given
+        probabilities = random.dirichlet(alpha * counts / counts.sum())
+        taken = _draw_classes(probabilities, remaining, len(labels) // clients, random)
+        remaining -= taken
+        dealt.append(
+            np.sort(np.concatenate([pool[n : n + t] for pool, n, t in zip(pools, remaining, taken, strict=True)]))
+        )
+    return dealt
 
 
-def _draw_classes(wishes: NDArray[Any], left: Positions, images: int, random: Generator) -> Positions:
-    """How many images of each class a client gets that draws classes from ``wishes``, of those that are left."""
-    taken = np.zeros_like(left)
+def _draw_classes(probabilities: NDArray[Any], remaining: Positions, images: int, random: Generator) -> Positions:
+    """Draw how many images of each class a client gets, by ``probabilities`` and of the images that remain."""
+    taken = np.zeros_like(remaining)
     while (missing := images - taken.sum()) > 0:
-        open_ = wishes * (taken < left)
-        if open_.sum() <= 0:
-            open_ = (left - taken).astype(float)
-        taken = np.minimum(taken + random.multinomial(missing, open_ / open_.sum()), left)
+        available = probabilities * (taken < remaining)
+        if available.sum() <= 0:
+            available = (remaining - taken).astype(float)
+        taken = np.minimum(taken + random.multinomial(missing, available / available.sum()), remaining)
     return taken

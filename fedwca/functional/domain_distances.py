@@ -1,4 +1,4 @@
-"""Distances between the features of domains that a model can be trained to make small; of full batches."""
+"""Differentiable distances between the features of domains, as training losses; for batches without padding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def multi_kernel_mmd(
     factors: Sequence[float] = (0.25, 0.5, 1, 2, 4),
     bandwidth: float | Tensor | None = None,
 ) -> Tensor:
-    """Take the squared maximum mean discrepancy with a mean of Gaussian kernels; differentiable.
+    """Compute the squared maximum mean discrepancy with a mean of Gaussian kernels; differentiable.
 
     The kernel is the mean over factors of exp(-d² / (factor·bandwidth)), d the distance of two rows. Pairs of a row
     with itself count, as in the paper.
@@ -27,9 +27,9 @@ def multi_kernel_mmd(
     Args:
         x: ``[N, q]``.
         y: ``[L, q]``.
-        factors: of the bandwidth, above 0.
-        bandwidth: in units of the features squared; None: the mean d² over pairs of different rows of both together,
-            as a constant.
+        factors: factors of the bandwidth, above 0.
+        bandwidth: in units of the features squared; None: the mean d² over pairs of different rows of x and y
+            together, as a constant.
 
     Returns:
         ``[]`` from 0 to 2, no unit; 0 where all rows are one point.
@@ -47,12 +47,12 @@ def multi_kernel_mmd(
     if isinstance(bandwidth, (int, float)) and bandwidth <= 0:
         raise UsageError(f"the bandwidth must be above 0, not {bandwidth}")
     rows = torch.cat([x, y])
-    # Distances do not change, and rows that are one point become 0 to the bit.
+    # This changes no distance, and makes rows that are all one point exactly 0.
     rows = rows - rows[0].detach()
     lengths = rows.square().sum(1)
     squares = (lengths[:, None] + lengths - 2 * rows @ rows.mT).clamp_min(0)
-    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
-    squares = squares.masked_fill(itself, 0)
+    diagonal = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    squares = squares.masked_fill(diagonal, 0)
     if bandwidth is None:
         bandwidth = squares.detach().sum() / (len(rows) * (len(rows) - 1))
         bandwidth = torch.where(bandwidth > 0, bandwidth, 1)
@@ -63,7 +63,7 @@ def multi_kernel_mmd(
 
 
 def moment_distance(sources: Sequence[Tensor], target: Tensor, order: int = 2) -> Tensor:
-    """Compare raw moments of sources with the target's and with one another's; differentiable.
+    """Sum the distances of raw moments between sources and target, and between pairs of sources; differentiable.
 
     The sum over i = 1…order of mean over k of |E x_k^i - E x_T^i| and of mean over pairs k < l of |E x_k^i - E x_l^i|,
     in Euclidean length.

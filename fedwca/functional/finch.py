@@ -23,14 +23,14 @@ def finch(
 ) -> Tensor:
     """Cluster vectors by the chains of their first neighbours.
 
-    Two limits follow from the method: every cluster has at least two members, so a vector of its own kind joins its
-    nearest; and three vectors are always one cluster. Random vectors give clusters too: their number proves nothing.
+    Two limits follow from the method: every cluster has at least two members, so an outlier joins its nearest vector;
+    and three vectors are always one cluster. Random vectors give clusters too: their number proves nothing.
 
     Source: FINCH (Sarfraz et al., CVPR 2019); FedWCA, sec. 4.1, uses level 0 on the first layer's weights.
 
     Args:
         x: ``[K, P]``.
-        level: partition of the hierarchy; 0 is the finest. Beyond the last one, the last is given, with a warning.
+        level: partition of the hierarchy; 0 is the finest. Beyond the last level, the last is given, with a warning.
         backend: how neighbours are searched, see `first_neighbours`.
         precision: see `first_neighbours`.
         metric: see `first_neighbours`.
@@ -59,11 +59,12 @@ def finch(
 def finch_levels(
     x: Tensor, *, backend: Backend = "auto", precision: Precision = "float64", metric: Metric = "cosine"
 ) -> list[Tensor]:
-    """Give all partitions of the hierarchy, finest first.
+    """Compute all partitions of the hierarchy, finest first.
 
-    Each further level clusters the mean vectors of the clusters before, until one cluster is left. (finch-clust also
-    forbids merges that are longer than the longest link of level 0 and drops a level that merges only one pair; here
-    neither is done. Level 0 is the same.) Where clusters' mean vectors are zero, cosine ends the hierarchy.
+    Each further level clusters the mean vectors of the previous level's clusters, until one cluster is left. (The
+    package finch-clust also forbids merges that are longer than the longest link of level 0, and drops a level that
+    merges only one pair; here neither is done. Level 0 is the same.) With cosine, the hierarchy ends where a cluster's
+    mean vector is zero.
 
     Source: FINCH (Sarfraz et al., CVPR 2019), Algorithm 1.
 
@@ -88,7 +89,7 @@ def finch_levels(
 
 
 def _partitions(x: Tensor, backend: Backend, precision: Precision, metric: Metric) -> Iterator[Tensor]:
-    """Make one partition after the other, each only when it is asked for."""
+    """Yield the partitions of the hierarchy, finest first, each computed on demand."""
     labels = connected_components(first_neighbours(x, backend=backend, precision=precision, metric=metric))
     yield labels
     clusters = int(labels.max()) + 1

@@ -1,4 +1,4 @@
-"""Which pseudo-labels are trusted: of two models' labels the better one, and those that are sure enough."""
+"""Selection of pseudo-labels: the better of two models' labels, and labels that are confident enough."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def select_labels(
     q: Tensor,
     rule: Literal["margin", "ratio"] = "margin",
 ) -> Tensor:
-    """Take for each sample the label of the model whose normalised similarity is larger; ties go to the initial one.
+    """Take for each sample the label of the model whose normalised similarity is larger; ties go to the initial model.
 
-    ``margin`` compares (d-p)/(1-p) with (d'-q)/(1-q): 0 at the level of different classes, 1 when perfect, and rising
-    in d whatever the sign of p. ``ratio`` is the paper's letter, d/p and d'/q; where p is negative, it prefers the
-    *less* similar label. Similarities are compared as they are, on both sides, where a normaliser cannot be used:
-    ``ratio`` with p or q equal to 0, ``margin`` with p or q nearer to 1 than 1e-6 (all prototypes point one way).
+    ``margin`` compares (d-p)/(1-p) with (d'-q)/(1-q): 0 at the mean similarity of different classes, 1 when perfect,
+    and increasing in d whatever the sign of p. ``ratio`` compares d/p with d'/q, as the paper writes it; where p is
+    negative, it prefers the *less* similar label. Plain similarities are compared, on both sides, where a normaliser
+    cannot be used: ``ratio`` with p or q equal to 0, ``margin`` with p or q nearer to 1 than 1e-6 (all prototypes point
+    in one direction).
 
     Source: FedWCA, Algorithm 2, line 7 (``ratio``).
 
@@ -46,31 +47,32 @@ def select_labels(
     >>> select_labels(one, two, torch.tensor(0.5), torch.tensor(0.0))  # 0.6 and 0.2 against 0.7 and 0.7
     tensor([1, 1])
     """
-    (labels, d), (others, e) = initial, cluster
+    (initial_labels, d), (cluster_labels, e) = initial, cluster
     if rule == "margin":
         usable = (1 - p > 1e-6) & (1 - q > 1e-6)
-        left, right = (d - p) / torch.where(usable, 1 - p, 1), (e - q) / torch.where(usable, 1 - q, 1)
+        initial_score, cluster_score = (d - p) / torch.where(usable, 1 - p, 1), (e - q) / torch.where(usable, 1 - q, 1)
     elif rule == "ratio":
         usable = (p != 0) & (q != 0)
-        left, right = d / torch.where(usable, p, 1), e / torch.where(usable, q, 1)
+        initial_score, cluster_score = d / torch.where(usable, p, 1), e / torch.where(usable, q, 1)
     else:
         raise UsageError(f"no rule '{rule}'; there are 'margin' and 'ratio'")
-    return torch.where(torch.where(usable, left >= right, d >= e), labels, others)
+    return torch.where(torch.where(usable, initial_score >= cluster_score, d >= e), initial_labels, cluster_labels)
 
 
 def confident_mask(probabilities: Tensor, confidence: float, share: float, mask: Tensor | None = None) -> Tensor:
-    """Say which samples' predicted classes are sure enough: above a probability, or among the surest of their class.
+    """Find the samples whose prediction is confident: above a probability, or among the most confident of its class.
 
     Source: LADD (Shenaj et al., WACV 2023), self-training: 0.9 and 0.66 in its code, there over the pixels of an image.
 
     Args:
         probabilities: ``[N, M]``, softmax outputs.
         confidence: a sample is kept when its largest probability is above this; from 0 to 1.
-        share: and when it is among the floor(share · n) surest of the n samples that are predicted as its class.
+        share: it is also kept when it is among the floor(share · n) most confident of the n samples predicted as its
+            class.
         mask: ``[N]``, 1 for a sample, 0 for padding.
 
     Returns:
-        ``[N]`` bool; False for padding. Of equally sure samples the earlier ones come first.
+        ``[N]`` bool; False for padding. Of equally confident samples the earlier ones come first.
 
     >>> confident_mask(torch.tensor([[0.95, 0.05], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]), 0.9, 0.67)  # class 0 keeps two
     tensor([ True,  True, False, False])
@@ -79,27 +81,27 @@ def confident_mask(probabilities: Tensor, confidence: float, share: float, mask:
     largest, labels = zero_rows(probabilities, keep).max(-1)
     members = class_columns(labels, probabilities.shape[-1]) & keep[:, None]
     order = largest.masked_fill(~keep, -1).argsort(descending=True, stable=True)
-    place = order.argsort()
-    earlier = (members[order].long().cumsum(0)[place] * members).sum(-1)
+    rank = order.argsort()
+    rank_in_class = (members[order].long().cumsum(0)[rank] * members).sum(-1)
     allowed = (members * (share * members.sum(0).double() + 1e-9).floor()).sum(-1)
-    return keep & ((largest > confidence) | (earlier <= allowed))
+    return keep & ((largest > confidence) | (rank_in_class <= allowed))
 
 
 def adaptive_threshold(
     probabilities: Tensor, base: float = 0.8, low: float = -0.1, high: float = 0.15, mask: Tensor | None = None
 ) -> Tensor:
-    """Move a threshold by the skewness of a client's entropies: base + clip(3·(mean - median)/std, low, high).
+    """Shift a threshold by the skewness of a client's entropies: base + clip(3·(mean - median)/std, low, high).
 
-    A few unsure samples among sure ones (mean above median) raise it. The median of an even number is the lower of the
-    two in the middle, the standard deviation has ddof 1.
+    A few uncertain samples among confident ones (mean above median) raise it. The median of an even number of samples
+    is the lower of the two in the middle; the standard deviation has ddof 1.
 
     Source: FedSCAl (arXiv 2512.06738, WACV 2026), adaptive threshold; Pearson's second skewness, constants of its code.
 
     Args:
         probabilities: ``[N, M]``, softmax outputs on all of a client's images.
         base: threshold without skewness.
-        low: least move.
-        high: largest move.
+        low: smallest shift.
+        high: largest shift.
         mask: ``[N]``, 1 for a sample, 0 for padding.
 
     Returns:

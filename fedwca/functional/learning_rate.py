@@ -6,7 +6,7 @@ import math
 
 
 def cosine_learning_rate(lr: float, round: int, rounds: int) -> float:
-    """The learning rate of a round that falls from ``lr`` to 0 along half a cosine, and stays there.
+    """Compute a round's learning rate, which falls from ``lr`` to 0 along half a cosine and then stays 0.
 
     ``lr · (1 + cos(π · round / rounds)) / 2``.
 
@@ -15,7 +15,7 @@ def cosine_learning_rate(lr: float, round: int, rounds: int) -> float:
     Args:
         lr: learning rate of round 0.
         round: counted from 0.
-        rounds: over which it falls, at least 1.
+        rounds: number of rounds over which it falls, at least 1.
 
     Returns:
         From ``lr`` to 0.

@@ -1,4 +1,4 @@
-"""Images chosen so that classes become the rarer the higher their number."""
+"""Long-tailed selections of images: the higher the number of a class, the fewer images it keeps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fedwca.functional.shard_partition import Positions
 
 
 def long_tail(labels: NDArray[Any], classes: int, ratio: float, random: Generator, reverse: bool = False) -> Positions:
-    """Choose of the n_c images of class c ``floor(n_c · ratio^(-c / (M - 1)))``, one at least where there are some.
+    """Choose ``floor(n_c · ratio^(-c / (M - 1)))`` of the n_c images of each class c, at least one if it has any.
 
-    Source: Cui et al., CVPR 2019 (class-balanced loss), sec. 5.1: exponentially fewer images a class.
+    Source: Cui et al., CVPR 2019 (class-balanced loss), sec. 5.1: exponentially fewer images per class.
 
     Args:
         labels: ``[N]`` int64, 0…M-1.
         classes: M.
-        ratio: 1 or more: so many times as many of class 0 as of the last one, where all have as many.
-        random: draws which images.
-        reverse: the last class keeps all of its images, and class 0 is the rarest.
+        ratio: 1 or more: images of class 0 over images of the last class, if all classes have equally many before.
+        random: draws the chosen images.
+        reverse: whether the last class keeps all of its images, and class 0 is the rarest.
 
     Returns:
-        Ascending positions of those that are chosen.
+        Ascending positions of the chosen images.
 
     Raises:
         UsageError: ``ratio`` is below 1.
@@ -38,9 +38,9 @@ def long_tail(labels: NDArray[Any], classes: int, ratio: float, random: Generato
         raise UsageError(f"ratio must be 1 or more, not {ratio}")
     chosen = []
     for label in range(classes):
-        here = np.flatnonzero(labels == label)
+        positions = np.flatnonzero(labels == label)
         rank = classes - 1 - label if reverse else label
-        # 1e-9: what is a whole number by the formula may be just below it in floating point.
-        number = int(len(here) * ratio ** (-rank / max(1, classes - 1)) + 1e-9)
-        chosen.append(random.permutation(here)[: max(1, number)])
+        # 1e-9: a whole number by the formula may come out just below it in floating point.
+        number = int(len(positions) * ratio ** (-rank / max(1, classes - 1)) + 1e-9)
+        chosen.append(random.permutation(positions)[: max(1, number)])
     return np.sort(np.concatenate([*chosen, np.zeros(0, np.int64)]))

@@ -1,4 +1,4 @@
-"""Terms of local objectives: cross-entropy, that of eq. 9 and a smoothed one, those of LADD, FedPCL and FedSCAl."""
+"""Loss terms of local objectives: weighted and smoothed cross-entropy, LADD's distillation, FedPCL's contrast."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fedwca.functional._rows import mean_of_rows, sample_mask, zero_rows
 
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Average the cross-entropy with weights: sum of weight times loss over the sum of weights; differentiable.
+    """Average the cross-entropy by weights: sum of weight times loss over the sum of weights; differentiable.
 
     Source: FedWCA, app. B.4, L_CE of eq. 9, over the samples that have a label to be trained towards (weight > 0).
 
     Args:
         logits: ``[N, M]``.
-        labels: ``[N]`` int64 in 0…M-1; where the weight is 0 anything may stand, also -1.
+        labels: ``[N]`` int64 in 0…M-1; any number, also -1, where the weight is 0.
         weights: ``[N]``, at least 0.
         mask: ``[N]``, 1 for a sample, 0 for padding.
 
@@ -37,13 +37,13 @@ def smoothed_cross_entropy(
     weights: Tensor | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Average the cross-entropy towards smoothed labels, (1 - s)·one-hot + s/M, with weights; differentiable.
+    """Average the cross-entropy towards smoothed labels, (1 - s)·one-hot + s/M, by weights; differentiable.
 
     Source: SFDA, eqs. 14-16; Szegedy et al., CVPR 2016.
 
     Args:
         logits: ``[N, M]``.
-        labels: ``[N]`` int64 in 0…M-1; where the weight or the mask is 0 anything may stand, also -1.
+        labels: ``[N]`` int64 in 0…M-1; any number, also -1, where the weight or the mask is 0.
         smoothing: s, from 0 (plain cross-entropy) to 1.
         weights: ``[N]``, at least 0; None: 1 each.
         mask: ``[N]``, 1 for a sample, 0 for padding.
@@ -63,14 +63,14 @@ def smoothed_cross_entropy(
         raise UsageError(f"the smoothing must be from 0 to 1, not {smoothing}")
     if weights is None:
         weights = torch.ones_like(labels, dtype=logits.dtype)
-    # Written so, a weight that is no number leaves its sample out as well.
-    idle = ~(weights > 0) if mask is None else ~((mask != 0) & (weights > 0))
-    weights = weights.masked_fill(idle, 0).to(logits.dtype)
-    targets = labels.masked_fill(idle, 0)[:, None]
-    scores = logits.masked_fill(idle[:, None], 0).log_softmax(-1)
-    losses = scores.gather(-1, targets)[:, 0]
+    # Not `weights <= 0`, so that a NaN weight leaves its sample out as well.
+    ignored = ~(weights > 0) if mask is None else ~((mask != 0) & (weights > 0))
+    weights = weights.masked_fill(ignored, 0).to(logits.dtype)
+    targets = labels.masked_fill(ignored, 0)[:, None]
+    log_probabilities = logits.masked_fill(ignored[:, None], 0).log_softmax(-1)
+    losses = log_probabilities.gather(-1, targets)[:, 0]
     if smoothing:
-        losses = (1 - smoothing) * losses + smoothing * scores.mean(-1)
+        losses = (1 - smoothing) * losses + smoothing * log_probabilities.mean(-1)
     total = weights.sum()
     return -(weights * losses).sum() / (total + (total == 0))
 
@@ -78,10 +78,10 @@ def smoothed_cross_entropy(
 def distillation(
     logits: Tensor, teacher: Tensor, alpha: float = 0.5, weights: Tensor | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """Mean over samples and over classes of teacher's outputs times minus log outputs; differentiable in ``logits``.
+    """Average -(teacher's output · log output) over samples and classes; differentiable in ``logits``.
 
-    The mean over classes makes it M times smaller than a cross-entropy; alpha multiplies the teacher's logits, so below
-    1 its outputs are flatter.
+    The mean over classes makes it M times smaller than a cross-entropy; alpha multiplies the teacher's logits, so that
+    below 1 its outputs are flatter.
 
     Source: LADD (Shenaj et al., WACV 2023), knowledge distillation as in its code.
 
@@ -113,24 +113,24 @@ def prototype_contrast(
     base_tau: float = 0.07,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Draw samples of one label towards their prototype, against all others of the batch; differentiable in features.
+    """Draw samples to the prototype of their label, in contrast to all others of the batch; differentiable in features.
 
     For sample i the anchor is the prototype a of its label. With logits a·z_j / tau over the other samples j ≠ i, its
-    loss is -tau/base_tau times the mean log softmax over the j of the same label. A sample without another of its label
-    has no loss. The factor keeps the gradient's size: a larger tau flattens the softmax, and shrinks nothing.
+    loss is -tau/base_tau times the mean log softmax over the j of the same label. A sample that is alone with its label
+    has no loss. The factor keeps the size of the gradient: a larger tau only flattens the softmax.
 
     Source: FedPCL (Tan et al., NeurIPS 2022), eq. 7, with base_tau = 0.07 as in its code.
 
     Args:
         features: ``[N, q]``, unit length in the publication.
-        labels: ``[N]`` int64 in 0…M-1; of padded rows anything.
+        labels: ``[N]`` int64 in 0…M-1; any number in padded rows.
         prototypes: ``[..., M, q]``; the loss is the mean over the leading axes (clients).
         tau: temperature, above 0.
         base_tau: above 0.
         mask: ``[N]``, 1 for a sample that takes part.
 
     Returns:
-        ``[]``, at least 0; 0, with zero gradients, where no label is there twice.
+        ``[]``, at least 0; 0, with zero gradients, where no label occurs twice.
 
     Raises:
         UsageError: a temperature is not positive.
@@ -143,12 +143,12 @@ def prototype_contrast(
         raise UsageError(f"temperatures must be above 0, not {tau} and {base_tau}")
     keep = sample_mask(features, mask)
     classes = prototypes.shape[-2]
-    own = labels.masked_fill(~keep, 0).clamp(0, classes - 1)
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    others = keep & ~itself
-    same = others & keep[:, None] & (own[:, None] == own)
+    targets = labels.masked_fill(~keep, 0).clamp(0, classes - 1)
+    diagonal = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    compared = keep & ~diagonal
+    same_label = compared & keep[:, None] & (targets[:, None] == targets)
     z = zero_rows(features, keep)
-    logits = (prototypes[..., own, :] @ z.mT / tau).masked_fill(~others, torch.finfo(z.dtype).min)
-    chances = logits.log_softmax(-1).masked_fill(~same, 0).sum(-1) / same.sum(-1).clamp_min(1)
-    paired = same.any(-1)
-    return -tau / base_tau * (chances * paired).sum(-1).mean() / paired.sum().clamp_min(1)
+    logits = (prototypes[..., targets, :] @ z.mT / tau).masked_fill(~compared, torch.finfo(z.dtype).min)
+    log_likelihoods = logits.log_softmax(-1).masked_fill(~same_label, 0).sum(-1) / same_label.sum(-1).clamp_min(1)
+    paired = same_label.any(-1)
+    return -tau / base_tau * (log_likelihoods * paired).sum(-1).mean() / paired.sum().clamp_min(1)

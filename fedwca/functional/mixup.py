@@ -11,9 +11,9 @@ from fedwca.functional._rows import class_columns, sample_mask
 def mixup_partners(
     labels: Tensor, matched: Tensor, uniform: Tensor, mask: Tensor | None = None, *, classes: int
 ) -> Tensor:
-    """Draw for each sample a partner among the matched samples of its label, each with the same chance.
+    """Draw for each sample a partner among the matched samples of its label, all equally likely.
 
-    A matched sample may draw itself. The numbers come from outside, so that a draw depends on nothing else.
+    A matched sample may draw itself. The caller passes the random numbers, so that a draw depends on nothing else.
 
     Source: FedWCA, Algorithm 2, line 9 (the choice of x').
 
@@ -35,8 +35,8 @@ def mixup_partners(
     group = torch.where(matched & keep, labels, classes)
     order = group.argsort(stable=True)
     counts = class_columns(group, classes).sum(0)
-    own = labels.clamp(0, classes - 1)
-    count, first = counts[own], (counts.cumsum(0) - counts)[own]
+    label = labels.clamp(0, classes - 1)
+    count, first = counts[label], (counts.cumsum(0) - counts)[label]
     step = torch.minimum((uniform * count).long(), count - 1).clamp_min(0)
     partners = order[(first + step).clamp_max(labels.shape[0] - 1)]
     return torch.where((count > 0) & keep, partners, -1)

@@ -1,4 +1,4 @@
-"""Where a client belongs that was not there when clusters were made."""
+"""The cluster of a client that joins after the clusters were made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedwca.functional._nearest import Metric
 
 
 def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric = "cosine") -> tuple[Tensor, Tensor]:
-    """Find the nearest member of each cluster, from differences in float64.
+    """Find the member of each cluster that is nearest to a newcomer, from differences in float64.
 
     FINCH joins each client to its first neighbour, so a newcomer belongs where its first neighbour is. 1 - cos of
     nearly collinear vectors is half the squared difference of the normalised ones, which keeps its digits.
@@ -19,14 +19,14 @@ def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric
     Source: FedWCA, sec. 4.1 (kappa_k), for one more client.
 
     Args:
-        x: ``[K, P]``, signatures of the clients that were there.
-        newcomer: ``[P]``, its signature.
+        x: ``[K, P]``, signatures of the clustered clients.
+        newcomer: ``[P]``, the newcomer's signature.
         labels: ``[K]`` int64 in 0…C-1, cluster of each client.
         metric: ``cosine``: distances are 1 - cos; ``euclidean``: lengths of differences.
 
     Returns:
-        Distances ``[C]`` float64, infinite for a cluster without members, and the member each belongs to ``[C]`` int64,
-        of equals the first (-1 for none).
+        Distances ``[C]`` float64, infinite for a cluster without members, and the nearest members ``[C]`` int64, the
+        first of equals, -1 where there is none.
 
     Raises:
         UsageError: shapes do not fit, or a vector is zero where ``metric`` is cosine.
@@ -46,9 +46,9 @@ def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric
         if not bool((length > 0).all()):
             raise UsageError("a signature is zero: it has no direction to compare")
         rows = rows / length
-    apart = vector_norm(rows[:-1] - rows[-1], dim=1)
-    distances = apart.square() / 2 if metric == "cosine" else apart
+    lengths = vector_norm(rows[:-1] - rows[-1], dim=1)
+    distances = lengths.square() / 2 if metric == "cosine" else lengths
     clusters = int(labels.max()) + 1
-    inside = labels == torch.arange(clusters)[:, None]
-    best, member = torch.where(inside, distances, torch.inf).min(1)
+    in_cluster = labels == torch.arange(clusters)[:, None]
+    best, member = torch.where(in_cluster, distances, torch.inf).min(1)
     return best, torch.where(best.isinf(), -1, member)

@@ -1,12 +1,12 @@
-"""First neighbours of a set of vectors, safe for vectors that differ in the last digits, and connected components.
+"""First neighbours of vectors, exact also for vectors that differ only in the last digits, and connected components.
 
-Models of clients that began at one source are nearly collinear: 1-cos falls to 1e-9, while float32 cosines are
-multiples of 6e-8. So rows are normalised in float64 and their mean is subtracted, which changes no distance but gives
-the digits back to the differences. Every search then only proposes candidates, with a tolerance above its rounding
-error; the nearest is found from differences in float64.
+Models of clients that started from one source are nearly collinear: 1-cos falls to 1e-9, while float32 cosines are
+multiples of 6e-8. So rows are normalised in float64 and their mean is subtracted, which changes no distance but keeps
+the digits of differences. A search then only gives candidates, with a tolerance above its rounding error; the nearest
+is found from differences in float64.
 
-Never search in a process that was forked: OpenMP's threads do not survive a fork, and the first parallel loop waits for
-them forever. Where that would happen, a sentence is raised instead.
+Never search in a forked process: OpenMP's threads do not survive a fork, and the first parallel loop waits for them
+forever. Where that would happen, an error is raised instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedwca.functional._nearest import (
 
 Precision = Literal["float64", "float32"]
 EXACT = 10_000
-"""Rows up to which ``auto`` searches exactly on a CPU."""
+"""Largest number of rows that ``auto`` searches exactly on a CPU."""
 
 _forked = False
 
@@ -63,13 +63,13 @@ def first_neighbours(
             GPU; on a CPU faiss up to 10,000 rows and hnsw above.
         precision: ``float32`` compares the rows as they are in float32, which is rounding noise for nearly collinear
             rows; it exists to study that.
-        metric: what near means.
+        metric: distance by which rows are near.
 
     Returns:
         ``[K]`` int64; never the row itself, unless it is the only one.
 
     Raises:
-        VectorError: a row is not finite, or is zero where ``metric`` is cosine; the sentence names the row.
+        VectorError: a row is not finite, or is zero where ``metric`` is cosine; the message names the row.
         UsageError: ``x`` has no rows or not two axes, an option is unknown, or the process was forked and would use
             several threads.
 
@@ -90,30 +90,30 @@ def first_neighbours(
     centred = rows - rows.mean(0)
     scale = 2.0 ** -max(math.frexp(float(centred.abs().max()))[1], -1000)  # a power of two: rounds nothing
     rows, centred, zero = rows.mul_(scale), centred.mul_(scale), zero * scale
-    everyone = torch.arange(len(rows), device=rows.device)
+    indices = torch.arange(len(rows), device=rows.device)
     if backend == "torch":
-        return exact_neighbours(rows, centred, everyone, zero).to(x.device)
-    found, far = search_candidates(centred.float(), backend, metric="euclidean")
-    found = found.masked_fill(found == everyone[:, None], -1)
-    i, column = (found >= 0).nonzero(as_tuple=True)
-    nearest, best = decide_nearest(rows, everyone, i, found[i, column], zero)
-    unsure = best.isinf()
-    if backend == "faiss" and found.shape[1] < len(rows):  # might an unseen row be nearer than its rounded distance?
-        unsure |= far <= best + rounding_tolerance(vector_norm(centred, dim=1), best, torch.float32)
-    again = unsure.nonzero()[:, 0]
-    if len(again):
-        nearest[again] = exact_neighbours(rows, centred, again, zero)
+        return exact_neighbours(rows, centred, indices, zero).to(x.device)
+    candidates, farthest = search_candidates(centred.float(), backend, metric="euclidean")
+    candidates = candidates.masked_fill(candidates == indices[:, None], -1)
+    i, column = (candidates >= 0).nonzero(as_tuple=True)
+    nearest, best = decide_nearest(rows, indices, i, candidates[i, column], zero)
+    uncertain = best.isinf()
+    if backend == "faiss" and candidates.shape[1] < len(rows):  # may an unseen row be nearer than its rounded distance?
+        uncertain |= farthest <= best + rounding_tolerance(vector_norm(centred, dim=1), best, torch.float32)
+    queries = uncertain.nonzero()[:, 0]
+    if len(queries):
+        nearest[queries] = exact_neighbours(rows, centred, queries, zero)
     return nearest.to(x.device)
 
 
 def _check_options(backend: Backend, precision: Precision, metric: Metric) -> None:
-    for option, value, known in (
+    for option, value, choices in (
         ("backend", backend, ("auto", "torch", "faiss", "hnsw")),
         ("precision", precision, ("float64", "float32")),
         ("metric", metric, ("cosine", "euclidean")),
     ):
-        if value not in known:
-            raise UsageError(f"no {option} '{value}'; there are {', '.join(known)}")
+        if value not in choices:
+            raise UsageError(f"no {option} '{value}'; there are {', '.join(choices)}")
     if _forked and torch.get_num_threads() > 1:
         raise UsageError(
             "neighbours cannot be searched in a forked process, where OpenMP waits forever; start it with "
@@ -122,10 +122,10 @@ def _check_options(backend: Backend, precision: Precision, metric: Metric) -> No
 
 
 def _comparable(x: Tensor, metric: Metric) -> Tensor:
-    """Check rows and bring them to float64, for cosine to unit length."""
+    """Check rows and copy them to float64, for cosine scaled to unit length."""
     if x.ndim != 2 or not len(x):
         raise UsageError(f"expected vectors as [K, P] with at least one row, got the shape {list(x.shape)}")
-    # A copy of its own, changed in place from here on: at 100,000 rows each further copy is hundreds of MB.
+    # One copy, changed in place from here on: at 100,000 rows each further copy is hundreds of MB.
     rows = (x.cpu() if x.device.type == "mps" else x).detach().to(torch.float64, copy=True)
     finite = rows.isfinite().all(1)
     if not bool(finite.all()):
@@ -160,10 +160,10 @@ def connected_components(neighbours: Tensor) -> Tensor:
     count = len(neighbours)
     if bool(((neighbours < 0) | (neighbours >= count)).any()):
         raise UsageError(f"neighbours must be row numbers from 0 to {count - 1}")
-    everyone = torch.arange(count, device=neighbours.device)
-    least, end = everyone, neighbours
+    indices = torch.arange(count, device=neighbours.device)
+    least, end = indices, neighbours
     for _ in range(count.bit_length() + 1):  # end: 2ⁿ steps on; least: smallest row among the first 2ⁿ
         least, end = torch.minimum(least, least[end]), end[end]
     root = least[end]  # every end lies on its component's cycle, and least is the smallest row of that cycle
-    first = torch.full_like(neighbours, count).scatter_reduce(0, root, everyone, "amin")[root]
-    return ((first == everyone).cumsum(0) - 1)[first]
+    first = torch.full_like(neighbours, count).scatter_reduce(0, root, indices, "amin")[root]
+    return ((first == indices).cumsum(0) - 1)[first]

@@ -1,4 +1,4 @@
-"""How far outputs are from other outputs, and distillation made of it."""
+"""Divergence of outputs from reference outputs, and distillation by it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def prediction_divergence(
         logits: ``[N, M]``.
         reference: ``[N, M]``, logits.
         mask: ``[N]``, 1 for a sample, 0 for padding.
-        reverse: take KL(reference || outputs) in place of KL(outputs || reference).
+        reverse: take KL(reference || outputs) instead of KL(outputs || reference).
 
     Returns:
         ``[]`` in nats, at least 0; 0 without samples.
@@ -31,12 +31,12 @@ def prediction_divergence(
     tensor(0.1308)
     """
     keep = None if mask is None else mask != 0
-    first, second = (zero_rows(each, keep).log_softmax(-1) for each in (logits, reference))
+    log_p, log_q = (zero_rows(values, keep).log_softmax(-1) for values in (logits, reference))
     if reverse:
-        first, second = second, first
-    chances = first.exp()
-    # What has no chance adds nothing, also where its logit is minus infinity.
-    return mean_of_rows((chances * (first - second).masked_fill(chances == 0, 0)).sum(-1), keep)
+        log_p, log_q = log_q, log_p
+    probabilities = log_p.exp()
+    # A class of probability 0 adds nothing, even where its logit is minus infinity.
+    return mean_of_rows((probabilities * (log_p - log_q).masked_fill(probabilities == 0, 0)).sum(-1), keep)
 
 
 def paired_distillation(
@@ -48,16 +48,16 @@ def paired_distillation(
     mask: Tensor | None = None,
     reverse: bool = False,
 ) -> Tensor:
-    """Draw the adapted outputs to the adapted teacher's, plus ``lam`` times the base outputs to the base teacher's.
+    """Add the divergence of adapted outputs from the teacher's, and ``lam`` times that of the outputs before the step.
 
-    Source: HeteroFedTTA, eq. 14, as a mean over images in place of the sum.
+    Source: HeteroFedTTA, eq. 14, as a mean over images instead of the sum.
 
     Args:
         adapted: ``[N, M]``, logits of the model after its step of adaptation.
-        base: ``[N, M]``, those before it.
-        teacher_adapted: ``[N, M]``, the teacher's after its step.
-        teacher_base: ``[N, M]``, the teacher's before it.
-        lam: weight of the second term; 0 leaves the first alone.
+        base: ``[N, M]``, logits of the model before it.
+        teacher_adapted: ``[N, M]``, the teacher's logits after its step.
+        teacher_base: ``[N, M]``, the teacher's logits before it.
+        lam: weight of the second term; 0 leaves only the first.
         mask: ``[N]``, 1 for a sample, 0 for padding.
         reverse: the teacher's outputs come first in both divergences.
 

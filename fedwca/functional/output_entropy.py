@@ -1,4 +1,4 @@
-"""Information maximization, its two terms, each by itself, and what they say of a model."""
+"""Information maximization, its two terms separately, and the mutual information of a model's outputs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedwca.functional._rows import entropy_of_rows, mean_of_rows, mean_row, zer
 
 
 def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Mean entropy of the outputs minus the entropy of the mean output; lower is better, and differentiable.
+    """Compute mean entropy of the outputs minus entropy of the mean output; lower is better, and differentiable.
 
     Source: FedWCA, app. B.4, L_IM of eq. 9; SHOT's code adds ``eps`` inside both logarithms, eq. 9 has none (0).
 
     Args:
         logits: ``[N, M]``.
         mask: ``[N]``, 1 for a sample, 0 for padding.
-        eps: at least 0.
+        eps: added inside the logarithms, at least 0.
 
     Returns:
         ``[]`` in nats: about -log M when each output is one-hot and the classes are balanced, about 0 when all outputs
@@ -40,7 +40,7 @@ def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: fl
 
 
 def prediction_entropy(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Average the entropies of the outputs; lower is surer, and differentiable.
+    """Average the entropies of the outputs; lower is more confident, and differentiable.
 
     Source: SFDA, eq. 17; TENT (Wang et al., ICLR 2021); the least of it is FedTTA++'s choice.
 
@@ -60,9 +60,9 @@ def prediction_entropy(logits: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def diversity_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Take minus the entropy of the mean output; lower is more balanced over classes, and differentiable.
+    """Compute minus the entropy of the mean output; lower is more balanced over classes, and differentiable.
 
-    Its sign is in it: it is added to `prediction_entropy`, and both make `information_maximization` with ``eps=0``.
+    The sum of this and `prediction_entropy` is `information_maximization` with ``eps=0``.
 
     Source: SFDA, eq. 18, over the samples given here.
 
@@ -82,9 +82,9 @@ def diversity_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Take (H(mean p) - mean H(p)) / log M: what outputs say of the class, as a share of all there is to say.
+    """Compute (H(mean p) - mean H(p)) / log M: the information of outputs p about the class, relative to its maximum.
 
-    Asked of a source model that was not adapted, it is low where most of its labels are wrong. Training by information
+    For a source model that was not adapted, it is low where most of its labels are wrong. Training by information
     maximization raises it whether labels are right or wrong.
 
     Source: Bridle et al., NIPS 1991, of the samples given here, divided by log M.
@@ -94,7 +94,7 @@ def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
         mask: ``[N]``, 1 for a sample, 0 for padding.
 
     Returns:
-        ``[]`` without unit, from 0 (all outputs alike) to 1 (sure of each sample, classes balanced); 0 without samples,
+        ``[]`` without unit, from 0 (all outputs equal) to 1 (each output one-hot, classes balanced); 0 without samples,
         and with one class.
 
     >>> import torch

@@ -1,4 +1,4 @@
-"""Small tensors in the corner of wide ones, so that nets of several widths have one layout."""
+"""Zero-padding of small parameter tensors, so that networks of several widths have one layout."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fedwca.errors import UsageError
 def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
     """Put a tensor into the leading corner of a larger one, with zeros elsewhere.
 
-    A channel with zero weights in and out has zero gradients behind a ReLU, so a small net stays the small net.
+    A channel with zero weights in and out has zero gradients after a ReLU, so training keeps a small net small.
 
     Source: FedTTA's heterogeneous nets, as this library lays them out.
 
     Args:
         value: any shape.
-        shape: as many axes, none shorter.
+        shape: of the same number of axes, none shorter.
 
     Returns:
-        In that shape; differentiable.
+        A tensor of that shape; differentiable.
 
     Raises:
-        UsageError: the shape has other axes, or a shorter one.
+        UsageError: the shape has another number of axes, or a shorter axis.
 
     >>> import torch
     >>> padded(torch.tensor([[1.0, 2.0]]), (2, 3))
@@ -34,5 +34,5 @@ def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
     """
     if len(shape) != value.ndim or any(new < old for new, old in zip(shape, value.shape, strict=True)):
         raise UsageError(f"a tensor of shape {list(value.shape)} does not fit into the corner of {list(shape)}")
-    behind = [new - old for new, old in zip(shape, value.shape, strict=True)]
-    return pad(value, [size for missing in reversed(behind) for size in (0, missing)])
+    padding = [new - old for new, old in zip(shape, value.shape, strict=True)]
+    return pad(value, [size for count in reversed(padding) for size in (0, count)])

@@ -1,4 +1,4 @@
-"""Class prototypes, and pseudo-labels by the nearest of them."""
+"""Class prototypes, and pseudo-labels by the nearest prototype."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prototypes(features: Tensor, weights: Tensor, mask: Tensor | None = None) ->
 
 
 def fill_prototypes(prototypes: Tensor) -> Tensor:
-    """Put the mean prototype of the clients that have a class where a client has none of it (a zero row).
+    """Fill in a class that a client lacks (a zero row) with the mean prototype of the clients that have it.
 
     Source: FedPCL (Tan et al., NeurIPS 2022), global prototypes.
 
@@ -41,7 +41,7 @@ def fill_prototypes(prototypes: Tensor) -> Tensor:
         prototypes: ``[K, M, q]``, as `prototypes` gives them for each client.
 
     Returns:
-        ``[K, M, q]``; a class that nobody has stays zero.
+        ``[K, M, q]``; a class that no client has stays zero.
 
     >>> fill_prototypes(torch.tensor([[[2.0], [4.0]], [[0.0], [6.0]]])).flatten().tolist()
     [2.0, 4.0, 2.0, 6.0]
@@ -62,8 +62,8 @@ def prototype_labels(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Label each sample with the prototype of largest cosine: soft prototypes first, then one-hot ones.
 
-    A class whose prototype is zero (nobody in it) is never assigned; ties go to the lowest class. A single sample has
-    the class of its largest probability, since all soft prototypes are then the same.
+    A class whose prototype is zero (no samples) is never assigned; ties go to the lowest class. A single sample gets
+    the class of its largest probability, because all soft prototypes are then equal.
 
     Source: FedWCA, eq. 4 and the sentence after it; SHOT (Liang et al., ICML 2020), eqs. 4-6. SHOT's own features have
     a 1 appended and unit length: ``append_one=True, normalize_first=True``. Its code for objects assigns only classes
@@ -76,8 +76,8 @@ def prototype_labels(
         refine: passes with one-hot labels after the soft one, at least 0.
         normalize_first: give features length 1 before they are averaged.
         append_one: append a constant 1 to each feature, before that.
-        min_count: samples that must be predicted as a class (by the outputs, then by the labels of the pass before) for
-            it to be assigned; where no class has so many, all may be.
+        min_count: number of samples that must be predicted as a class (by the outputs, then by the labels of the
+            previous pass) for it to be assigned; where no class has so many, all may be.
 
     Returns:
         Labels ``[N]`` int64; cosines ``[N]`` in [-1, 1] with the assigned prototype; prototypes ``[M, q]`` (q + 1 with
@@ -105,11 +105,11 @@ def prototype_labels(
     for _ in range(refine + 1):
         means = prototypes(features, weights, keep)
         present = (means != 0).any(-1)
-        common = (predicted & keep[:, None]).sum(0) >= min_count
-        present = present & (common | ~(present & common).any())
+        frequent = (predicted & keep[:, None]).sum(0) >= min_count
+        present = present & (frequent | ~(present & frequent).any())
         cosines = (directions @ normalize_rows(means).mT).masked_fill(~present, -torch.inf)
         similarities, labels = cosines.max(-1)
-        if mask is not None or len(features) == 1:  # of one sample, all soft prototypes are that one, up to rounding
+        if mask is not None or len(features) == 1:  # with one sample, all soft prototypes equal it, up to rounding
             labels = torch.where((keep.sum() == 1) & present.any(), probabilities.argmax(-1), labels)
         weights = predicted = class_columns(labels, classes)
     return labels, torch.where(present.any() & keep, similarities, 0), means
@@ -133,6 +133,6 @@ def prototype_similarity(prototypes: Tensor) -> Tensor:
     """
     present = (prototypes != 0).any(-1)
     rows = normalize_rows(prototypes)
-    itself = torch.eye(prototypes.shape[0], dtype=torch.bool, device=prototypes.device)
+    diagonal = torch.eye(prototypes.shape[0], dtype=torch.bool, device=prototypes.device)
     pairs = present.sum() * (present.sum() - 1)
-    return (rows @ rows.mT).masked_fill(itself, 0).sum() / pairs.clamp_min(1)
+    return (rows @ rows.mT).masked_fill(diagonal, 0).sum() / pairs.clamp_min(1)

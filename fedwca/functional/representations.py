@@ -1,4 +1,4 @@
-"""Terms that keep a representation simple."""
+"""Loss terms that keep a representation simple."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedwca.functional._rows import length_of_rows, mean_of_rows, zero_rows
 def gaussian_divergence(
     mean: Tensor, std: Tensor, prior_mean: Tensor, prior_std: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """Average the Kullback-Leibler divergences of normal distributions with independent entries from others.
+    """Average the Kullback-Leibler divergences of normal distributions from priors, all with independent entries.
 
     Source: FedSR (Nguyen et al., NeurIPS 2022), the conditional mutual information's bound.
 
@@ -32,11 +32,11 @@ def gaussian_divergence(
     keep = None if mask is None else mask != 0
     shift = zero_rows(mean - prior_mean, keep)
     if keep is not None:
-        std, prior_std = (each.masked_fill(~keep[:, None], 1) for each in (std, prior_std))
+        std, prior_std = (values.masked_fill(~keep[:, None], 1) for values in (std, prior_std))
     ratio = std / prior_std
-    # A width that underflowed has a large divergence, not an infinite one.
-    logarithm = ratio.clamp_min(torch.finfo(ratio.dtype).tiny).log()
-    return mean_of_rows((((ratio.square() + (shift / prior_std).square() - 1) / 2) - logarithm).sum(-1), keep)
+    # A standard deviation that underflowed gives a large divergence, not an infinite one.
+    log_ratio = ratio.clamp_min(torch.finfo(ratio.dtype).tiny).log()
+    return mean_of_rows((((ratio.square() + (shift / prior_std).square() - 1) / 2) - log_ratio).sum(-1), keep)
 
 
 def representation_norm(z: Tensor, mask: Tensor | None = None) -> Tensor:

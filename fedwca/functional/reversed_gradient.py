@@ -1,4 +1,4 @@
-"""Gradient reversal, and how it is faded in."""
+"""Gradient reversal, its schedule, and the loss of the domain classifier behind it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def gradient_reversal(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
-    """Hand on values as they are, and gradients times ``-scale``.
+    """Return values as they are, and multiply their gradients by ``-scale``.
 
     Source: DANN (Ganin et al., JMLR 2016), eqs. 16 and 17.
 
@@ -29,13 +29,13 @@ def gradient_reversal(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
 
 
 def reversal_scale(progress: float, gamma: float = 10.0) -> float:
-    """Fade the reversal in: 2 / (1 + exp(-gamma·progress)) - 1.
+    """Compute the scale that fades the reversal in: 2 / (1 + exp(-gamma·progress)) - 1.
 
     Source: DANN (Ganin et al., JMLR 2016), sec. 5.2.2.
 
     Args:
         progress: share of the training that is done, from 0 to 1.
-        gamma: how fast.
+        gamma: how fast it rises.
 
     Returns:
         From 0 towards 1.
@@ -54,7 +54,7 @@ def domain_loss(logits: Tensor, sources: int) -> Tensor:
 
     Args:
         logits: ``[N, 2]``, those of sources first: class 0 is a source, class 1 the target.
-        sources: how many are of sources, at least 1 and fewer than N.
+        sources: number of rows of sources, at least 1 and fewer than N.
 
     Returns:
         ``[]`` in nats, at least 0; log 2 where the classifier cannot tell.
@@ -63,5 +63,5 @@ def domain_loss(logits: Tensor, sources: int) -> Tensor:
     >>> domain_loss(torch.zeros(5, 2), 2)  # log 2
     tensor(0.6931)
     """
-    chances = logits.log_softmax(-1)
-    return -(chances[:sources, 0].mean() + chances[sources:, 1].mean()) / 2
+    log_probabilities = logits.log_softmax(-1)
+    return -(log_probabilities[:sources, 0].mean() + log_probabilities[sources:, 1].mean()) / 2

@@ -17,10 +17,10 @@ def rotated(images: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
         degrees: angle; corners from outside the image are black.
 
     Returns:
-        uint8 ``[N, H, W, 3]``, another array.
+        uint8 ``[N, H, W, 3]``, a new array.
 
     >>> rotated(np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3), 90)[0, 0, 0].tolist()  # the corner on the right
     [3, 4, 5]
     """
-    turned = [np.asarray(Image.fromarray(image).rotate(degrees, Image.Resampling.BICUBIC)) for image in images]
-    return np.stack(turned) if turned else images.copy()
+    rotated_images = [np.asarray(Image.fromarray(image).rotate(degrees, Image.Resampling.BICUBIC)) for image in images]
+    return np.stack(rotated_images) if rotated_images else images.copy()

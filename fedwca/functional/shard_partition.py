@@ -1,4 +1,4 @@
-"""How images are dealt to clients: by shards of one class, or by units such as writers."""
+"""Partitions of images over clients: by shards of one class, or by units such as writers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def shard_partition(
     distinct: bool = False,
     groups: NDArray[Any] | None = None,
 ) -> list[Positions]:
-    """Cut the images into shards of one class each, and deal every client as many shards.
+    """Cut the images into shards of one class each, and deal the same number of shards to each client.
 
-    Classes have alike many shards where the number of shards divides by that of classes; else shards go by the class
-    counts, at least one each, by largest remainder. A class is cut evenly, at borders of groups.
+    All classes have equally many shards if the number of shards is a multiple of that of classes; else the numbers are
+    proportional to class counts, at least one each, by largest remainder. A class is cut evenly, at borders of groups.
 
     Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3; FedTTA, sec. 4.1.
 
     Args:
         labels: ``[N]`` int64.
         clients: number of clients, at least 1.
-        per_client: shards of each, at least 1.
-        random: draws the order of images and the deal.
+        per_client: number of shards per client, at least 1.
+        random: draws the order of images and of shards.
         distinct: whether a client's shards are of different classes; else they are dealt at random.
-        groups: ``[N]`` int64: images of one group that have one class stay in one shard; None: each by itself.
+        groups: ``[N]`` int64: images of one group and one class stay in one shard; None: each image is a group.
 
     Returns:
         Ascending positions of each client's images; together all N, each once.
@@ -49,14 +49,20 @@ def shard_partition(
     """
     check_counts(clients=clients, per_client=per_client)
     classes, counts = np.unique(labels, return_counts=True)
-    numbers = _count_shards(counts, clients * per_client)
+    shard_counts = _count_shards(counts, clients * per_client)
     shards: list[Positions] = []
-    for one, number in zip(classes, numbers, strict=True):
-        here = np.flatnonzero(labels == one)
-        shards += _cut_class(here, here if groups is None else groups[here], int(number), f"class {one}", random)
-    kinds = np.repeat(np.arange(len(classes)), numbers)
-    deal = _deal_distinct(kinds, clients, per_client, random) if distinct else random.permutation(len(kinds))
-    return [np.sort(np.concatenate([shards[i] for i in some])) for some in deal.reshape(clients, per_client)]
+    for label, count in zip(classes, shard_counts, strict=True):
+        positions = np.flatnonzero(labels == label)
+        shards += _cut_class(
+            positions, positions if groups is None else groups[positions], int(count), f"class {label}", random
+        )
+    shard_classes = np.repeat(np.arange(len(classes)), shard_counts)
+    order = (
+        _deal_distinct(shard_classes, clients, per_client, random)
+        if distinct
+        else random.permutation(len(shard_classes))
+    )
+    return [np.sort(np.concatenate([shards[i] for i in indices])) for indices in order.reshape(clients, per_client)]
 
 
 def unit_partition(units: NDArray[Any], per_unit: int, random: Generator) -> list[Positions]:
@@ -66,8 +72,8 @@ def unit_partition(units: NDArray[Any], per_unit: int, random: Generator) -> lis
 
     Args:
         units: ``[N]`` int64.
-        per_unit: clients of each unit, at least 1.
-        random: draws who gets which image.
+        per_unit: number of clients per unit, at least 1.
+        random: draws which client gets which image.
 
     Returns:
         Ascending positions of each client's images, unit after unit in ascending order; sizes within a unit differ by
@@ -82,27 +88,27 @@ def unit_partition(units: NDArray[Any], per_unit: int, random: Generator) -> lis
     check_counts(per_unit=per_unit)
     return [
         np.sort(part)
-        for own in positions_by_value(units).values()
-        for part in np.array_split(random.permutation(own), per_unit)
+        for positions in positions_by_value(units).values()
+        for part in np.array_split(random.permutation(positions), per_unit)
     ]
 
 
 def positions_by_value(values: NDArray[Any]) -> dict[Any, Positions]:
-    """Where each of some values stands ``[N]``, ascending, in one pass over them; the values ascend too.
+    """Find the ascending positions of each value in ``values [N]``, in one pass; keys are in ascending order.
 
     >>> {int(value): own.tolist() for value, own in positions_by_value(np.array([7, 3, 7])).items()}
     {3: [1], 7: [0, 2]}
     """
-    found, counts = np.unique(values, return_counts=True)
+    unique_values, counts = np.unique(values, return_counts=True)
     parts = np.split(np.argsort(values, kind="stable"), np.cumsum(counts)[:-1])
-    return dict(zip(found.tolist(), parts, strict=False))
+    return dict(zip(unique_values.tolist(), parts, strict=False))
 
 
 def check_counts(**counts: int) -> None:
-    """See that numbers of clients or images are at least 1.
+    """Check that numbers of clients or images are at least 1.
 
     Raises:
-        UsageError: one is not; names it.
+        UsageError: one of them is not; names it.
     """
     for name, count in counts.items():
         if count < 1:
@@ -110,56 +116,62 @@ def check_counts(**counts: int) -> None:
 
 
 def _count_shards(counts: Positions, shards: int) -> Positions:
-    """How many shards each class is cut into; their sum is ``shards``."""
+    """Compute the number of shards of each class; their sum is ``shards``."""
     if shards < len(counts):
         raise UsageError(f"{shards} shards are too few for {len(counts)} classes; give clients more of them")
     if shards % len(counts) == 0:
         return np.full_like(counts, shards // len(counts))
     exact = shards * counts / counts.sum()
-    numbers: Positions = np.maximum(1, np.floor(exact).astype(np.int64))
-    while numbers.sum() < shards:
-        numbers[np.argmax(exact - numbers)] += 1
-    while numbers.sum() > shards:
-        numbers[np.argmin(np.where(numbers > 1, exact - numbers, np.inf))] -= 1
-    return numbers
+    shard_counts: Positions = np.maximum(1, np.floor(exact).astype(np.int64))
+    while shard_counts.sum() < shards:
+        shard_counts[np.argmax(exact - shard_counts)] += 1
+    while shard_counts.sum() > shards:
+        shard_counts[np.argmin(np.where(shard_counts > 1, exact - shard_counts, np.inf))] -= 1
+    return shard_counts
 
 
-def _cut_class(here: Positions, groups: NDArray[Any], number: int, name: str, random: Generator) -> list[Positions]:
-    """The positions of a class in so many parts of about the same size, groups kept whole."""
+def _cut_class(
+    positions: Positions, groups: NDArray[Any], number: int, name: str, random: Generator
+) -> list[Positions]:
+    """Cut the positions of a class into ``number`` parts of about the same size, without splitting groups."""
     _, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(sizes) < number:
         raise UsageError(
             f"{name} has {len(sizes)} images or groups of images, too few for {number} shards; take fewer clients, or "
             "fewer shards a client"
         )
-    place = random.permutation(len(sizes))
+    rank = random.permutation(len(sizes))
     totals = np.zeros(len(sizes), np.int64)
-    totals[place] = sizes
+    totals[rank] = sizes
     totals = totals.cumsum()
     cuts = [0]
     for part in range(1, number):
-        nearest = int(np.abs(totals - part * len(here) / number).argmin()) + 1
+        nearest = int(np.abs(totals - part * len(positions) / number).argmin()) + 1
         cuts.append(min(max(nearest, cuts[-1] + 1), len(sizes) - number + part))
-    owner = np.searchsorted(cuts, place[inverse], side="right") - 1
-    return [here[owner == part] for part in range(number)]
+    owner = np.searchsorted(cuts, rank[inverse], side="right") - 1
+    return [positions[owner == part] for part in range(number)]
 
 
-def _deal_distinct(kinds: Positions, clients: int, per_client: int, random: Generator) -> Positions:
-    """An order of the shards in which each client's are of different classes."""
-    stock = [list(random.permutation(np.flatnonzero(kinds == kind))) for kind in range(kinds.max() + 1)]
-    left = np.array([len(some) for some in stock])
-    if left.max() > clients:
+def _deal_distinct(classes: Positions, clients: int, per_client: int, random: Generator) -> Positions:
+    """Draw an order of the shards in which each client's shards are of different classes."""
+    shards_by_class = [list(random.permutation(np.flatnonzero(classes == label))) for label in range(classes.max() + 1)]
+    remaining = np.array([len(shards) for shards in shards_by_class])
+    if remaining.max() > clients:
         raise UsageError(
-            f"a class of {left.max()} shards cannot be dealt to {clients} clients without one of them having two"
+            f"a class of {remaining.max()} shards cannot be dealt to {clients} clients without one of them having two"
         )
     order = []
-    for remaining in range(clients, 0, -1):
-        # A class with a shard for each client that is left must go to each of them; then it always comes out even.
-        due = np.flatnonzero(left == remaining)
-        others = np.flatnonzero((left > 0) & (left < remaining))
-        more = per_client - len(due)
-        chosen = random.choice(others, more, replace=False, p=left[others] / left[others].sum()) if more else others[:0]
-        for kind in (*due, *chosen):
-            order.append(stock[kind].pop())
-            left[kind] -= 1
+    for clients_left in range(clients, 0, -1):
+        # A class with a shard for each remaining client must go to each of them; this way the deal always works out.
+        due = np.flatnonzero(remaining == clients_left)
+        candidates = np.flatnonzero((remaining > 0) & (remaining < clients_left))
+        count = per_client - len(due)
+        chosen = (
+            random.choice(candidates, count, replace=False, p=remaining[candidates] / remaining[candidates].sum())
+            if count
+            else candidates[:0]
+        )
+        for label in (*due, *chosen):
+            order.append(shards_by_class[label].pop())
+            remaining[label] -= 1
     return np.array(order)

@@ -1,4 +1,4 @@
-"""Weights that ascend on losses and stay weights."""
+"""Gradient ascent of mixture weights on losses, with projection onto the simplex."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def project_simplex(values: Tensor) -> Tensor:
-    """Find the nearest weights, in Euclidean distance: at least 0, sum 1.
+    """Project values onto the simplex: the nearest weights in Euclidean distance, at least 0 and of sum 1.
 
     Source: Duchi et al., ICML 2008, fig. 1; as AFL (Mohri et al., ICML 2019) needs it.
 
@@ -20,7 +20,7 @@ def project_simplex(values: Tensor) -> Tensor:
     >>> project_simplex(torch.tensor([0.9, 0.5, -1.0]))  # 0.2 less each, what is below 0 left out
     tensor([0.7000, 0.3000, 0.0000])
     """
-    # The projection does not change when all values move alike; so large ones keep their digits.
+    # Subtracting a constant does not change the projection, and keeps the digits of large values.
     values = values - values.amax(-1, keepdim=True)
     ranked = values.sort(-1, descending=True).values
     counts = torch.arange(1, values.shape[-1] + 1, device=values.device, dtype=values.dtype)
@@ -36,7 +36,7 @@ def mixture_ascent(weights: Tensor, losses: Tensor, lr: float) -> Tensor:
 
     Args:
         weights: ``[..., K]``, at least 0, sum 1.
-        losses: ``[..., K]``, of each client.
+        losses: ``[..., K]``, loss of each client.
         lr: step size.
 
     Returns:

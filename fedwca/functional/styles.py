@@ -1,4 +1,4 @@
-"""Image style as LADD describes it: the low frequencies of the amplitude spectrum."""
+"""Image style as in LADD: the low frequencies of the amplitude spectrum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def amplitude_style(images: Tensor, share: float = 0.05) -> Tensor:
-    """Mean amplitude of the central frequencies over images, per channel; phases are thrown away.
+    """Average the amplitudes of the lowest frequencies over images, per channel; phases are discarded.
 
     Args:
         images: ``[N, 3, H, W]``, any scale; uint8 or floating.
@@ -28,6 +28,6 @@ def amplitude_style(images: Tensor, share: float = 0.05) -> Tensor:
     height, width = images.shape[-2:]
     b = min(max(1, math.floor(share * min(height, width))), (min(height, width) - 1) // 2)
     spectrum: Tensor = torch.fft.fftshift(torch.fft.fft2(images.double()), dim=(-2, -1)).abs()
-    middle, centre = height // 2, width // 2
-    window = spectrum[..., middle - b : middle + b + 1, centre - b : centre + b + 1]
+    row, column = height // 2, width // 2
+    window = spectrum[..., row - b : row + b + 1, column - b : column + b + 1]
     return window.mean(0).flatten()

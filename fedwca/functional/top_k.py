@@ -1,4 +1,4 @@
-"""Updates of which only the largest entries travel."""
+"""Sparse updates: only the largest entries are sent."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fedwca.errors import UsageError
 
 
 def largest_entries(update: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` entries of an update that are largest by absolute value, in the order of their positions.
+    """Find the ``count`` entries of an update that are largest by absolute value, in the order of their positions.
 
     Source: Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018, Definition 2.1 (top_k).
 
     Args:
         update: ``[P]``
-        count: k, 0 to P; of equals those at the first positions are taken.
+        count: k, 0 to P; of equal entries those at the first positions are taken.
 
     Returns:
         Positions ``[k]`` int64, ascending, and values ``[k]``.
@@ -33,7 +33,7 @@ def largest_entries(update: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def scatter_entries(positions: Tensor, values: Tensor, width: int) -> Tensor:
-    """An update ``[P]`` that has the values ``[k]`` at the positions ``[k]`` and is 0 elsewhere.
+    """Make an update ``[P]`` with the values ``[k]`` at the positions ``[k]`` and 0 elsewhere.
 
     >>> scatter_entries(torch.tensor([1, 3]), torch.tensor([-3.0, 2.0]), 4)
     tensor([ 0., -3.,  0.,  2.])
