@@ -1,4 +1,4 @@
-"""Adaptations by name; each file beside this one is one of them."""
+"""Registry of the adaptations by name; each public module of this package defines one."""
 
 from __future__ import annotations
 

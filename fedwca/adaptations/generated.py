@@ -1,4 +1,4 @@
-"""ODPFL-HN: a hypernetwork generates a client's model from what an encoder says of its images."""
+"""ODPFL-HN: a hypernetwork generates a client's model from an embedding of its images."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.functional import prediction_entropy
 
 ENCODER, HYPERNETWORK = "encoder", "hypernetwork"
-"""What the two networks are called."""
+"""Names of the two networks."""
 
 
 class Hypernetwork(nn.Module):
-    """An embedding ``[d]`` to a model's parameters, end to end ``[P]``: hidden layers, and a linear head a tensor."""
+    """Maps an embedding ``[d]`` to a model's parameters ``[P]``: hidden layers, and a linear head for each tensor."""
 
     def __init__(self, embedding: int, width: int, layers: int, sizes: list[int]) -> None:
         super().__init__()
-        ends = [embedding, *[width] * layers]
-        hidden = [part for i in range(layers) for part in (nn.Linear(ends[i], ends[i + 1]), nn.ReLU())]
+        widths = [embedding, *[width] * layers]
+        hidden = [part for i in range(layers) for part in (nn.Linear(widths[i], widths[i + 1]), nn.ReLU())]
         self.hidden = nn.Sequential(*hidden)
         self.heads = nn.ModuleList(nn.Linear(width, size) for size in sizes)
 
@@ -38,8 +38,8 @@ class Hypernetwork(nn.Module):
 class Generated(Adaptation):
     """theta = H(mean of E(x) over a client's images), with an encoder E and a hypernetwork H.
 
-    In training, a client begins at theta, takes its steps to theta', and moves E and H along the gradient of theta at
-    theta - theta'. Whoever predicts takes H(E(its images)), and no step.
+    In training, a client starts at theta, takes its steps to theta', and updates E and H by the vector-Jacobian product
+    of theta at theta - theta'. For predictions a client takes H(mean of E(its images)), and no step.
     Source: ODPFL-HN (Amosy et al., 2021), trained as pFedHN (Shamsian et al., ICML 2021); sizes as FedTTA has them.
     """
 
@@ -52,13 +52,13 @@ class Generated(Adaptation):
     rate: PositiveFloat = 0.5
     """Learning rate of the hypernetwork (eta_hn)."""
     clip: PositiveFloat | None = 50.0
-    """Largest length of the gradient of each of the two."""
+    """Largest norm of the gradient of each of the two networks."""
     embedding: PositiveInt = 32
-    """Numbers that the encoder says of a client."""
+    """Length of the encoder's embedding of a client (d)."""
     width: PositiveInt = 100
     """Units of each hidden layer of the hypernetwork."""
     layers: PositiveInt = 4
-    """Its hidden layers, each followed by ReLU."""
+    """Hidden layers of the hypernetwork, each followed by ReLU."""
 
     @model_validator(mode="after")
     def _takes_no_step(self) -> Self:
@@ -95,9 +95,9 @@ class Generated(Adaptation):
         return networks[HYPERNETWORK](networks[ENCODER](images).mean(0))
 
     def rates(self) -> dict[str, float]:
-        """Those of both."""
+        """The rates of both networks."""
         return {ENCODER: self.encoder_rate, HYPERNETWORK: self.rate}
 
     def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
-        """Nothing: no step is taken."""
+        """Zero, because no step is taken."""
         return 0 * prediction_entropy(logits)

@@ -1,4 +1,4 @@
-"""FedTTA: the length of what a small network says of the outputs, which is trained with the model."""
+"""FedTTA: the norm of a small network's outputs on the model's outputs; that network is trained with the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedwca.functional import learned_loss
 from fedwca.user_values import split_numbers
 
 NETWORK = "adaptation"
-"""What the adaptation network is called."""
+"""Name of the adaptation network."""
 
 
 @register("learned")
@@ -33,18 +33,18 @@ class Learned(Adaptation):
     width: PositiveInt = 32
     """Units of each hidden layer."""
     sizes: Annotated[tuple[PositiveInt, ...], BeforeValidator(split_numbers)] = ()
-    """The same beside models of several sizes, as 32+64+128, one for each in rising order; unset: the width."""
+    """The width beside models of several sizes, as 32+64+128, one for each in rising order; unset: ``width``."""
     layers: PositiveInt = 3
     """Hidden layers, each followed by ReLU."""
     reduction: Literal["norm", "rms"] = "norm"
-    """norm: the Euclidean length over images; rms: that over the root of their number."""
+    """norm: the Euclidean length over images; rms: that divided by the root of their number."""
     batch: PositiveInt | None = None
-    """Images of one length, their mean being the loss; unset: all images in one."""
+    """Images per batch, the loss being the mean over batches; unset: all images in one batch."""
 
     @field_validator("sizes")
     @classmethod
     def _rise(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(one > other for one, other in pairwise(value)):
+        if any(width > next_width for width, next_width in pairwise(value)):
             raise ValueError(f"is {'+'.join(map(str, value))}; widths in rising order are right, such as 32+64+128")
         return value
 
@@ -59,7 +59,7 @@ class Learned(Adaptation):
         return {NETWORK: nn.Sequential(*hidden, nn.Linear(self.width, 1))}
 
     def at_size(self, place: int, sizes: int) -> Self:
-        """With the width that goes with a size."""
+        """The adaptation with the width for a size."""
         if sizes == 1 or not self.sizes:
             return self
         if len(self.sizes) != sizes:
@@ -70,5 +70,5 @@ class Learned(Adaptation):
         return self.model_copy(update={"width": self.sizes[place], "sizes": ()})
 
     def rates(self) -> dict[str, float]:
-        """That of the adaptation network."""
+        """The rate of the adaptation network."""
         return {NETWORK: self.rate}

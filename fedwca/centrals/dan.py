@@ -1,4 +1,4 @@
-"""DAN: sources and target are drawn together by maximum mean discrepancy, in features and in outputs."""
+"""DAN: maximum mean discrepancy between sources and target as a loss, in features and in outputs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Dan(Central):
     def __call__(self, step: DomainBatch) -> Tensor:
         """The loss of one step."""
         target = step.target_logits.softmax(-1)
-        apart = [
+        discrepancies = [
             multi_kernel_mmd(features, step.target_features) + multi_kernel_mmd(logits.softmax(-1), target)
             for features, logits in zip(step.features, step.logits, strict=True)
         ]
-        return step.cross_entropy() + self.lam * torch.stack(apart).mean()
+        return step.cross_entropy() + self.lam * torch.stack(discrepancies).mean()

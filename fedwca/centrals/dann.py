@@ -1,4 +1,4 @@
-"""DANN: a domain classifier on features whose gradient is turned round."""
+"""DANN: a domain classifier on features, whose gradient is reversed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedwca.functional import domain_loss, gradient_reversal, reversal_scale
 class Dann(Central):
     """Cross-entropy + that of a domain classifier (source or target) on features with reversed gradients.
 
-    The reversal is faded in over training; sources and target weigh one half each.
+    The reversal is faded in over training; sources and target have weight one half each.
     Source: Ganin et al. (DANN), JMLR 2016; SFDA, Table 1.
     """
 
@@ -23,7 +23,7 @@ class Dann(Central):
     paper = "Ganin et al. 2016"
 
     scale: NonNegativeFloat = 1.0
-    """Factor of the reversed gradient, beside the one that fades it in."""
+    """Factor of the reversed gradient, on top of the one that fades it in."""
     width: PositiveInt = 256
     """Hidden units of the domain classifier."""
 

@@ -1,4 +1,4 @@
-"""M3SDA: the moments of all domains' features are drawn together."""
+"""M3SDA: distances between the moments of all domains' features as a loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwca.functional import moment_distance
 class M3sda(Central):
     """Cross-entropy + lam · distance of raw moments, of sources to the target and of sources to one another.
 
-    One classifier, as in the plain form; the published variant with pairs of classifiers is not there.
+    One classifier, as in the plain form; the published variant with pairs of classifiers is not implemented.
     Source: Peng et al. (M3SDA), ICCV 2019, eqs. 1 and 2; SFDA, Table 1.
     """
 
@@ -28,5 +28,5 @@ class M3sda(Central):
 
     def __call__(self, step: DomainBatch) -> Tensor:
         """The loss of one step."""
-        apart = moment_distance(step.features, step.target_features, self.order)
-        return step.cross_entropy() + self.lam * apart
+        distance = moment_distance(step.features, step.target_features, self.order)
+        return step.cross_entropy() + self.lam * distance

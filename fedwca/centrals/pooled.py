@@ -1,4 +1,4 @@
-"""Supervised training on one heap of labelled images: of all sources, or, as an oracle, of the target."""
+"""Supervised training on one pool of labelled images: of all sources, or, as an oracle, of the target."""
 
 from __future__ import annotations
 

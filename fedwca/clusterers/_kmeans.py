@@ -1,4 +1,4 @@
-"""K-means over a range of cluster numbers, the best by silhouette: for clusterers that have to be told a range."""
+"""The base class of K-means clusterers: the best number of clusters of a range, by silhouette."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedwca.core.interfaces import Clusterer
 
 
 class KMeansClusterer(Clusterer):
-    """K-means on rows that a subclass makes, the number of clusters by silhouette."""
+    """K-means on rows that a subclass makes, with the number of clusters chosen by silhouette."""
 
     least: PositiveInt = 2
     """Fewest clusters tried."""
@@ -21,7 +21,7 @@ class KMeansClusterer(Clusterer):
     restarts: PositiveInt = 10
     """Restarts for each number of clusters."""
     seed: NonNegativeInt = 0
-    """Of K-means."""
+    """Random seed of K-means."""
 
     @model_validator(mode="after")
     def _is_a_range(self) -> KMeansClusterer:
@@ -40,7 +40,7 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
     """Labels ``[K]`` of the K-means partition of ``x [K, P]`` with the best mean silhouette; of equals the coarsest.
 
     The silhouette needs 2 to K-1 clusters; with fewer than three rows, or all rows equal, there is one cluster. Where
-    ``least`` is ``most`` nothing is compared: so many clusters, or as many as there are distinct rows.
+    ``least`` equals ``most`` nothing is compared: there are so many clusters, or as many as there are distinct rows.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -49,25 +49,25 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
     rows = x.double().cpu().numpy()
     distinct = len(torch.from_numpy(rows).unique(dim=0))
     highest = min(most, len(rows) - 1, distinct)
-    # Where fewer than the fewest can be made, the most that can.
-    given = [min(most, distinct)] if least == most else range(min(least, max(highest, 2)), highest + 1)
-    best, chosen = -2.0, torch.zeros(len(rows), dtype=torch.int64)
-    for clusters in given:
+    # If fewer clusters than ``least`` are possible, only the largest possible number is tried.
+    cluster_counts = [min(most, distinct)] if least == most else range(min(least, max(highest, 2)), highest + 1)
+    best_score, best_labels = -2.0, torch.zeros(len(rows), dtype=torch.int64)
+    for clusters in cluster_counts:
         if clusters == 1:
             continue
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             labels = KMeans(clusters, n_init=restarts, random_state=seed).fit_predict(rows)
-        score = silhouette_score(rows, labels) if len(given) > 1 else 1.0
-        if score > best:
-            best, chosen = float(score), torch.from_numpy(labels).long()
-    return renumber_clusters(chosen)
+        score = silhouette_score(rows, labels) if len(cluster_counts) > 1 else 1.0
+        if score > best_score:
+            best_score, best_labels = float(score), torch.from_numpy(labels).long()
+    return renumber_clusters(best_labels)
 
 
 def renumber_clusters(labels: Tensor) -> Tensor:
-    """The same partition numbered by first appearance.
+    """The same partition, with clusters numbered by first appearance.
 
     >>> renumber_clusters(torch.tensor([2, 0, 2, 1])).tolist()
     [0, 1, 0, 2]
     """
-    order = {name: number for number, name in enumerate(dict.fromkeys(labels.tolist()))}
-    return torch.tensor([order[name] for name in labels.tolist()], dtype=torch.int64)
+    order = {label: number for number, label in enumerate(dict.fromkeys(labels.tolist()))}
+    return torch.tensor([order[label] for label in labels.tolist()], dtype=torch.int64)

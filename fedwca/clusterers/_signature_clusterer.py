@@ -1,4 +1,4 @@
-"""What clients are clustered by: shared by every clusterer that reads model parameters."""
+"""The base class of clusterers that read model parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedwca.functional import Metric
 class SignatureClusterer(Clusterer):
     """A clusterer of parameter vectors.
 
-    A layer that nobody trained (frozen) says nothing: the next one that was trained is read, and a warning tells so.
+    A layer that no client trained (frozen) tells nothing: the next trained one is read instead, with a warning.
     """
 
     signature: Annotated[int, Field(ge=1)] | Literal["all", "batch_norm"] = 1
@@ -26,7 +26,7 @@ class SignatureClusterer(Clusterer):
 
     @property
     def neighbour_metric(self) -> Metric | None:
-        """Cosine, FINCH's, so that the records of all that read parameters can be compared."""
+        """Cosine, as in FINCH, so that the records of all clusterers of parameters can be compared."""
         return "cosine"
 
     @property
@@ -35,7 +35,7 @@ class SignatureClusterer(Clusterer):
         return self.signature if isinstance(self.signature, int) else None
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-        """The signatures, by the length of their differences."""
+        """The signatures, by Euclidean distance."""
         return self.read(signatures), "euclidean"
 
     def read(self, signatures: Signatures) -> Tensor:
@@ -51,17 +51,17 @@ class SignatureClusterer(Clusterer):
         return signatures.layer(self._layer(signatures))
 
     def _layer(self, signatures: Signatures) -> int:
-        """The asked layer, or the first one after it that differs from the source's at some client."""
-        asked, source = int(self.signature), signatures.reference()
-        for index in range(asked, signatures.layers + 1):
+        """The set layer, or the first one after it that differs from the source model's at some client."""
+        first, source = int(self.signature), signatures.reference()
+        for index in range(first, signatures.layers + 1):
             if bool((signatures.layer(index) != source.layer(index)).any()):
                 return index
-        return asked
+        return first
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:
-        """``layer``: the number of the layer that was read; ``warning`` where it is not the one that was asked for."""
+        """``layer``: the number of the layer that was read; ``warning`` where it is not the one that is set."""
         if self.layer_number is None:
             return {}
         layer = self._layer(signatures)
-        said = f"layer {self.signature} is the source model's at every client, so layer {layer} is compared"
-        return {"layer": layer} if layer == self.signature else {"layer": layer, "warning": said}
+        message = f"layer {self.signature} is the source model's at every client, so layer {layer} is compared"
+        return {"layer": layer} if layer == self.signature else {"layer": layer, "warning": message}

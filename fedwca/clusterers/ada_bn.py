@@ -1,4 +1,4 @@
-"""FINCH on what the source model's BatchNorm is shown at each client, before anything is trained."""
+"""FINCH on the inputs of the source model's BatchNorm at each client, before any training."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fedwca.functional import Metric, finch
 class AdaBN(Clusterer):
     """Clients send, once, moments of the untouched source model's BatchNorm inputs; FINCH by Euclidean distance.
 
-    2q numbers of a bottleneck of q features: (mean - m_S) / sigma_S and log(sd / sigma_S), which do not depend on what
-    clients train. They tell about images, not only about models.
+    These are 2q numbers for a bottleneck of q features, (mean - m_S) / sigma_S and log(sd / sigma_S), which do not
+    depend on what clients train. They reveal something of images, not only of models.
     Source: ours; the statistics are those of AdaBN (Li et al., 2017), the grouping is Sarfraz et al., CVPR 2019.
     """
 
@@ -34,9 +34,9 @@ class AdaBN(Clusterer):
 
     @property
     def norm_layers(self) -> NormLayers | None:
-        """Its own."""
+        """The layers that are set."""
         return self.layers
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-        """The moments, by the length of their differences."""
+        """The moments, by Euclidean distance."""
         return signatures.moments(self.layers), "euclidean"

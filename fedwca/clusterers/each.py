@@ -1,4 +1,4 @@
-"""Everybody alone."""
+"""Each client alone."""
 
 from __future__ import annotations
 

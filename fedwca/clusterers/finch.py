@@ -33,13 +33,13 @@ class Finch(SignatureClusterer):
     neighbours: Literal["auto", "torch", "faiss", "hnsw"] = "auto"
     """Search for first neighbours: hnsw is approximate; auto is exact, but hnsw on a CPU above 10,000 clients."""
     precision: Literal["float64", "float32"] = "float64"
-    """float32 is the naive cosine, which rounding spoils for small updates; here to study that."""
+    """float32 is the naive cosine, which rounding spoils for small updates; it exists to study that."""
 
     def __call__(self, signatures: Signatures) -> Tensor:
         """FINCH's partition ``[K]``.
 
         Raises:
-            UsageError: the update of a client that did not train is to be compared by its direction.
+            UsageError: updates are compared by direction, and a client did not train.
         """
         x = self.read(signatures)
         idle = (x == 0).flatten(1).all(1)
@@ -52,11 +52,11 @@ class Finch(SignatureClusterer):
 
     @property
     def neighbour_metric(self) -> Metric | None:
-        """Its own, whose first neighbours make the clusters."""
+        """The set metric, whose first neighbours make the clusters."""
         return self.metric
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-        """The signatures, in its own metric."""
+        """The signatures, and the set metric."""
         return self.read(signatures), self.metric
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:

@@ -19,5 +19,5 @@ class KMeans(KMeansClusterer, SignatureClusterer):
     def __call__(self, signatures: Signatures) -> Tensor:
         """The best partition by silhouette ``[K]``."""
         x = self.read(signatures)
-        # Nearly equal rows: without their mean, distances keep their digits.
+        # The rows are nearly equal; without their mean, distances keep their digits.
         return self.partition(x - x.mean(0))

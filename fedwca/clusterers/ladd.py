@@ -17,8 +17,8 @@ from fedwca.functional import Metric
 class LaddClusterer(KMeansClusterer):
     """Clients send the mean low-frequency amplitude of some images; K-means, the number of clusters by silhouette.
 
-    What travels tells about images, not only about models: FedWCA names that a privacy problem. The published range
-    begins at 4, which three domains cannot reach; ours begins at 2.
+    The upload reveals something of images, not only of models; FedWCA calls that a privacy problem. The published range
+    of cluster numbers starts at 4, which three domains cannot reach; ours starts at 2.
     Source: Shenaj et al., Learning Across Domains and Devices, WACV 2023, sec. 4; FedWCA App. C.2.
     """
 
@@ -35,5 +35,5 @@ class LaddClusterer(KMeansClusterer):
         return self.partition(signatures.styles(self.share, self.images))
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-        """The styles, by the length of their differences."""
+        """The styles, by Euclidean distance."""
         return signatures.styles(self.share, self.images), "euclidean"

@@ -1,4 +1,4 @@
-"""Everybody in one cluster."""
+"""All clients in one cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives by name; each file beside this one is one of them."""
+"""Registry of the objectives by name; each public module of this package defines one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from fedwca.objectives import register
 
 @register("adapted")
 class AdaptedCrossEntropy(Objective):
-    """CE of the adapted outputs, and mu · mean KL(outputs ‖ outputs of the received model) before the step.
+    """CE of the adapted outputs, plus mu · mean KL(outputs ‖ outputs of the received model) before the step.
 
     The gradient flows through the step, second derivatives included. With mu > 0 it is FedTTA-Prox.
     Source: FedTTA, eqs. 7 and 13.
@@ -31,7 +31,7 @@ class AdaptedCrossEntropy(Objective):
 
     @property
     def teachers(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The received model, where its outputs are read."""
+        """The received model, if ``mu`` is above 0."""
         return ("start",) if self.mu else ()
 
     def __call__(self, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""The control term: a client's gradient with its own drift taken out."""
+"""SCAFFOLD's control term, which corrects a client's gradient for its drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Control(Objective):
     """⟨w, c - c_i⟩ over the trained parameters, which adds c - c_i to every step's gradient.
 
     c and c_i are the control variates that aggregator ``scaffold`` sends. In round 0 there are none yet, and the term
-    is 0: both names then stand for the received model.
+    is 0, because both names then stand for the received model.
     Source: Karimireddy et al., SCAFFOLD, ICML 2020, eq. 3.
     """
 
@@ -26,7 +26,7 @@ class Control(Objective):
     anchors: ClassVar[tuple[str, ...]] = ("control", "own_control")
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Nothing on a batch: a sum over none of its rows, so that it has a gradient, which is 0."""
+        """Zero on a batch: a sum over no rows, so that there is a gradient, which is 0."""
         return batch.logits[:0].sum()
 
     def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor:

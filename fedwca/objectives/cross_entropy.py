@@ -1,4 +1,4 @@
-"""Cross-entropy on the labels, given or pseudo, smoothed where that is asked for."""
+"""Cross-entropy on true or pseudo labels, with optional label smoothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedwca.objectives import register
 
 @register("cross_entropy")
 class CrossEntropy(Objective):
-    """Mean cross-entropy towards (1 - s)·one-hot + s/M over the labelled images of the mini-batch, by their weights.
+    """Weighted mean cross-entropy towards (1 - s)·one-hot + s/M over the labelled images of the mini-batch.
 
     Source: SFDA, eqs. 14-16, with s = 0.1; FedTTA, eq. 7, and FedAvg with labels, with s = 0.
     """

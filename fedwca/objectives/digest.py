@@ -1,4 +1,4 @@
-"""HeteroFedTTA: models of any size learn from the mean of all clients' predictions of public images."""
+"""HeteroFedTTA: models of any size learn from the mean of all clients' predictions on public images."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from fedwca.objectives import register
 
 @register("digest")
 class Digest(PublicObjective):
-    """Adapted outputs are drawn to the mean of all clients' adapted ones, plain outputs to the mean of plain ones.
+    """Distils the clients' mean adapted outputs into adapted outputs, and their mean plain outputs into plain ones.
 
-    The gradient flows through the step. Clients upload both logits of all public images; the server sends their means
-    over the clients that have. Source: FedTTA, eq. 14 and Algorithm 2 (HeteroFedTTA); Li and Wang (FedMD), 2019.
+    The gradient flows through the adaptation step. Clients upload both logits of all public images; the server sends
+    their means over the clients that have uploaded.
+    Source: FedTTA, eq. 14 and Algorithm 2 (HeteroFedTTA); Li and Wang (FedMD), 2019.
     """
 
     label = "distillation of predictions"
@@ -35,10 +36,10 @@ class Digest(PublicObjective):
         """The loss of one batch."""
         if batch.adapted_logits is None:
             raise FedwcaError("objective 'digest' was given no outputs after a step of an adaptation")
-        said = batch.reference_logits
+        teacher_logits = batch.reference_logits
         if not self.lam:
-            return prediction_divergence(batch.adapted_logits, said["adapted"], reverse=self.reverse)
-        outputs = (batch.adapted_logits, batch.logits, said["adapted"], said["base"])
+            return prediction_divergence(batch.adapted_logits, teacher_logits["adapted"], reverse=self.reverse)
+        outputs = (batch.adapted_logits, batch.logits, teacher_logits["adapted"], teacher_logits["base"])
         return paired_distillation(*outputs, self.lam, reverse=self.reverse)
 
     def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
@@ -49,6 +50,6 @@ class Digest(PublicObjective):
         return {"adapted": predictions.adapted, **plain}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Means ``[N, M]`` over the clients that have uploaded; what others have is 0 everywhere."""
-        told = (collected["adapted"] != 0).flatten(1).any(1)
-        return {name: value[told].mean(0) for name, value in collected.items()}
+        """Means ``[N, M]`` over the clients that have uploaded; the rows of other clients are 0 everywhere."""
+        uploaded = (collected["adapted"] != 0).flatten(1).any(1)
+        return {name: value[uploaded].mean(0) for name, value in collected.items()}

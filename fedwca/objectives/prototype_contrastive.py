@@ -19,8 +19,9 @@ from fedwca.objectives import register
 class PrototypeContrastive(Objective):
     """Mean over clients i of the contrast between a batch's unit features and the prototypes of client i.
 
-    After training each client uploads the means of its unit features by label; the server fills the classes it lacks
-    with the mean over the others and sends everybody all of them. Round 0 has none: the loss is 0.
+    After training each client uploads the means of its unit features by label. The server fills in classes that a
+    client lacks with the mean over the others, and sends all prototypes to all clients. In round 0 there are none, and
+    the loss is 0.
     Source: Tan et al. (FedPCL), NeurIPS 2022, eq. 7 (which sums over clients); FedWCA sec. 5 and App. C.2 (tau = 70).
     """
 
@@ -35,21 +36,21 @@ class PrototypeContrastive(Objective):
     def __call__(self, batch: Batch) -> Tensor:
         """The loss of one batch, over the images that have a label."""
         if "prototypes" not in batch.shared:
-            # A sum over no row: it has a gradient, which is 0.
+            # A sum over no rows has a gradient, which is 0.
             return batch.features[:0].sum()
-        features, sent = normalize(batch.features, dim=-1), batch.shared["prototypes"]
-        return prototype_contrast(features, batch.labels, sent, self.tau, self.base_tau, batch.weights > 0)
+        features, client_prototypes = normalize(batch.features, dim=-1), batch.shared["prototypes"]
+        return prototype_contrast(features, batch.labels, client_prototypes, self.tau, self.base_tau, batch.weights > 0)
 
     def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
         """``prototypes [M, q]`` of the trained model; a class without a labelled image has a zero row."""
         features = normalize(predictions.features, dim=-1)
-        hot = one_hot(targets.labels, predictions.logits.shape[-1]) * targets.weights[:, None]
-        return {"prototypes": prototypes(features, hot)}
+        class_weights = one_hot(targets.labels, predictions.logits.shape[-1]) * targets.weights[:, None]
+        return {"prototypes": prototypes(features, class_weights)}
 
     def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
         """A mean of unit vectors is no longer than 1."""
         return {"prototypes": Bounded((classes, features), norm=1.0)}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """``prototypes [K, M, q]`` without gaps."""
+        """``prototypes [K, M, q]``, with missing classes filled in."""
         return {"prototypes": fill_prototypes(torch.as_tensor(collected["prototypes"]))}

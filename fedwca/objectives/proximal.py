@@ -1,4 +1,4 @@
-"""The proximal term: stay near a model."""
+"""The proximal term, which keeps parameters near those of a reference model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Proximal(Objective):
         return (self.to,)
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Nothing on a batch: a sum over none of its rows, so that it has a gradient, which is 0."""
+        """Zero on a batch: a sum over no rows, so that there is a gradient, which is 0."""
         return batch.logits[:0].sum()
 
     def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor:

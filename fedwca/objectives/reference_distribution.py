@@ -1,4 +1,4 @@
-"""FedADG's objective: features that a discriminator cannot tell from those that a generator makes of noise."""
+"""FedADG's objective: features that a discriminator cannot tell from those that a generator makes from noise."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fedwca.functional import smoothed_cross_entropy
 from fedwca.objectives import register
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
-"""What the two networks are called."""
+"""Names of the two networks."""
 
 
 @register("reference_distribution")
 class ReferenceDistribution(Objective):
-    """Features F(x), made features G(u, y) of uniform noise u, and a discriminator D that the client keeps.
+    """Features F(x), generated features G(u, y) of uniform noise u, and a discriminator D that the client keeps.
 
-    One loss, in whose terms all but one network count as constants:
+    One loss; each of its terms trains one network (or F and classifier) and takes the others as constants:
     D: mean (1 - D(y, G(u, y)))² + D(y, F(x))²; F and classifier: share · CE + (1 - share) · mean (1 - D(y, F(x)))²;
     G: mean D(y, G(u, y)), so that the reference moves towards the features.
-    Source: FedADG (Zhang et al., 2021), after its code; what is other than there: decisions, U33 to U35.
+    Source: FedADG (Zhang et al., 2021), after its code; differences from it: decisions, U33 to U35.
     """
 
     label = "FedADG"
@@ -35,7 +35,7 @@ class ReferenceDistribution(Objective):
     stays = (DISCRIMINATOR,)
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.85
-    """Of the cross-entropy in the loss of features and classifier (alpha)."""
+    """Share of the cross-entropy in the loss of features and classifier (alpha)."""
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of the label that is spread over all classes."""
     rate: PositiveFloat = 0.007
@@ -44,7 +44,7 @@ class ReferenceDistribution(Objective):
     """Units of their hidden layer."""
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """G: n + M → width → q; D: M + q → width → 1, a chance; ReLU between."""
+        """G: n + M → width → q; D: M + q → width → 1, a probability; ReLU between layers."""
         inner, outer = nn.Linear(self.noise + classes, self.width), nn.Linear(self.width, features)
         first, last = nn.Linear(classes + features, self.width), nn.Linear(self.width, 1)
         return {
@@ -53,7 +53,7 @@ class ReferenceDistribution(Objective):
         }
 
     def rates(self) -> dict[str, float]:
-        """That of both."""
+        """The rate of both networks."""
         return {GENERATOR: self.rate, DISCRIMINATOR: self.rate}
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -64,13 +64,17 @@ class ReferenceDistribution(Objective):
         if GENERATOR not in batch.networks:
             raise FedwcaError("objective 'reference_distribution' was given no generator")
         classes = torch.arange(batch.logits.shape[1], device=batch.labels.device)
-        label = (batch.labels[:, None] == classes).to(batch.features.dtype)
-        made = batch.networks[GENERATOR](torch.cat([batch.noise[:, : self.noise], label], 1))
-        read, judge, judged = batch.features, batch.networks[DISCRIMINATOR], batch.frozen[DISCRIMINATOR]
+        one_hot = (batch.labels[:, None] == classes).to(batch.features.dtype)
+        generated = batch.networks[GENERATOR](torch.cat([batch.noise[:, : self.noise], one_hot], 1))
+        features, discriminator, frozen = batch.features, batch.networks[DISCRIMINATOR], batch.frozen[DISCRIMINATOR]
 
-        def ask(network: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
-            return network(torch.cat([label, features], 1))
+        def score(network: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
+            return network(torch.cat([one_hot, features], 1))
 
-        discriminator = ((1 - ask(judge, made.detach())).square() + ask(judge, read.detach()).square()).mean()
-        features = (1 - ask(judged, read)).square().mean()
-        return self.share * loss + (1 - self.share) * features + discriminator + ask(judged, made).mean()
+        discriminator_loss = (
+            (1 - score(discriminator, generated.detach())).square() + score(discriminator, features.detach()).square()
+        ).mean()
+        feature_loss = (1 - score(frozen, features)).square().mean()
+        return (
+            self.share * loss + (1 - self.share) * feature_loss + discriminator_loss + score(frozen, generated).mean()
+        )

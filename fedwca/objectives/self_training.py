@@ -17,8 +17,8 @@ from fedwca.objectives import register
 class SelfTraining(Objective):
     """lam · CE on the labels that the labeler kept + distillation · KD from the source model's outputs.
 
-    Both are means over all images of the batch: one without a label counts as 0, as in LADD's code. KD is taken where
-    the source model itself passes the gate, its shares being those of the batch.
+    Both are means over all images of the batch: an image without a label counts as 0, as in LADD's code. KD is on
+    images where the source model passes the gate of ``confidence`` and ``share``, the latter within the batch.
     Source: Shenaj et al. (LADD), WACV 2023, sec. 4.
     """
 
@@ -34,11 +34,11 @@ class SelfTraining(Objective):
     confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Images are distilled where the source model's probability is above this."""
     share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """And where it is within this share of the surest of its class in the batch."""
+    """They are also distilled where it is within this share of the most confident of its class in the batch."""
 
     @property
     def teachers(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The source model, where its outputs are read."""
+        """The source model, if ``distillation`` is above 0."""
         return ("source",) if self.distillation else ()
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -47,5 +47,5 @@ class SelfTraining(Objective):
         if not self.distillation:
             return self.lam * labelled
         source = batch.reference_logits["source"]
-        sure = confident_mask(source.softmax(-1), self.confidence, self.share)
-        return self.lam * labelled + self.distillation * distillation(batch.logits, source, self.alpha, sure)
+        confident = confident_mask(source.softmax(-1), self.confidence, self.share)
+        return self.lam * labelled + self.distillation * distillation(batch.logits, source, self.alpha, confident)

@@ -1,4 +1,4 @@
-"""FedSCAl's alignment: a strong view learns what the client and the server model say of the weak one."""
+"""FedSCAl's alignment: strong views learn the labels that the client's and the server's model give."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerClientAlignment(Objective):
     """client · CE(strong view, own label of the weak view) + server · CE(strong view, label by the received model).
 
     A label counts where its probability reaches the client's threshold. Labels carry no gradient. The received model,
-    frozen, labels the plain image once a round.
+    frozen, labels the plain image once per round.
     Source: FedSCAl (arXiv 2512.06738, WACV 2026), client and server alignment.
     """
 
@@ -33,9 +33,9 @@ class ServerClientAlignment(Objective):
     server: NonNegativeFloat = 0.3
     """Weight of the received model's labels."""
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """Least probability before it is adapted to the client's entropies."""
+    """Threshold of the probability before it is adapted to the client's entropies."""
     lowest: Annotated[float, Field(le=0)] = -0.1
-    """Least change of the threshold; 0 here and in ``highest`` keeps it fixed."""
+    """Smallest change of the threshold; 0 here and in ``highest`` keeps it fixed."""
     highest: Annotated[float, Field(ge=0)] = 0.15
     """Largest change of the threshold."""
     over: Literal["all", "counted"] = "all"
@@ -43,16 +43,16 @@ class ServerClientAlignment(Objective):
 
     def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
         """The client's threshold ``[]``."""
-        found = adaptive_threshold(predictions.probabilities, self.threshold, self.lowest, self.highest)
-        return {"threshold": found}
+        threshold = adaptive_threshold(predictions.probabilities, self.threshold, self.lowest, self.highest)
+        return {"threshold": threshold}
 
     def __call__(self, batch: Batch) -> Tensor:
         """The loss of one batch."""
-        own = self._aligned(batch, batch.view_logits["weak"].detach())
-        return self.client * own + self.server * self._aligned(batch, batch.reference_logits["start"])
+        client_loss = self._aligned(batch, batch.view_logits["weak"].detach())
+        return self.client * client_loss + self.server * self._aligned(batch, batch.reference_logits["start"])
 
     def _aligned(self, batch: Batch, teacher: Tensor) -> Tensor:
         probability, labels = teacher.softmax(-1).max(-1)
-        sure = (probability >= batch.observed["threshold"]).to(teacher.dtype)
-        mean = weighted_cross_entropy(batch.view_logits["strong"], labels, sure)
-        return mean if self.over == "counted" else mean * sure.mean()
+        confident = (probability >= batch.observed["threshold"]).to(teacher.dtype)
+        loss = weighted_cross_entropy(batch.view_logits["strong"], labels, confident)
+        return loss if self.over == "counted" else loss * confident.mean()

@@ -1,4 +1,4 @@
-"""FedSR's objective: features that are drawn, short, and alike for all clients' images of a class."""
+"""FedSR's objective: features that are drawn at random, short, and similar for images of one class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedwca.functional import gaussian_divergence, representation_norm, weighted
 from fedwca.objectives import register
 
 REFERENCE = "reference"
-"""What the module is called that holds each class's distribution."""
+"""Name of the module that holds the distribution of each class."""
 
 
 class ClassGaussians(nn.Module):
@@ -29,10 +29,10 @@ class ClassGaussians(nn.Module):
         self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, labels: Tensor) -> Tensor:
-        """The row of each label, by a product, for which there is a rule for many clients at once."""
-        own = (labels[:, None] == torch.arange(len(self.mean), device=labels.device)).to(self.mean.dtype)
-        std = nn.functional.softplus(own @ self.spread)
-        return torch.cat([own @ self.mean, std, self.scale.expand(len(labels), 1)], 1)
+        """The row of each label, by a matrix product, which can be batched over clients."""
+        one_hot = (labels[:, None] == torch.arange(len(self.mean), device=labels.device)).to(self.mean.dtype)
+        std = nn.functional.softplus(one_hot @ self.spread)
+        return torch.cat([one_hot @ self.mean, std, self.scale.expand(len(labels), 1)], 1)
 
 
 @register("simple_representation")
@@ -53,15 +53,15 @@ class SimpleRepresentation(Objective):
     divergence: NonNegativeFloat = 0.0005
     """Weight of the divergence from the class's distribution (alpha_CMI)."""
     draws: PositiveInt = 20
-    """Draws of the features that a prediction is the mean of."""
+    """Number of draws of the features that a prediction averages over."""
 
     @property
     def feature_draws(self) -> int:
-        """Those of a prediction."""
+        """The draws of a prediction."""
         return self.draws
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """The classes' distributions."""
+        """The distributions of the classes."""
         return {REFERENCE: ClassGaussians(classes, features)}
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -73,5 +73,5 @@ class SimpleRepresentation(Objective):
             raise FedwcaError("objective 'simple_representation' was given no distributions of classes")
         width = batch.features.shape[1]
         mean, std, scale = batch.networks[REFERENCE](batch.labels).split((width, width, 1), 1)
-        apart = gaussian_divergence(batch.latent.mean * scale, batch.latent.std * scale.abs(), mean, std)
-        return loss + self.norm * representation_norm(batch.features) + self.divergence * apart
+        divergence = gaussian_divergence(batch.latent.mean * scale, batch.latent.std * scale.abs(), mean, std)
+        return loss + self.norm * representation_norm(batch.features) + self.divergence * divergence

@@ -15,7 +15,7 @@ from fedwca.objectives import register
 class StrongViews(Objective):
     """L_IM(plain) + plain · CE(plain) + strong · CE(strong view), all views in one forward pass.
 
-    The strong view counts for images whose label counts in full (weight 1) alone.
+    The strong view counts only for images whose label has full weight (1).
     Source: ours; L_IM and the first CE are SHOT's (FedWCA eq. 9), strong views FixMatch's (Sohn et al., NeurIPS 2020).
     """
 
@@ -32,7 +32,7 @@ class StrongViews(Objective):
 
     def __call__(self, batch: Batch) -> Tensor:
         """The loss of one batch."""
-        whole = (batch.weights >= 1).to(batch.weights.dtype)
+        full_weight = (batch.weights >= 1).to(batch.weights.dtype)
         plain = weighted_cross_entropy(batch.target_logits, batch.labels, batch.weights)
-        strong = weighted_cross_entropy(batch.view_logits["strong"], batch.labels, whole)
+        strong = weighted_cross_entropy(batch.view_logits["strong"], batch.labels, full_weight)
         return information_maximization(batch.logits, eps=self.eps) + self.plain * plain + self.strong * strong

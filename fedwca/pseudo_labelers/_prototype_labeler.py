@@ -1,4 +1,4 @@
-"""Fields of prototype labels, and what is made of them: shared by labelers."""
+"""The base class of labelers by feature prototypes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class PrototypeLabeler(PseudoLabeler):
     normalize_first: bool = False
     """Average unit feature vectors instead of raw ones, as SHOT's code does."""
     min_count: NonNegativeInt = 0
-    """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
+    """Number of samples that must be predicted as a class for it to be assigned; 1 as in SHOT's code for objects, 0 for
+    no such rule."""
 
     @property
     def mixes(self) -> bool:
-        """Images stay as they are."""
+        """False: images stay as they are."""
         return False
 
     def nearest_prototypes(self, predictions: Predictions) -> tuple[Tensor, Tensor, Tensor]:
@@ -40,5 +41,5 @@ class PrototypeLabeler(PseudoLabeler):
         )
 
     def whole_targets(self, predictions: Predictions, labels: Tensor) -> Targets:
-        """Labels ``[N]`` at full weight, unmixed."""
+        """Targets of labels ``[N]`` at weight 1, unmixed."""
         return Targets.of_labels(labels, torch.ones_like(predictions.features[:, 0]))

@@ -1,4 +1,4 @@
-"""The class a model predicts, where it is sure enough."""
+"""The class a model predicts, where it is confident enough."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedwca.pseudo_labelers import register
 
 @register("argmax")
 class Argmax(PseudoLabeler):
-    """The most probable class; kept above a confidence or among the surest of its class. By default all are kept.
+    """The predicted class; kept above a confidence or among the most confident of its class. By default all are kept.
 
     Source: Shenaj et al. (LADD), WACV 2023 (0.9 and 0.66); without a gate, Table 5 of FedWCA without PP.
     """
@@ -29,7 +29,7 @@ class Argmax(PseudoLabeler):
     confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """A label is kept when its probability is above this."""
     share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """And when it is within this share of the surest labels of its class."""
+    """It is also kept when it is within this share of the most confident labels of its class."""
 
     @property
     def models(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -38,12 +38,12 @@ class Argmax(PseudoLabeler):
 
     @property
     def mixes(self) -> bool:
-        """Images stay as they are."""
+        """False: images stay as they are."""
         return False
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """The predicted class of every sample, at weight 1 where it is kept and 0 elsewhere, unmixed."""
         probabilities = predictions[self.model].probabilities
         labels = probabilities.argmax(-1)
-        kept = confident_mask(probabilities, self.confidence, self.share)
-        return Targets.of_labels(labels, kept.to(probabilities.dtype))
+        confident = confident_mask(probabilities, self.confidence, self.share)
+        return Targets.of_labels(labels, confident.to(probabilities.dtype))

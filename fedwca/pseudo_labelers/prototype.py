@@ -22,6 +22,6 @@ class Prototype(PrototypeLabeler):
     paper = "Liang et al. 2020; FedWCA eq. 4"
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
-        """Every sample gets a label, at full weight, unmixed."""
+        """Targets with a label for every sample, at weight 1, unmixed."""
         start = predictions["start"]
         return self.whole_targets(start, self.nearest_prototypes(start)[0])

@@ -1,4 +1,4 @@
-"""Prototype pseudo-labels for clients of which the source model says enough; others do not train."""
+"""Prototype pseudo-labels for clients on which the source model is informative enough; others do not train."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Trusted(PrototypeLabeler):
     """prototypes: eq. 4's; predicted: the class the start model predicts."""
     untrusted: Literal["stop", "plain"] | NonNegativeFloat = "stop"
     """What a client does that is not trusted. stop: no training, BatchNorm's statistics are re-estimated on its images;
-    plain: it trains towards its labels on plain images alone (by half weights, which `strong_views` reads so); a
-    number, below ``least``: plain where ``measure`` is at least so much, else stop."""
+    plain: it trains towards its labels on plain images alone (by half weights, which tell `strong_views` so); a
+    number, below ``least``: plain where ``measure`` is at least that number, else stop."""
 
     untrained: Literal["source", "mean"] = "source"
-    """Parameters of a group in which nobody trains. source: the source model's, if clients start from their group's
-    model, else of the mixture that they start from; mean: the mean of the clients that are
-    trusted most, wherever they are grouped, after each round, with the group's own BatchNorm statistics."""
+    """Parameters of a group in which no client trains. source: the source model's, if clients start from their group's
+    model, else those of the mixture that they start from; mean: after each round, the mean of the clients that are
+    trusted most, wherever they are grouped, with the group's own BatchNorm statistics."""
 
     @field_validator("untrusted")
     @classmethod
@@ -54,14 +54,14 @@ class Trusted(PrototypeLabeler):
 
     @property
     def untrained_take_mean(self) -> bool:
-        """What ``untrained`` says."""
+        """Whether ``untrained`` is mean."""
         return self.untrained == "mean"
 
     def trusts(self, source: Predictions) -> Tensor:
         """1 where the measure reaches ``least``, else 1/2 for a client that trains, and 0 for one that does not."""
-        found, words = self._measure(source), {"stop": math.inf, "plain": 0.0}
-        plain_from = words[self.untrusted] if isinstance(self.untrusted, str) else self.untrusted
-        return torch.where(found >= self.least, 1.0, 0.5 * (found >= plain_from))
+        measure, thresholds = self._measure(source), {"stop": math.inf, "plain": 0.0}
+        plain_threshold = thresholds[self.untrusted] if isinstance(self.untrusted, str) else self.untrusted
+        return torch.where(measure >= self.least, 1.0, 0.5 * (measure >= plain_threshold))
 
     def _measure(self, source: Predictions) -> Tensor:
         if self.measure == "confidence":
@@ -69,7 +69,7 @@ class Trusted(PrototypeLabeler):
         return mutual_information(source.logits.double())
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
-        """Every sample gets a label, at full weight, unmixed."""
+        """Targets with a label for every sample, at weight 1, unmixed."""
         start = predictions["start"]
         if self.labels == "predicted":
             return self.whole_targets(start, start.logits.argmax(-1))

@@ -17,7 +17,7 @@ from fedwca.pseudo_labelers._prototype_labeler import PrototypeLabeler
 
 @register("two_model")
 class TwoModel(PrototypeLabeler):
-    """Labels by the start and the cluster model; the closer one wins; where they differ, the image is mixed.
+    """Labels by the start and the cluster model, of which the closer one wins; where they differ, the image is mixed.
 
     Source: FedWCA, sec. 4.3, Algorithm 2.
     """
@@ -27,10 +27,10 @@ class TwoModel(PrototypeLabeler):
     models = ("start", "cluster")
 
     mu: Annotated[float, Field(ge=0, le=1)] = 0.55
-    """Weight of the matched partner's image in a mixed one; 0 leaves images alone, though not what `fallback` says."""
+    """Weight of the matched partner's image in a mixed one; 0 leaves images alone, and ``fallback`` still applies."""
     selection: Literal["margin", "ratio"] = "margin"
-    """How similarities of two feature spaces compare: (d - p)/(1 - p), or the paper's d / p, which prefers the worse
-    label when the mean prototype similarity p is negative."""
+    """How similarities d of two feature spaces are compared: as (d - p)/(1 - p), or as the paper's d / p, which prefers
+    the worse label when the mean prototype similarity p is negative."""
     mixup: bool = True
     """Mix images whose two labels differ (MU of Table 5); off: they keep their image and their selected label."""
     fallback: Literal["drop", "keep", "any"] = "drop"
@@ -38,29 +38,29 @@ class TwoModel(PrototypeLabeler):
 
     @property
     def mixes(self) -> bool:
-        """Unless that is turned off."""
+        """True unless mixup is turned off."""
         return self.mixup and self.mu > 0
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
         start, cluster = predictions["start"], predictions["cluster"]
-        first, near_first, p_first = self.nearest_prototypes(start)
-        second, near_second, p_second = self.nearest_prototypes(cluster)
-        p, q = prototype_similarity(p_first), prototype_similarity(p_second)
-        labels = select_labels((first, near_first), (second, near_second), p, q, self.selection)
+        start_labels, start_cosines, start_prototypes = self.nearest_prototypes(start)
+        cluster_labels, cluster_cosines, cluster_prototypes = self.nearest_prototypes(cluster)
+        p, q = prototype_similarity(start_prototypes), prototype_similarity(cluster_prototypes)
+        labels = select_labels((start_labels, start_cosines), (cluster_labels, cluster_cosines), p, q, self.selection)
         divisors = torch.stack([p, q])
         notes = {"divisors": divisors if self.selection == "ratio" else 1 - divisors}
-        matched = first == second
-        ones = torch.ones_like(near_first)
-        itself = torch.arange(len(labels), device=labels.device)
+        matched = start_labels == cluster_labels
+        ones = torch.ones_like(start_cosines)
+        indices = torch.arange(len(labels), device=labels.device)
         if not self.mixup:
-            return Targets(labels, ones, itself, torch.zeros_like(ones), matched, notes)
+            return Targets(labels, ones, indices, torch.zeros_like(ones), matched, notes)
         classes = start.logits.shape[-1]
         partners = mixup_partners(labels, matched, draws, classes=classes)
         if self.fallback == "any":
-            anyone = mixup_partners(torch.zeros_like(labels), matched, draws, classes=1)
-            partners = torch.where(partners < 0, anyone, partners)
-        found = matched | (partners >= 0)
-        weights = torch.where(found, ones, 1.0 if self.fallback == "keep" else 0.0)
-        mix = torch.where(~matched & found, ones * self.mu, 0.0)
-        return Targets(labels, weights, torch.where(mix > 0, partners, itself), mix, matched, notes)
+            any_partner = mixup_partners(torch.zeros_like(labels), matched, draws, classes=1)
+            partners = torch.where(partners < 0, any_partner, partners)
+        usable = matched | (partners >= 0)
+        weights = torch.where(usable, ones, 1.0 if self.fallback == "keep" else 0.0)
+        mix = torch.where(~matched & usable, ones * self.mu, 0.0)
+        return Targets(labels, weights, torch.where(mix > 0, partners, indices), mix, matched, notes)
