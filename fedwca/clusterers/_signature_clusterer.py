@@ -51,7 +51,7 @@ class SignatureClusterer(Clusterer):
         return signatures.layer(self._layer(signatures))
 
     def _layer(self, signatures: Signatures) -> int:
-        """The set layer, or the first one after it that differs from the source model's at some client."""
+        """The configured layer, or the first one after it that differs from the source model's at some client."""
         first, source = int(self.signature), signatures.reference()
         for index in range(first, signatures.layers + 1):
             if bool((signatures.layer(index) != source.layer(index)).any()):
@@ -59,7 +59,7 @@ class SignatureClusterer(Clusterer):
         return first
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:
-        """``layer``: the number of the layer that was read; ``warning`` where it is not the one that is set."""
+        """``layer``: the number of the layer that was read; ``warning`` where it is not the configured one."""
         if self.layer_number is None:
             return {}
         layer = self._layer(signatures)

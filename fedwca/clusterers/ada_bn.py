@@ -34,7 +34,7 @@ class AdaBN(Clusterer):
 
     @property
     def norm_layers(self) -> NormLayers | None:
-        """The layers that are set."""
+        """The configured layers."""
         return self.layers
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:

@@ -52,11 +52,11 @@ class Finch(SignatureClusterer):
 
     @property
     def neighbour_metric(self) -> Metric | None:
-        """The set metric, whose first neighbours make the clusters."""
+        """The configured metric, whose first neighbours make the clusters."""
         return self.metric
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-        """The signatures, and the set metric."""
+        """The signatures, and the configured metric."""
         return self.read(signatures), self.metric
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:

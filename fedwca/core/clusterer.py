@@ -48,7 +48,7 @@ class Clusterer(Component):
 
     @property
     def layer_number(self) -> int | None:
-        """Number of the one layer it is set to read, from 1; None where no layer is set."""
+        """Number of the one layer it is configured to read, from 1; None where it is none."""
         return None
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:

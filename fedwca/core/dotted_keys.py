@@ -1,4 +1,4 @@
-"""Dotted keys of nested tables, as configurations are."""
+"""Dotted keys of nested tables such as configurations."""
 
 from __future__ import annotations
 

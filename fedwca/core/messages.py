@@ -120,8 +120,8 @@ class Targets:
     def of_labels(cls, labels: Tensor, weights: Tensor | None = None) -> Self:
         """Targets of labels ``[N]`` without mixing, at weights ``[N]``; None: each at weight 1."""
         weights = torch.ones_like(labels, dtype=torch.float32) if weights is None else weights
-        itself = torch.arange(len(labels), device=labels.device)
-        return cls(labels, weights, itself, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))
+        indices = torch.arange(len(labels), device=labels.device)
+        return cls(labels, weights, indices, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same targets, with a function applied to each tensor."""
