@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from pydantic import ValidationError
+
+BRANCH = re.compile(r"(str|int|float|bool|none|dict|list|tuple|constrained-\w+|[\w-]+\[.*\])$")
+"""What pydantic calls the branches of a union in the location of a problem."""
 
 
 def describe_unknown(kind: str, name: str, known_names: Iterable[str]) -> str:
@@ -35,7 +39,7 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
         if has_item_errors and item["type"] == "too_short":  # pydantic counts invalid items as missing
             continue
         # For a union pydantic adds the type of the branch to the location; keep only the fields that the user wrote.
-        location = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
+        location = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or not BRANCH.match(part))
         problem = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)

@@ -108,7 +108,10 @@ def command(
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
     if backend == "flower":
-        repeat_options = {key: asked.layer.get(key, 1) > 1 for key in ("source_models", "trials")}
+        from fedwca.config.read_config_file import read_file
+
+        values = {**(read_file(asked.file) if asked.file else {}), **asked.layer}
+        repeat_options = {key: values.get(key, 1) > 1 for key in ("source_models", "trials")}
         output_options = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
         baselines = baseline if baseline != ["none"] else None
         check_no_idle_options(

@@ -42,6 +42,8 @@ def command(
     suffix = out.suffix.lower() if out else ""
     if out and not format_ and suffix not in ("", *SUFFIXES):
         raise UsageError(f"--out {out}: ends in {suffix}; right is {', '.join(SUFFIXES)}, or say --format")
+    if format_ and SUFFIXES.get(suffix, format_.value) != format_.value:
+        raise UsageError(f"--out {out} and --format {format_.value} do not fit; leave out --format, or rename the file")
     format_name = format_.value if format_ else SUFFIXES.get(suffix, "html")
     if open_ and format_name != "html":
         raise UsageError(f"--open shows a page in a browser; with --format {format_name} there is none")

@@ -48,6 +48,8 @@ def list_command(
 
     if kind is None:
         say("\n".join(align_heads(list(listing), [", ".join(names) for names in listing.values()])))
+    if kind is not None and pattern != "*" and not any(listing.values()):
+        raise UsageError(f"no {kind} like {pattern!r}; fedwca list {kind} names all")
     for plural, names in {} if kind is None else listing.items():
         if not names:
             continue
@@ -155,14 +157,16 @@ def _text(value: Any) -> str:
 
 
 def _show_baseline(name: str, as_json: bool) -> None:
-    from fedwca.config.baselines import baseline, settings_with
+    from fedwca.config.baselines import baseline, baseline_names, every_baseline_name, settings, settings_with
 
     setting, _, bare_name = name.rpartition("/")
     known_settings = settings_with(bare_name)
     setting = canonical_name(setting)
     if setting and known_settings and setting not in known_settings:
         raise UsageError(f"{name}: {describe_unknown('setting with this baseline', setting, known_settings)}")
-    # If no setting has the baseline, the default setting raises the error.
+    if not known_settings:
+        names = baseline_names(setting) if setting in settings() else every_baseline_name()
+        raise UsageError(describe_unknown("baseline", bare_name, names))
     entry = baseline(bare_name, *([setting] if setting in known_settings else known_settings[:1]))
     if as_json:
         say(json.dumps(entry.model_dump(mode="json"), indent=2))

@@ -89,6 +89,7 @@ def command(
     from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
     from fedwca.config.run_config import merge
+    from fedwca.config.spell_out import spell_out
     from fedwca.search import space as sweep
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
     from fedwca.search.plan_search import Search
@@ -99,7 +100,7 @@ def command(
     spaces = [*grid_spaces, *map(sweep.parse_space, param or [])]
     if not spaces:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
-    file_values, option_values = read_file(asked.file) if asked.file else {}, dict(asked.layer)
+    file_values, option_values = read_file(asked.file) if asked.file else {}, spell_out(asked.layer)
     fill_in_meanings(file_values, option_values)
     values = merge(file_values, option_values)
     partition = chosen_partition(values, named_by_preset(asked.preset, "partition", values.get("dataset")))

@@ -20,16 +20,15 @@ def read_file(path: Path) -> Layer:
     Raises:
         InvalidConfig: the file cannot be read, is not valid, holds no values, or has an unknown field.
     """
+    is_json = path.suffix.lower() == ".json"
     try:
         check_not_special(path)
         text = path.read_text(encoding="utf-8-sig")
-        values = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
+        values = json.loads(text, object_pairs_hook=_each_once) if is_json else tomllib.loads(text)
     except OSError as error:
         raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidConfig(
-            f"--config {path}: not valid {path.suffix.lstrip('.').upper() or 'TOML'} ({error})"
-        ) from None
+        raise InvalidConfig(f"--config {path}: not valid {'JSON' if is_json else 'TOML'} ({error})") from None
     if isinstance(values, dict) and "config" in values:
         # A run's own file has other keys beside its config table; a user's file must have all fields in one place.
         if (

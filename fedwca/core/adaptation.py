@@ -62,7 +62,7 @@ class Adaptation(Component):
         """
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """Extra networks by name, freshly initialised; objectives with ``adapts`` train them, and models carry them.
+        """Extra networks by name, freshly initialised: trained by objectives with ``adapts``, sent with the model.
 
         They have no buffers, and their forward pass draws nothing at random.
 
@@ -103,5 +103,5 @@ class Adaptation(Component):
         raise NotImplementedError(f"{type(self).__name__} is by_client, but generates nothing")
 
     def rates(self) -> dict[str, float]:
-        """Learning rates of extra networks in training, by name; the others have the base network's."""
+        """Learning rates of its networks in training, by name; the others have the base network's."""
         return {}

@@ -48,7 +48,7 @@ class Clusterer(Component):
 
     @property
     def layer_number(self) -> int | None:
-        """Number of the one layer it is configured to read, from 1; None where it is none."""
+        """Number of the one layer it is configured to read, from 1; None if there is none."""
         return None
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:

@@ -96,7 +96,7 @@ def check_writable(folder: Path) -> None:
         raise _Writable
 
     with suppress(_Writable), name_unwritable(folder):
-        write_atomically(folder / "written", write)
+        write_atomically(folder / f".writable-{os.getpid()}", write)
 
 
 def mend_lines(file: Path, lock: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fedwca.errors import CheckpointError
@@ -82,12 +83,13 @@ class ModelDescription(BaseModel):
         if text is None:
             raise CheckpointError(message)
         try:
-            parsed = cls.model_validate_json(text)
-        except ValidationError:
+            values = json.loads(text)
+            if isinstance(values, dict) and int(values.get("format", FORMAT)) > FORMAT:  # its fields may be others
+                version = values.get("fedwca", "of a later version")
+                raise CheckpointError(f"{file}: written by fedwca {version}, whose format this version cannot read")
+            return cls.model_validate_json(text)
+        except (ValueError, TypeError, RecursionError):
             raise CheckpointError(f"{message} (its description is damaged or of another version)") from None
-        if parsed.format > FORMAT:
-            raise CheckpointError(f"{file}: written by fedwca {parsed.fedwca}, whose format this version cannot read")
-        return parsed
 
 
 def weights_hash(tensors: Mapping[str, Tensor]) -> str:

@@ -53,7 +53,7 @@ class Objective(Component):
         return {}
 
     def rates(self) -> dict[str, float]:
-        """Learning rates of extra networks, by name; the others have the base network's."""
+        """Learning rates of its networks in training, by name; the others have the base network's."""
         return {}
 
     @property

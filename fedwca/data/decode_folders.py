@@ -34,11 +34,18 @@ def list_files_below(folder: Path) -> Iterator[Path]:
     """Yield all files below a folder, at any depth, sorted by name within each folder.
 
     Hidden files and folders are left out. Linked folders come last, and no folder is visited twice.
+
+    Raises:
+        DataError: a folder cannot be read.
     """
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}")
+
     seen, pending = set(), [folder]
     while pending:
         linked = []
-        for directory, folders, files in os.walk(pending.pop(0)):
+        for directory, folders, files in os.walk(pending.pop(0), onerror=refuse):
             if (real := os.path.realpath(directory)) in seen:
                 folders.clear()
                 continue

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset, Images, Integers
 from fedwca.data.partition import cut_at_groups
+from fedwca.errors import DataError
 from fedwca.functional.shard_partition import positions_by_value
 
 Change = Callable[[Images], Images]
@@ -24,10 +25,18 @@ class ImagePool:
 
     Args:
         dataset: the labelled data.
+
+    Raises:
+        DataError: domains have images of different sizes.
     """
 
     def __init__(self, dataset: FederatedDataset) -> None:
         domains = list(dataset.domains.values())
+        if len({domain.images.shape[1:] for domain in domains}) > 1:
+            sizes = ", ".join(
+                f"{name} {' x '.join(map(str, d.images.shape[1:3]))}" for name, d in dataset.domains.items()
+            )
+            raise DataError(f"{dataset.name}: a pool needs images of one size, not {sizes}; resize them (resized)")
         self.name = dataset.name
         """Name of the data set."""
         self._images: list[Any] = [domain.images for domain in domains]

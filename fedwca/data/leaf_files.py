@@ -54,7 +54,10 @@ def _read_users(file: Path) -> list[tuple[str, Any, Any]]:
         users = []
         for user in content["users"]:
             x = np.asarray(content["user_data"][user]["x"], np.float64)
-            y = np.asarray(content["user_data"][user]["y"], np.int64)
+            y = np.asarray(content["user_data"][user]["y"])
+            if len(y) and y.dtype.kind not in "iu":
+                raise ValueError(f"user {user!r} needs labels that are whole numbers")
+            y = y.astype(np.int64)
             side = math.isqrt(x.shape[1]) if len(x) else 0
             if len(x) != len(y) or (len(x) and side**2 != x.shape[1]) or (len(x) and not 0 <= x.min() <= x.max() <= 1):
                 raise ValueError(f"user {user!r} needs one label for each row x of side² numbers from 0 to 1")

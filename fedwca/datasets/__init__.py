@@ -182,7 +182,7 @@ class DatasetSource(Component):
         from fedwca.data import DatasetWarning
         from fedwca.errors import DataError
 
-        if unknown_classes := sorted(set(dataset.classes) - set(self.classes)):
+        if self.classes and (unknown_classes := sorted(set(dataset.classes) - set(self.classes))):
             raise DataError(
                 f"{self.name} has no class {', '.join(unknown_classes)}; its classes are {', '.join(self.classes)}"
             )

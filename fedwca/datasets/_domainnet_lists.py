@@ -38,7 +38,9 @@ def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedIm
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     listed = []
-    for number, line in enumerate(filter(str.strip, lines), 1):
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         name, _, label = line.strip().rpartition(" ")
         segments = name.split("/")
         if not label.isdigit() or len(segments) != 3 or segments[0] != domain or ".." in segments:

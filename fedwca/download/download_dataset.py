@@ -7,9 +7,11 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -147,7 +149,9 @@ def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
         else {"url": part.urls[0], "md5": part.md5, "sha256": part.sha256}
         for part in plan.parts
     ]
-    previous = json.loads(file.read_text()) if file.is_file() else {}  # what earlier calls fetched is there too
+    previous: dict[str, Any] = {}
+    with suppress(OSError, ValueError):  # there is none yet, or it is damaged
+        previous = json.loads(file.read_text())  # what earlier calls fetched is there too
     sources = [*(source for source in previous.get("from", ()) if source not in sources), *sources]
     images = {**previous.get("images", {}), **counts}
     record = {"time": now, "from": sources, "images": images, "digest": digest_files(plan.folder)}

@@ -197,11 +197,23 @@ def _check_room(part: Path, total: int | None, received: int) -> None:
         raise _Unavailable(f"takes {(total - received) / 1e6:,.0f} MB more, and {free / 1e6:,.0f} MB are free")
 
 
+def _read(response: Any) -> bytes:
+    """The next bytes of a response.
+
+    Raises:
+        ConnectionError: the connection failed, also where the system has another `OSError` for it.
+    """
+    try:
+        return bytes(response.read(PIECE))
+    except OSError as error:
+        raise ConnectionError(error.strerror or str(error)) from error
+
+
 def _write(response: Any, part: Path, received: int, total: int | None, report: Report, most: int | None) -> None:
     name, limit = part.name.removesuffix(".part"), most if total is None else total
     with part.open("ab" if received else "wb") as file:
         report(name, received, total)
-        while piece := response.read(PIECE):
+        while piece := _read(response):
             received += len(piece)
             if limit is not None and received > limit:
                 break

@@ -21,7 +21,7 @@ class LocalEngine(ABC):
     """Holds the network, the bank and the labels of clients; subclasses define how clients train.
 
     Args:
-        network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
+        network: the source model; every client uses its frozen parts, such as a classifier that is not trained.
         clients: images, and labels if there are any.
         device: where models and images live.
         batch_norm: how BatchNorm's running statistics are treated when models are mixed; see `BatchNormPolicy`.

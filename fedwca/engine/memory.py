@@ -6,6 +6,7 @@ import copy
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -217,7 +218,7 @@ def measure_peak_memory() -> int:
     if status.exists():
         # Not getrusage, whose peak a process inherits from its parent.
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return 1024 * int(lines["VmHWM"].split()[0])
+        return 1024 * int(lines.get("VmHWM", "0").split()[0])
     if sys.platform == "win32":
         return 0
     from resource import RUSAGE_SELF, getrusage
@@ -233,6 +234,9 @@ class MeasuredMemory:
         self.device = torch.device(device)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        else:
+            with suppress(OSError):  # Linux then counts the peak anew; elsewhere an earlier peak of the process counts
+                Path("/proc/self/clear_refs").write_text("5")
         self.before = self._peak() if self.device.type == "cuda" else self._held()
 
     def _peak(self) -> int:

@@ -13,7 +13,7 @@ from fedwca.core.training_settings import Trains
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.precision import matmul_precision
-from fedwca.errors import CheckpointError
+from fedwca.errors import CheckpointError, UsageError
 
 CLASSIFIER = "classifier."
 """Prefix of the names of the classifier's tensors."""
@@ -56,7 +56,11 @@ class Layout:
 
     @classmethod
     def of(cls, network: Network) -> Layout:
-        """The layout of a network, without a frozen backbone, and without the classifier unless ``network.whole``."""
+        """The layout of a network, without a frozen backbone, and without the classifier unless ``network.whole``.
+
+        Raises:
+            UsageError: nothing of the network is trained.
+        """
         excluded = (*(() if network.whole else (CLASSIFIER,)), *(("backbone.",) if network.backbone.frozen else ()))
         position = 0
 
@@ -69,6 +73,11 @@ class Layout:
             return tuple(slots)
 
         included = [(n, p) for n, p in network.named_parameters() if not n.startswith(excluded)]
+        if not included:
+            raise UsageError(
+                "nothing of the model is trained: its backbone and its classifier are frozen, and it has no bottleneck "
+                "between them; leave out frozen=true, or take a head with a bottleneck"
+            )
         parameters = place(
             sorted(included, key=lambda item: (item[0].startswith(EXTRAS), item[0].startswith(CLASSIFIER)))
         )

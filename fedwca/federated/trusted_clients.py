@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,18 +54,23 @@ def find_trusted(
     """
     if not labeler.selects_clients:
         return None
+    refusal = f"pseudo-labeler {labeler.name!r}: trusts gave"
+
+    def as_tensor(answer: Any) -> Tensor:
+        try:
+            return torch.as_tensor(answer)
+        except (TypeError, ValueError, RuntimeError):
+            raise FedwcaError(f"{refusal} {describe_value(answer)}; right is one number from 0 to 1") from None
 
     def ask(work: ClientWork) -> list[Tensor]:
         with torch.no_grad():
-            return [to_host_async(torch.as_tensor(labeler.trusts(outputs))) for outputs in work.outputs(work.own)]
+            return [to_host_async(as_tensor(labeler.trusts(outputs))) for outputs in work.outputs(work.own)]
 
     trust = torch.ones(len(engine.images))
     for client, answer in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
         if answer.numel() != 1 or not 0 <= float(answer) <= 1:
             description = f"{float(answer):g}" if answer.numel() == 1 else describe_value(answer)
-            raise FedwcaError(
-                f"pseudo-labeler {labeler.name!r}: trusts gave {description}; right is one number from 0 to 1"
-            )
+            raise FedwcaError(f"{refusal} {description}; right is one number from 0 to 1")
         trust[client] = float(answer)
     return trust
 

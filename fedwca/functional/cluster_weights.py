@@ -79,8 +79,8 @@ def soft_cluster_weights(
     B0·f_c + B1·Σ A[c'→c] f_c'. ``column`` takes A[c'→c] = R[c', c] / Σ R[·, c]: each cluster contributes in proportion
     to the weight that it gives c's model (the sum in the text of eq. 2); where none gives any (sum below 1e-6), f_c
     takes the place of the sum. ``row`` takes A[c'→c] = R[c, c']: the weights that c itself gives (line 19's mean as it
-    is; line 20 sums over the other index). A cluster in which no present client reports keeps its own model and has no
-    say in the others'.
+    is; line 20 sums over the other index). If no client of a cluster reports, the cluster keeps its own
+    model, and its clients' weights do not count.
 
     Source: FedWCA, eq. 2, and Algorithm 1, lines 19-20.
 

@@ -121,7 +121,7 @@ def join(
         newcomer, [newcomer_images], federation.device, 1, federation.batch_norm, federation.precision
     )
     training, round = federation.training, federation.round
-    report, steps, trained = dict[str, Tensor](), None, epochs
+    report, steps, trained = dict[str, Tensor](), None, 0
     with matmul_precision(federation.precision, federation.device):
         trust = measure_newcomer_trust(federation, engine)
         if federation.fresh is not None:
@@ -194,6 +194,11 @@ def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation 
     """
     method, network = federation.method, federation.network
     if adaptation is None:
+        if network.whole and not method.finish and method.adaptation is not None:
+            raise UsageError(
+                f"method {method.name!r} adapts by {method.adaptation.name}, not by epochs of training; "
+                "leave --adapt out"
+            )
         if network.whole and not method.finish:
             raise UsageError(
                 f"method {method.name!r} has no last phase and no adaptation, so a client without labels has nothing "

@@ -86,8 +86,8 @@ class Definition(BaseModel):
         """Methods, probes and settings as a layer of a run's configuration."""
         probes = [layer_clusterer(signature) for signature in self.signatures.values()]
         methods = {"baselines": list(self.rows.values()), "composed": False, "probes": probes}
-        default_partitions = RunConfig.model_fields["partition"].default, named_by_preset(self.preset, "partition")
-        is_default = self.partition in default_partitions
+        default_partition = named_by_preset(self.preset, "partition") or RunConfig.model_fields["partition"].default
+        is_default = self.partition == default_partition
         return {**self.settings, **({} if is_default else {"partition": self.partition}), **methods}
 
     def under(self, preset: str, dataset: str) -> Definition:
@@ -134,9 +134,9 @@ class Definition(BaseModel):
                     for other, other_method in self.rows.items()
                     if parse_method(other_method).head in baselines
                 )
+                others = f"; the others run with {options}" if options else ""
                 raise UnknownComponent(
-                    f"{name}, row {row!r}: needs the baseline {head!r}, which this version does not have; "
-                    f"the others run with {options}"
+                    f"{name}, row {row!r}: needs the baseline {head!r}, which this version does not have{others}"
                 )
 
 
@@ -219,6 +219,13 @@ def fitting_definitions(table_definition: Definition, config: RunConfig) -> Defi
 def layered_settings(table_definition: Definition, dataset: str, is_quick: bool, user_layer: Layer) -> Layer:
     """The settings for one data set: the definition's override those of ``--quick``, the user's override both."""
     quick = quick_settings(dataset, table_definition.rules.setting) if is_quick else {}
+    if models := quick.get("components", {}).get("model"):  # sizes of a model that another preset does not have
+        named = named_by_preset(table_definition.preset, "model", dataset)
+        chosen = user_layer.get("model") or quick.get("model") or named
+        quick["components"] = {
+            **quick["components"],
+            "model": {model: fields for model, fields in models.items() if model == chosen},
+        }
     if "methods" in quick:  # a table may have only some of these methods
         quick["methods"] = {
             name: values for name, values in quick["methods"].items() if name in table_definition.rows.values()

@@ -258,9 +258,8 @@ def open_run(
     network.load_state_dict(extra_tensors, strict=False)
     network.eval()
     point, bank = read_round_state(saved, trained_clients(metadata), layout.width, resolve_device(config.device))
-    opened = OpenedRun(
-        path, metadata, config, unit, point, bank, model, network, layout, classes, newest.round, selected
-    )
+    last = max(newest.round, *(int(file.stem) - 1 for file in store.files(unit)))
+    opened = OpenedRun(path, metadata, config, unit, point, bank, model, network, layout, classes, last, selected)
     if not opened.finished and round is None:
         finished_rounds, divergence = (
             newest.round + 1,

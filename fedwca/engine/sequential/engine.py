@@ -37,7 +37,7 @@ class SequentialEngine(LocalEngine):
     """Runs one client at a time per worker; memory is the bank plus one client's activations per worker.
 
     Args:
-        network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
+        network: the source model; every client uses its frozen parts, such as a classifier that is not trained.
         clients: images, ``[N, 3, H, W]`` uint8, and labels if there are any.
         device: where models and images live.
         workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. They run in threads,

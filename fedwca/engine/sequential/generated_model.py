@@ -20,7 +20,7 @@ def generate_model(replica: Replica, adaptation: Adaptation, images: Tensor) -> 
 
 
 def train_generators(
-    replica: Replica, adaptation: Adaptation, images: Tensor, initial: Tensor, rates: Mapping[str, float]
+    replica: Replica, adaptation: Adaptation, images: Tensor, initial: Tensor, rates: Mapping[str, float], lr: float
 ) -> None:
     """Make one step of the bound row's generating networks towards the trained parameters of the base network.
 
@@ -32,7 +32,8 @@ def train_generators(
         adaptation: generates parameters, and limits the gradient norm of each network.
         images: those that ``initial`` was generated from.
         initial: the generated parameters of the base network before training ``[P_base]``.
-        rates: learning rate of each network.
+        rates: learning rate of each network, by name.
+        lr: learning rate of the networks that have none there.
     """
     trained = replica.row[replica.layout.base]
     leaves = replica.train_extras()
@@ -45,7 +46,7 @@ def train_generators(
         for name, network_leaves in leaves.items():
             gradients = [next(all_gradients) for _ in network_leaves]
             clip_together(gradients, adaptation.clip)
-            torch._foreach_add_(network_leaves, gradients, alpha=-rates[name])
+            torch._foreach_add_(network_leaves, gradients, alpha=-rates.get(name, lr))
 
 
 @torch.no_grad()

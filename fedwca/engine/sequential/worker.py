@@ -193,7 +193,7 @@ class ClientWorker(Clock):
                     self._step(indices, to_device(is_mixed.nonzero()[:, 0], indices.device), context, step)
                 step += 1
         if generated is not None and adaptation is not None:
-            train_generators(self.replica, adaptation, self.images, generated, task.rates)
+            train_generators(self.replica, adaptation, self.images, generated, task.rates, task.training.lr)
         self.lap("train", started)
         return [context.targets]
 

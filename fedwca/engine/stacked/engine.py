@@ -36,7 +36,7 @@ class StackedEngine(LocalEngine):
     Results are those of `fedwca.engine.sequential.engine.SequentialEngine` within rounding.
 
     Args:
-        network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
+        network: the source model; every client uses its frozen parts, such as a classifier that is not trained.
         clients: images, ``[N, 3, H, W]`` uint8, and labels if there are any; all of them are kept on the device.
         device: where models and images live.
         workers: clients in a slice, which work at the same time; None: all of them.

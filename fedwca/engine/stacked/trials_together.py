@@ -33,7 +33,7 @@ class StackedTrials(TrialsInTurn):
 
     Args:
         networks: the source model of each; they differ only in rows and classifiers, see `can_share_step`.
-        clients: unlabeled images of each.
+        clients: images of each, and labels if there are any.
         device: where models and images live.
         batch_norm: as for `StackedEngine`.
         precision: as for `StackedEngine`.
