@@ -1,7 +1,8 @@
 """What training through a step of an adaptation costs: CPU seconds of a FedTTA step over those of a FedAvg step.
 
-On one thread, all ways in one process and in turn, so that ratios are of one run: labelled clients, the same images,
-batches of 64, and a round that is nothing but training. Each engine beside itself.
+All methods run in one process on one thread and take turns, so that ratios come from the same run. Clients are
+labelled, every method trains on the same images in batches of 64, and a round is nothing but training. Each engine is
+compared with itself.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ METHODS = {
 
 
 def clients(side: int) -> list[ClientImages]:
-    """Noise with labels, as many images each as the steps of a round take once."""
+    """Clients with one batch of labelled random images each, so that an epoch is one step."""
     labels = torch.arange(BATCH) % CLASSES
-    own = [x[..., :side, :side] for x in images(CLIENTS, BATCH)]
-    return [ClientImages(x, x[:0], x[:0], labels) for x in own]
+    pixels = [x[..., :side, :side] for x in images(CLIENTS, BATCH)]
+    return [ClientImages(x, x[:0], x[:0], labels) for x in pixels]
 
 
 def work(kind: str, model: str, method: Method) -> Callable[[], None]:
-    """A round of so many steps of each client, as often as it is called."""
+    """A function that runs one round of `STEPS` training steps per client each time it is called."""
     architecture = models.build(model)
     network = grow_network(architecture.build(CLASSES, seed=0, whole=True), method.trained, 0)
     workers = 1 if kind == "loop" else None
@@ -60,32 +61,32 @@ def work(kind: str, model: str, method: Method) -> Callable[[], None]:
 
 
 def measure(kind: str, model: str, repeats: int) -> dict[str, Any]:
-    """One engine and model: milliseconds of a client's step, and medians and quartiles of ratios within a turn."""
-    ways = {name: work(kind, model, method) for name, method in METHODS.items()}
-    seconds = take_turns(ways, repeats)
-    found: dict[str, Any] = {"engine": kind, "model": model}
-    found["milliseconds"] = {
-        name: round(1000 * statistics.median(own) / (CLIENTS * STEPS), 2) for name, own in seconds.items()
+    """Milliseconds of a client's step by method, and medians and quartiles of the ratios to FedAvg within turns."""
+    rounds = {name: work(kind, model, method) for name, method in METHODS.items()}
+    seconds = take_turns(rounds, repeats)
+    result: dict[str, Any] = {"engine": kind, "model": model}
+    result["milliseconds"] = {
+        name: round(1000 * statistics.median(values) / (CLIENTS * STEPS), 2) for name, values in seconds.items()
     }
     for name in list(METHODS)[1:]:
-        found[f"{name} over FedAvg"] = describe_ratios(seconds[name], seconds["FedAvg"])
-    return found
+        result[f"{name} over FedAvg"] = describe_ratios(seconds[name], seconds["FedAvg"])
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "adapted_step.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    # Now: files may be others by the end.
-    made_on, cases = provenance("cpu"), []
+    # Recorded before measuring, because files may change until the end.
+    environment, cases = provenance("cpu"), []
     for model in MODELS:
         for kind in ENGINES:
-            cases.append(measure(kind, model, given.repeats))
+            cases.append(measure(kind, model, options.repeats))
             print(cases[-1], flush=True)
-    what = f"CPU milliseconds of a step of {BATCH} images, {CLIENTS} clients, one thread; medians of {given.repeats}"
-    keep(given.out, {"what": what, "clients": CLIENTS, "batch": BATCH, "cases": cases, "environment": made_on})
+    title = f"CPU milliseconds of a step of {BATCH} images, {CLIENTS} clients, one thread; medians of {options.repeats}"
+    keep(options.out, {"what": title, "clients": CLIENTS, "batch": BATCH, "cases": cases, "environment": environment})
 
 
 if __name__ == "__main__":

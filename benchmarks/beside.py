@@ -1,4 +1,4 @@
-"""The engines beside the plain loop on the same work: local epochs on fixed labels, nothing else."""
+"""The same work for the engines and for the plain loop: local epochs on fixed labels, nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASSES = 10
 
 
 class Fixed(PseudoLabeler):
-    """Labels that cost nothing, because the plain loop makes none either."""
+    """Fixed labels that take no time to compute, because the plain loop computes none either."""
 
     models = ()
 
@@ -32,21 +32,21 @@ class Fixed(PseudoLabeler):
         return False
 
     def __call__(self, predictions, draws, mask=None) -> Targets:  # type: ignore[no-untyped-def]
-        everyone = torch.arange(len(draws), device=draws.device)
+        indices = torch.arange(len(draws), device=draws.device)
         ones = torch.ones(len(draws), device=draws.device)
-        return Targets(everyone % CLASSES, ones, partners=everyone, mix=0 * ones, matched=ones.bool())
+        return Targets(indices % CLASSES, ones, partners=indices, mix=0 * ones, matched=ones.bool())
 
 
-def images(clients: int, each: int) -> torch.Tensor:
-    """Random images ``[clients, each, 3, 32, 32]`` uint8."""
-    draw = torch.Generator().manual_seed(0)
-    return torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=draw)
+def images(clients: int, per_client: int) -> torch.Tensor:
+    """Random images ``[clients, per_client, 3, 32, 32]`` uint8."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (clients, per_client, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
 
-def plain(clients: int, each: int, epochs: int = 1, device: str = "cpu") -> Callable[[], None]:
-    """The plain loop over all clients; images are floats on the device before it starts."""
-    data = [(x.to(device).float() / 255 - 0.5) / 0.5 for x in images(clients, each)]
-    models, labels = [PlainLeNet(CLASSES).to(device) for _ in data], torch.arange(each, device=device) % CLASSES
+def plain(clients: int, per_client: int, epochs: int = 1, device: str = "cpu") -> Callable[[], None]:
+    """A function that trains all clients in the plain loop, on float images that are on the device already."""
+    data = [(x.to(device).float() / 255 - 0.5) / 0.5 for x in images(clients, per_client)]
+    models, labels = [PlainLeNet(CLASSES).to(device) for _ in data], torch.arange(per_client, device=device) % CLASSES
 
     def work() -> None:
         for model, x in zip(models, data, strict=True):
@@ -57,50 +57,50 @@ def plain(clients: int, each: int, epochs: int = 1, device: str = "cpu") -> Call
 
 def engine(
     clients: int,
-    each: int,
+    per_client: int,
     epochs: int = 1,
     workers: int | None = 1,
     device: str = "cpu",
     kind: str = "loop",
     **options: str,
 ) -> Callable[[], None]:
-    """A FedAvg round of an engine (``kind``) with labels given; ``workers`` None: as many clients as it takes."""
-    data = [ClientImages(x, x[:0], x[:0]) for x in images(clients, each)]
-    made = ENGINES[kind](LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
+    """A function that runs a FedAvg round of an engine on fixed labels; ``workers`` None is the engine's default."""
+    data = [ClientImages(x, x[:0], x[:0]) for x in images(clients, per_client)]
+    client_engine = ENGINES[kind](LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
     method = Method("fixed", "fixed", aggregators.build("fedavg"), Fixed(), (Shot(),))
     training, domains = Training(epochs=epochs), torch.zeros(clients, dtype=torch.int64)
-    server, _ = run_round(0, init_server(made), method, made, training, Keys(0), domains)
-    return lambda: run_round(1, server, method, made, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
+    server, _ = run_round(0, init_server(client_engine), method, client_engine, training, Keys(0), domains)
+    return lambda: run_round(1, server, method, client_engine, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
 
 
 def cpu(work: Callable[[], None]) -> float:
-    """CPU seconds of this process, all threads."""
+    """CPU seconds that work takes in this process, over all threads."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def wall(work: Callable[[], None]) -> float:
-    """Seconds on the clock."""
+    """Wall-clock seconds that work takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
-def take_turns(ways: Mapping[str, Callable[[], None]], turns: int) -> dict[str, list[float]]:
-    """CPU seconds by way, each way called once unmeasured, then in turns whose order alternates."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
-        way()
+def take_turns(workloads: Mapping[str, Callable[[], None]], turns: int) -> dict[str, list[float]]:
+    """CPU seconds of each workload by turn; each is called once unmeasured, then in turns whose order alternates."""
+    seconds: dict[str, list[float]] = {name: [] for name in workloads}
+    for work in workloads.values():
+        work()
     for turn in range(turns):
-        for name in list(ways) if turn % 2 == 0 else reversed(list(ways)):
-            seconds[name].append(cpu(ways[name]))
+        for name in list(workloads) if turn % 2 == 0 else reversed(list(workloads)):
+            seconds[name].append(cpu(workloads[name]))
     return seconds
 
 
-def describe_ratios(seconds: Sequence[float], others: Sequence[float], digits: int = 2) -> dict[str, Any]:
-    """Median and quartiles of ratios within turns."""
-    ratios = [own / other for own, other in zip(seconds, others, strict=True)]
+def describe_ratios(seconds: Sequence[float], base_seconds: Sequence[float], digits: int = 2) -> dict[str, Any]:
+    """Median and quartiles of the ratios ``seconds / base_seconds`` within turns."""
+    ratios = [value / base for value, base in zip(seconds, base_seconds, strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
     quarters = [round(low, digits), round(high, digits)]
     return {"median": round(statistics.median(ratios), digits), "quarters": quarters}

@@ -1,8 +1,8 @@
 """LeNets batched by hand over clients, beside the same by torch.func.vmap: what does generality cost?
 
 By hand: grouped convolutions over all clients' channels and `baddbmm` for the bottleneck, which is how the engine runs
-LeNets, on a CPU in channels-last order; other models go through vmap. One thread of a CPU, CPU seconds, in turn; on a
-GPU it is a piece of gpu.py.
+LeNets, on a CPU in channels-last order; other models go through vmap. Measured in CPU seconds on one thread, in turns;
+on a GPU it is a piece of gpu.py.
 """
 
 from __future__ import annotations
@@ -29,41 +29,46 @@ WAYS: dict[str, tuple[Kernels, bool]] = {
     "vmap, channels-last": ("channels-last", False),
     "vmap": ("eager", False),
 }
-"""Kernels, and whether by hand."""
+"""Kernels of each way, and whether it is batched by hand."""
 
 
 def beside(
     clients: int, batch: int, device: str = "cpu", steps: int = STEPS, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, Any]:
-    """Seconds of a training step by way, medians; the first over the last; and how far gradients are apart at most."""
+    """Median seconds of a training step by way, and the ratios of the first way to the last.
+
+    ``apart`` is the largest distance of a gradient from that of the last way, divided by the norm of the latter.
+    """
     network = LeNet().build(CLASSES, seed=0).to(device)
-    draw = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (clients, batch, 3, 32, 32), dtype=torch.uint8, generator=draw).to(device)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (clients, batch, 3, 32, 32), dtype=torch.uint8, generator=generator).to(device)
     x = network.prepare(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-    entries = {way: Candidate(network, x, "fp32", kernels, by_hand=own) for way, (kernels, own) in WAYS.items()}
-    gradients = [entry.timed(clock)[1] for entry in entries.values()]
-    apart = max(float((own - gradients[-1]).norm() / gradients[-1].norm()) for own in gradients)
-    times: dict[str, list[float]] = {way: [] for way in entries}
+    candidates = {
+        way: Candidate(network, x, "fp32", kernels, by_hand=batched) for way, (kernels, batched) in WAYS.items()
+    }
+    gradients = [candidate.timed(clock)[1] for candidate in candidates.values()]
+    largest_distance = max(float((gradient - gradients[-1]).norm() / gradients[-1].norm()) for gradient in gradients)
+    times: dict[str, list[float]] = {way: [] for way in candidates}
     for turn in range(steps):
-        for way in list(entries) if turn % 2 == 0 else reversed(list(entries)):
-            times[way].append(entries[way].timed(clock)[0])
-    found = {way: round(statistics.median(own), 6) for way, own in times.items()}
+        for way in list(candidates) if turn % 2 == 0 else reversed(list(candidates)):
+            times[way].append(candidates[way].timed(clock)[0])
+    medians = {way: round(statistics.median(values), 6) for way, values in times.items()}
     first, *_, last = times.values()
-    ratios = [one / other for one, other in zip(first, last, strict=True)]
+    ratios = [value / base for value, base in zip(first, last, strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
-    over = {"median": round(statistics.median(ratios), 3), "quarters": [round(low, 3), round(high, 3)]}
-    about = {"clients": clients, "batch": batch, "steps": steps}
-    return {**about, "seconds": found, "first_over_last": over, "apart": apart}
+    summary = {"median": round(statistics.median(ratios), 3), "quarters": [round(low, 3), round(high, 3)]}
+    sizes = {"clients": clients, "batch": batch, "steps": steps}
+    return {**sizes, "seconds": medians, "first_over_last": summary, "apart": largest_distance}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "by_hand.json")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     cases = [beside(clients, 64, clock=time.process_time) for clients in (4, 32)]
-    what = "training steps of LeNets, forward and backward, by hand and by vmap: CPU seconds of one thread, medians"
-    keep(given.out, {"what": what, "cases": cases, "environment": provenance("cpu")})
+    title = "training steps of LeNets, forward and backward, by hand and by vmap: CPU seconds of one thread, medians"
+    keep(options.out, {"what": title, "cases": cases, "environment": provenance("cpu")})
     print(cases)
 
 

@@ -22,8 +22,8 @@ FINCH = {"clusterer": "finch"}
 FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
 SMALL: dict[str, Any] = {"clients": 3, "samples": 200, "training": {"lr": 3e-3, "epochs": 3}}
 UNEQUAL = {"samples": 500, "rounds": 6}
-"""Weights by samples differ from uniform ones only where clients do: SVHN has 246 images for each of its three."""
-# Reading: (open question, what it is compared with, what the run changes).
+"""Weights by samples differ from uniform ones only if clients differ in size: SVHN's three have 246 images each."""
+# Reading: (open question, the reading it is compared with, what the run changes).
 READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "default": ("", "", FINCH),
     "ratio": ("A13", "default", {**FINCH, "pseudo_labeler": "two_model:selection=ratio"}),
@@ -45,23 +45,23 @@ READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def main(data: str, sources: list[str]) -> None:
-    found: dict[str, Any] = {"what": "mean accuracy over clients after the last round, percent", "results": []}
+    result: dict[str, Any] = {"what": "mean accuracy over clients after the last round, percent", "results": []}
     for source in sources:
         for reading, (question, base, change) in READINGS.items():
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
             if not (folder / "summary.json").exists():
-                own = {**SMALL, "source_models": 5, "name": "method", **change}
-                bench(out=folder, **layer(data, source, **own))
+                settings = {**SMALL, "source_models": 5, "name": "method", **change}
+                bench(out=folder, **layer(data, source, **settings))
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
             runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]
-            found["results"].append(
+            result["results"].append(
                 {"source": source, "reading": reading, "question": question, "against": base, "runs": runs}
                 | {"config": summary["config"]}
             )
             print(source, reading, [round(run, 1) for run in runs], flush=True)
-    found["environment"] = json.loads((folder / "environment.json").read_text())
-    keep(RESULT, found)
+    result["environment"] = json.loads((folder / "environment.json").read_text())
+    keep(RESULT, result)
 
 
 if __name__ == "__main__":

@@ -36,32 +36,32 @@ CLUSTERS, CLASSES = 4, 10
 
 
 def parcels(model: str) -> list[Parcel]:
-    """Round 0 and a later round, as a server sends them."""
-    built = registry_of("model").build({"name": model})
-    network = built.build(CLASSES, pretrained=False)
+    """The messages that a server sends in round 0 and in a later round."""
+    architecture = registry_of("model").build({"name": model})
+    network = architecture.build(CLASSES, pretrained=False)
     layout = Layout.of(network)
     method = resolve_plan({"aggregator": "wca", "clusterer": "finch", "baselines": []}).methods[-1][0]
-    composition = Composition.of(method, built, CLASSES, training=Training(epochs=1))
-    about = {"composition": composition.model_dump_json(), "client": 0}
-    row = layout.read(network)
-    sent = {f"sent-{i}": row_to_tensors(row * (1 + 1e-3 * i), layout) for i in range(CLUSTERS + 1)}
+    composition = Composition.of(method, architecture, CLASSES, training=Training(epochs=1))
+    notes = {"composition": composition.model_dump_json(), "client": 0}
+    parameters = layout.read(network)
+    sent = {f"sent-{i}": row_to_tensors(parameters * (1 + 1e-3 * i), layout) for i in range(CLUSTERS + 1)}
     return [
-        Parcel("train", 0, {"source": network.state_dict()}, notes={"token": "0", "first": 1, "personal": 1, **about}),
+        Parcel("train", 0, {"source": network.state_dict()}, notes={"token": "0", "first": 1, "personal": 1, **notes}),
         Parcel("train", 1, sent, notes={"token": "1", "first": 0, "personal": 1}),
     ]
 
 
 def answer(folder: Path, images: int) -> dict[str, Any]:
-    """Answer the message in a folder; what it took."""
+    """Answer the message in a folder; returns the memory, seconds and bytes that it took."""
     torch.set_num_threads(1)
     if importlib.util.find_spec("flwr"):
         import flwr.clientapp  # noqa: F401
-    loaded = measure_peak_memory() / 1e6
-    wall, cpu = time.perf_counter(), time.process_time()
+    libraries_mb = measure_peak_memory() / 1e6
+    wall_start, cpu_start = time.perf_counter(), time.process_time()
     parcel = torch.load(folder / "parcel.pt", weights_only=False)
-    draws = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     client = Client(
-        lambda side, stretch: torch.randint(0, 256, (images, 3, side, side), dtype=torch.uint8, generator=draws)
+        lambda side, stretch: torch.randint(0, 256, (images, 3, side, side), dtype=torch.uint8, generator=generator)
     )
     if (folder / "client.safetensors").exists():
         resume_client(client, folder / "client.safetensors")
@@ -69,9 +69,9 @@ def answer(folder: Path, images: int) -> dict[str, Any]:
     save_client(client, folder / "client.safetensors")
     return {
         **{"round": parcel.round, "models_sent": len(parcel.models), "images": images},
-        **{"peak_mb": round(measure_peak_memory() / 1e6), "libraries_mb": round(loaded)},
-        "seconds": round(time.perf_counter() - wall, 1),
-        "cpu_seconds": round(time.process_time() - cpu, 1),
+        **{"peak_mb": round(measure_peak_memory() / 1e6), "libraries_mb": round(libraries_mb)},
+        "seconds": round(time.perf_counter() - wall_start, 1),
+        "cpu_seconds": round(time.process_time() - cpu_start, 1),
         **{"bytes_down": parcel.bytes, "bytes_up": reply.bytes},
         "disk_mb": round((folder / "client.safetensors").stat().st_size / 1e6, 1),
     }
@@ -82,12 +82,12 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--answer", action="store_true", help="OUT is a folder with a message; used by this script.")
-    given = parser.parse_args()
-    if given.answer:
-        print(json.dumps(answer(given.out, given.images)))
+    options = parser.parse_args()
+    if options.answer:
+        print(json.dumps(answer(options.out, options.images)))
         return
     flower = bool(importlib.util.find_spec("flwr"))
-    about = {
+    settings = {
         "threads": 1,
         "epochs": 1,
         "clusters": CLUSTERS,
@@ -99,10 +99,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for parcel in parcels(model):
                 torch.save(parcel, Path(folder) / "parcel.pt")
-                line = [sys.executable, __file__, folder, "--answer", "--images", str(given.images)]
-                done = subprocess.run(line, capture_output=True, text=True, check=True)
-                lines.append({"model": model, **json.loads(done.stdout.splitlines()[-1])})
-                given.out.write_text(json.dumps({**about, "lines": lines}, indent=1) + "\n")
+                command = [sys.executable, __file__, folder, "--answer", "--images", str(options.images)]
+                completed = subprocess.run(command, capture_output=True, text=True, check=True)
+                lines.append({"model": model, **json.loads(completed.stdout.splitlines()[-1])})
+                options.out.write_text(json.dumps({**settings, "lines": lines}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

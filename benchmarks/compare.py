@@ -26,41 +26,41 @@ def seconds(checkout: Path, name: str) -> float:
     """CPU seconds that a benchmark prints when it imports fedwca from a checkout.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the benchmark failed.
     """
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(SCRIPT), name], env=environment, cwd=checkout, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise SystemExit(f"{name} failed in {checkout.name}:\n{done.stderr.strip()}")
-    return float(done.stdout.split()[-1])
+    if completed.returncode:
+        raise SystemExit(f"{name} failed in {checkout.name}:\n{completed.stderr.strip()}")
+    return float(completed.stdout.split()[-1])
 
 
 def pairs(base: Path, head: Path, name: str, count: int) -> list[tuple[float, float]]:
-    """Seconds of (base, head), in turn; who goes first changes from pair to pair."""
-    found = []
+    """Seconds of (base, head) in each pair of runs; the side that runs first alternates."""
+    timings = []
     for pair in range(count):
         if pair % 2:
-            after = seconds(head, name)
-            found.append((seconds(base, name), after))
+            head_seconds = seconds(head, name)
+            timings.append((seconds(base, name), head_seconds))
         else:
-            found.append((seconds(base, name), seconds(head, name)))
-    return found
+            timings.append((seconds(base, name), seconds(head, name)))
+    return timings
 
 
 def table(measured: dict[str, list[tuple[float, float]]], limit: float) -> tuple[str, bool]:
     """The table to print, and whether nothing is slower than the limit."""
     lines = [f"{'benchmark':<12}{'base s':>10}{'head s':>10}{'head/base':>12}  {'range':<14}"]
     good = True
-    for name, found in measured.items():
-        before, after = (statistics.median(side) for side in zip(*found, strict=True))
-        ratios = [mine / theirs for theirs, mine in found]
-        middle = statistics.median(ratios)
-        said = "TOO SLOW" if middle > limit else "slower" if middle > 1.05 else "quicker" if middle < 0.95 else "same"
-        good &= middle <= limit
+    for name, timings in measured.items():
+        base_median, head_median = (statistics.median(side) for side in zip(*timings, strict=True))
+        ratios = [head / base for base, head in timings]
+        ratio = statistics.median(ratios)
+        verdict = "TOO SLOW" if ratio > limit else "slower" if ratio > 1.05 else "quicker" if ratio < 0.95 else "same"
+        good &= ratio <= limit
         span = f"{min(ratios):.2f}-{max(ratios):.2f}"
-        lines.append(f"{name:<12}{before:>10.4f}{after:>10.4f}{middle:>12.3f}  {span:<14}{said}")
+        lines.append(f"{name:<12}{base_median:>10.4f}{head_median:>10.4f}{ratio:>12.3f}  {span:<14}{verdict}")
     return "\n".join(lines), good
 
 
@@ -72,15 +72,15 @@ def checkout(commit: str, folder: Path) -> Path:
     """
     if (Path(commit) / "fedwca").is_dir():
         return Path(commit).resolve()
-    done = subprocess.run(
+    completed = subprocess.run(
         ["git", "worktree", "add", "--detach", "--quiet", str(folder), commit],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise SystemExit(f"no commit {commit!r} in this repository: {done.stderr.strip()}")
+    if completed.returncode:
+        raise SystemExit(f"no commit {commit!r} in this repository: {completed.stderr.strip()}")
     return folder
 
 
@@ -91,17 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, default=5, help="runs of each side and benchmark; default 5")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS, metavar="NAME")
     parser.add_argument("--limit", type=float, default=LIMIT, help="largest allowed ratio; default 1.25")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folders = {side: Path(temporary) / side for side in ("base", "head")}
         try:
-            base, head = (checkout(getattr(given, side), folder) for side, folder in folders.items())
-            measured = {name: pairs(base, head, name, given.pairs) for name in given.only}
+            base, head = (checkout(getattr(options, side), folder) for side, folder in folders.items())
+            measured = {name: pairs(base, head, name, options.pairs) for name in options.only}
         finally:
             for folder in folders.values():
                 if folder.exists():
                     subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=False)
-    text, good = table(measured, given.limit)
+    text, good = table(measured, options.limit)
     print(text)
     return 0 if good else 1
 

@@ -1,6 +1,6 @@
 """The work that `compare.py` times in two checkouts: ``python benchmarks/compared.py NAME`` prints its CPU seconds.
 
-Nothing is imported before it is needed: what is imported is part of what ``import`` times.
+Nothing is imported before it is needed, because ``import`` measures imports.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 def timed(work: Callable[[], object], times: int = 3) -> float:
-    """CPU seconds of one time, after one that is not counted."""
+    """Mean CPU seconds of one call, after a first call that is not counted."""
     work()
     started = time.process_time()
     for _ in range(times):
@@ -20,7 +20,7 @@ def timed(work: Callable[[], object], times: int = 3) -> float:
 
 
 def one_round(name: str) -> float:
-    """Round 1 of an aggregator on four clients of 128 random images, one epoch."""
+    """CPU seconds of round 1 of an aggregator on four clients of 128 random images, one epoch."""
     import torch
 
     from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_round
@@ -31,9 +31,9 @@ def one_round(name: str) -> float:
     from fedwca.objectives.shot import Shot
     from fedwca.pseudo_labelers.two_model import TwoModel
 
-    draws = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (4, 128, 3, 32, 32), dtype=torch.uint8, generator=draws)
-    clients = [ClientImages(own, own[:0], own[:0]) for own in images]
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (4, 128, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    clients = [ClientImages(pixels, pixels[:0], pixels[:0]) for pixels in images]
     engine = SequentialEngine(LeNet().build(10), clients, "cpu", workers=1)
     aggregator = aggregators.build(name)
     clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
@@ -44,7 +44,7 @@ def one_round(name: str) -> float:
 
 
 def group(clients: int = 1000) -> float:
-    """FINCH of random vectors."""
+    """CPU seconds of FINCH on random vectors."""
     import torch
 
     from fedwca.functional import finch
@@ -54,7 +54,7 @@ def group(clients: int = 1000) -> float:
 
 
 def mixing(values: int = 347_850) -> float:
-    """Mixtures of 8 models for 256 clients."""
+    """CPU seconds of mixing 8 models for 256 clients."""
     import torch
 
     from fedwca.engine.parameter_layout import mix_rows
@@ -64,7 +64,7 @@ def mixing(values: int = 347_850) -> float:
 
 
 def importing() -> float:
-    """The command line, imported into a new process."""
+    """CPU seconds of a process from its start until it has imported the command line."""
     import fedwca.cli  # noqa: F401
 
     return time.process_time()

@@ -1,7 +1,7 @@
 """Exact counts of what a round does: calls into torch, FLOPs, the largest tensor, and what `fedwca --help` imports.
 
-Unlike times they are the same on every machine, so `counts.json` holds them and a test compares. Who changes them on
-purpose writes the file anew and commits it: ``python benchmarks/counts.py --write``.
+Unlike times, counts are the same on every machine, so a test compares them with `counts.json`. After an intended change
+write the file again and commit it: ``python benchmarks/counts.py --write``.
 """
 
 from __future__ import annotations
@@ -40,39 +40,41 @@ CLIENTS, CLUSTERS, EPOCHS = (2, 4, 8), 2, 1
 TRIALS = (2, 3, 5)
 COST_EPOCHS, COST_CLUSTERS = 5, 4
 OPTIONAL = {"attr", "shellingham"}
-"""What rich and typer load where it happens to be installed."""
+"""Packages that rich and typer import only if they happen to be installed."""
 
 
 class Counting(TorchDispatchMode):
-    """Counts operators that reach the dispatcher, and remembers the largest tensor that any of them made anew."""
+    """Counts the operators that reach the dispatcher, and keeps the bytes of the largest tensor that one allocated."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls, self.bytes = 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = func(*args, **(kwargs or {}))
+        output = func(*args, **(kwargs or {}))
         self.calls += 1
-        known = {storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
-        made = [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and storage(leaf) not in known]
-        self.bytes = max([self.bytes, *(leaf.untyped_storage().nbytes() for leaf in made)])
-        return given
+        input_storages = {storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+        new_tensors = [
+            leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and storage(leaf) not in input_storages
+        ]
+        self.bytes = max([self.bytes, *(leaf.untyped_storage().nbytes() for leaf in new_tensors)])
+        return output
 
 
 def storage(tensor: Tensor) -> int:
-    """What two views of the same memory share."""
+    """Address of a tensor's memory, which all its views share."""
     return tensor.untyped_storage().data_ptr()
 
 
 def federation(clients: int, images: int = IMAGES) -> list[ClientImages]:
     """Clients with random images and no test images."""
-    draw = torch.Generator().manual_seed(0)
-    drawn = torch.randint(0, 256, (clients, images, 3, 32, 32), dtype=torch.uint8, generator=draw)
-    return [ClientImages(x, x[:0], x[:0]) for x in drawn]
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (clients, images, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    return [ClientImages(x, x[:0], x[:0]) for x in pixels]
 
 
 def method(name: str) -> Method:
-    """FedAvg as a baseline, or FedWCA without mixup, whose extra images depend on the last digits of predictions."""
+    """FedAvg as a baseline, or FedWCA without mixup, since how many images mixup adds depends on rounding errors."""
     aggregator = aggregators.build(name)
     labeler = Prototype() if name == "fedavg" else TwoModel(mixup=False)
     clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
@@ -80,7 +82,7 @@ def method(name: str) -> Method:
 
 
 class Setting:
-    """A federation after round 0, so that round 1 can be played again and again."""
+    """A federation after round 0, so that round 1 can be run repeatedly."""
 
     def __init__(
         self,
@@ -92,70 +94,70 @@ class Setting:
         batch: int = BATCH,
         engine: str = "loop",
     ) -> None:
-        own = federation(clients, images)
+        data = federation(clients, images)
         network = LeNet().build(CLASSES)
         self.engine = (
-            StackedEngine(network, own) if engine == "stacked" else SequentialEngine(network, own, "cpu", workers=1)
+            StackedEngine(network, data) if engine == "stacked" else SequentialEngine(network, data, "cpu", workers=1)
         )
         self.method, self.training = method(name), Training(epochs=epochs, batch_size=batch)
         self.domains = torch.arange(clients) % clusters
         self.server = self.run(0, init_server(self.engine))
 
     def run(self, round: int, server: Server | None = None) -> Server:
-        """The server after a round."""
-        before = self.server if server is None else server
-        return run_round(round, before, self.method, self.engine, self.training, Keys(0), self.domains)[0]
+        """Run a round from ``server``, by default from the state after round 0; returns the server after it."""
+        previous = self.server if server is None else server
+        return run_round(round, previous, self.method, self.engine, self.training, Keys(0), self.domains)[0]
 
 
 def calls(name: str) -> dict[str, Any]:
-    """Calls per round and the largest tensor, by number of clients."""
-    found: dict[str, Any] = {"aten_calls": {}, "largest_tensor_bytes": {}}
+    """Operator calls of a round and bytes of its largest new tensor, by number of clients."""
+    result: dict[str, Any] = {"aten_calls": {}, "largest_tensor_bytes": {}}
     for clients in CLIENTS:
         setting = Setting(name, clients, CLUSTERS, EPOCHS)
         with Counting() as counting:
             setting.run(1)
-        found["aten_calls"][str(clients)] = counting.calls
-        found["largest_tensor_bytes"][str(clients)] = counting.bytes
-    return found
+        result["aten_calls"][str(clients)] = counting.calls
+        result["largest_tensor_bytes"][str(clients)] = counting.bytes
+    return result
 
 
 def stacked_calls(name: str) -> dict[str, int]:
-    """Calls that the clients' work of a round takes on the stacked engine, by number of clients: always the same."""
-    found = {}
+    """Operator calls of the clients' part of a round on the stacked engine, by number of clients; all must be equal."""
+    calls_by_clients = {}
     for clients in CLIENTS:
         setting, counting = Setting(name, clients, CLUSTERS, EPOCHS, engine="stacked"), Counting()
         work = setting.engine.run
 
-        def counted(*given: Any, work: Any = work, counting: Counting = counting) -> Any:
+        def counted(*arguments: Any, work: Any = work, counting: Counting = counting) -> Any:
             with counting:
-                return work(*given)
+                return work(*arguments)
 
         setting.engine.run = counted  # type: ignore[method-assign]
         setting.run(1)
-        found[str(clients)] = counting.calls
-    return found
+        calls_by_clients[str(clients)] = counting.calls
+    return calls_by_clients
 
 
 def training_calls(name: str) -> dict[str, int]:
-    """Calls that training takes in a round of several trials together, by their number: always the same."""
-    found = {}
+    """Operator calls of training in a round of several trials together, by number of trials; all must be equal."""
+    calls_by_trials = {}
     for trials in TRIALS:
         engines = StackedTrials([LeNet().build(CLASSES, seed) for seed in range(trials)], [federation(2)] * trials)
-        made, counting = method(name), Counting()
+        trial_method, counting = method(name), Counting()
 
-        def counted(*given: Any, counting: Counting = counting) -> Any:
+        def counted(*arguments: Any, counting: Counting = counting) -> Any:
             with counting:
-                return train(*given)
+                return train(*arguments)
 
         with patch.object(alone, "train", counted), patch.object(several, "train", counted):
-            given = (made, Training(epochs=EPOCHS, batch_size=BATCH), Keys(0), torch.arange(2))
+            round_arguments = (trial_method, Training(epochs=EPOCHS, batch_size=BATCH), Keys(0), torch.arange(2))
             parts = {
-                i: open_round(0, init_server(engine), given[0], engine, *given[1:])
+                i: open_round(0, init_server(engine), round_arguments[0], engine, *round_arguments[1:])
                 for i, engine in enumerate(engines.engines)
             }
             engines.run(parts)
-        found[str(trials)] = counting.calls
-    return found
+        calls_by_trials[str(trials)] = counting.calls
+    return calls_by_trials
 
 
 def flops(name: str) -> int:
@@ -167,7 +169,7 @@ def flops(name: str) -> int:
 
 
 def formula(epochs: int, clusters: int) -> float:
-    """What a FedWCA round costs in FedAvg rounds, counted in forward passes; a backward pass is two.
+    """Cost of a FedWCA round in FedAvg rounds, counted in forward passes; a backward pass counts as two.
 
     >>> round(formula(5, 4), 4)
     1.375
@@ -183,12 +185,12 @@ def imported() -> list[str]:
         "tops = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(' '.join(sorted(top for top in tops - sys.stdlib_module_names if not top.startswith('_'))))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return [name for name in done.stdout.split() if name not in OPTIONAL]
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [name for name in completed.stdout.split() if name not in OPTIONAL]
 
 
 def counts() -> dict[str, Any]:
-    """Everything that `counts.json` holds."""
+    """The content of `counts.json`."""
     costs = {name: flops(name) for name in ("fedavg", "wca")}
     return {
         "torch": torch.__version__.partition("+")[0],

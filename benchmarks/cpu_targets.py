@@ -3,10 +3,10 @@
     python benchmarks/cpu_targets.py
 
 Targets: one worker takes at most 0.55 of the CPU seconds of the plain loop in float32 and 0.5 in bfloat16; two
-workers at most half its wall time; a FedWCA round at most 1.30 FedAvg rounds. The plain loop runs on one thread with
-images that are floats before it starts; beside it stands the loop that is written by hand with the engine's kernels,
-which says what the library itself costs. Runs alternate, and so does who begins; medians of ratios within pairs are
-compared. Wall time says little on a machine that has other work to do, so the load average stands beside it.
+workers take at most half its wall time; a FedWCA round takes at most 1.30 FedAvg rounds. The plain loop runs on one
+thread, on images that are floats before it starts. A loop that is written by hand with the engine's kernels is measured
+too: the difference from it is the cost of the library. Runs alternate, and so does the side that starts; medians of the
+ratios within pairs are compared. Wall time says little on a machine with other work, so the load average is recorded.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Work = Callable[[], None]
 Clock = Callable[[Work], float]
 CLIENTS, IMAGES, PAIRS = 8, 640, 7
 FEW, CLUSTERS, EPOCHS, BATCH = 4, 4, 5, 64
-"""Clients, clusters and epochs of a FedWCA round, whose cost in FedAvg rounds does not depend on how many clients."""
+"""Size of a FedWCA round; its cost in FedAvg rounds does not depend on the number of clients."""
 SIDE, PRODUCTS = 1024, 20
-"""Of the square matrices whose product stands for a core's peak, and products at a time."""
+"""Side of the square matrices whose product measures a core's peak, and products per measurement."""
 TARGETS = {
     "fp32, 1 worker, CPU": 0.55,
     "bf16, 1 worker, CPU": 0.5,
@@ -45,14 +45,14 @@ OUT = Path(__file__).parent / "results" / "cpu_targets.json"
 
 
 def fedwca_and_fedavg(images: int) -> tuple[Work, Work]:
-    """A FedWCA round and a FedAvg round, of the same clients; no image is mixed, so that both train on as many."""
+    """A FedWCA round and a FedAvg round of the same clients; no image is mixed, so both train on as many images."""
     settings = [Setting(name, FEW, CLUSTERS, EPOCHS, images, BATCH) for name in ("wca", "fedavg")]
-    ours, theirs = (lambda setting=setting: setting.run(1) and None for setting in settings)
-    return ours, theirs
+    fedwca, fedavg = (lambda setting=setting: setting.run(1) and None for setting in settings)
+    return fedwca, fedavg
 
 
 def contenders(clients: int, images: int) -> dict[str, Callable[[], tuple[Work, Work, Clock]]]:
-    """What is measured by name, made when it is: work, what it is compared with, and by which clock."""
+    """By name, a function that prepares a measurement: the work, the work it is compared with, and the clock."""
     base = lambda: plain(clients, images)  # noqa: E731
     return {
         "fp32, 1 worker, CPU": lambda: (engine(clients, images), base(), cpu),
@@ -63,49 +63,49 @@ def contenders(clients: int, images: int) -> dict[str, Callable[[], tuple[Work, 
     }
 
 
-def pair(base: Work, work: Work, clock: Clock, first: bool) -> tuple[float, float]:
-    """Seconds of what is compared with and of the work, one after the other; ``first``: the former begins."""
-    if first:
-        theirs = clock(base)
-        return theirs, clock(work)
-    mine = clock(work)
-    return clock(base), mine
+def pair(base: Work, work: Work, clock: Clock, base_first: bool) -> tuple[float, float]:
+    """Seconds of (base, work), run one after the other; ``base_first`` says which runs first."""
+    if base_first:
+        base_seconds = clock(base)
+        return base_seconds, clock(work)
+    work_seconds = clock(work)
+    return clock(base), work_seconds
 
 
 def measure(
-    name: str, made: Callable[[], tuple[Work, Work, Clock]], clients: int, images: int, pairs: int
+    name: str, prepare: Callable[[], tuple[Work, Work, Clock]], clients: int, images: int, pairs: int
 ) -> dict[str, Any]:
-    """Seconds and ratios of one name.
+    """Seconds of a work and of its base, and the median of their ratios.
 
     Args:
-        name: of a target, or of what has none.
-        made: makes what is measured.
-        clients: K; fewer where FedWCA is.
-        images: of each.
-        pairs: of runs.
+        name: key of `contenders`; not every one has a target.
+        prepare: makes the work, its base and the clock.
+        clients: number of clients K; written down as `FEW` for FedWCA, which always has that many.
+        images: training images per client.
+        pairs: pairs of runs.
     """
-    about, (work, base, clock) = provenance("cpu") | {"instructions": instructions()}, made()
+    environment, (work, base, clock) = provenance("cpu") | {"instructions": instructions()}, prepare()
     base()
     work()
-    before = os.getloadavg()[0]
+    load_before = os.getloadavg()[0]
     measured = [pair(base, work, clock, number % 2 == 0) for number in range(pairs)]
-    ratio = statistics.median(mine / theirs for theirs, mine in measured)
+    ratio = statistics.median(work_seconds / base_seconds for base_seconds, work_seconds in measured)
     target = TARGETS.get(name)
     return {
-        "base_seconds": [round(theirs, 3) for theirs, _ in measured],
-        "seconds": [round(mine, 3) for _, mine in measured],
+        "base_seconds": [round(base_seconds, 3) for base_seconds, _ in measured],
+        "seconds": [round(work_seconds, 3) for _, work_seconds in measured],
         "ratio": round(ratio, 3),
         **({} if target is None else {"target": target, "met": round(ratio, 3) <= target}),
-        "load_average": round(max(before, os.getloadavg()[0]), 1),
+        "load_average": round(max(load_before, os.getloadavg()[0]), 1),
         "clients": FEW if "FedWCA" in name else clients,
         "images": images,
-        "environment": about,
+        "environment": environment,
     }
 
 
 def share_of_peak(images: int, pairs: int) -> dict[str, Any]:
-    """FLOPs a second of the engine's epochs over those of a matrix product in float32, on one core, in turns."""
-    about, work = provenance("cpu"), engine(FEW, images)
+    """FLOPs per second of the engine's epochs over those of a float32 matrix product, on one core, in turns."""
+    environment, work = provenance("cpu"), engine(FEW, images)
     with FlopCounterMode(display=False) as counter:
         work()
     matrix = torch.randn(SIDE, SIDE)
@@ -116,25 +116,28 @@ def share_of_peak(images: int, pairs: int) -> dict[str, Any]:
 
     products()
     seconds = [pair(products, work, cpu, number % 2 == 0) for number in range(pairs)]
-    rates = [(2 * SIDE**3 * PRODUCTS / peak, counter.get_total_flops() / own) for peak, own in seconds]
-    peak, own = (statistics.median(side) for side in zip(*rates, strict=True))
+    rates = [
+        (2 * SIDE**3 * PRODUCTS / product_seconds, counter.get_total_flops() / work_seconds)
+        for product_seconds, work_seconds in seconds
+    ]
+    peak_rate, engine_rate = (statistics.median(side) for side in zip(*rates, strict=True))
     return {
         "mflops_an_image": round(counter.get_total_flops() / (FEW * images) / 1e6, 2),
-        "gflops": round(own / 1e9, 1),
-        "peak_gflops": round(peak / 1e9, 1),
-        "share": round(statistics.median(own / peak for peak, own in rates), 3),
+        "gflops": round(engine_rate / 1e9, 1),
+        "peak_gflops": round(peak_rate / 1e9, 1),
+        "share": round(statistics.median(rate / peak for peak, rate in rates), 3),
         "load_average": round(os.getloadavg()[0], 1),
-        "environment": about,
+        "environment": environment,
     }
 
 
 def instructions() -> list[str]:
-    """What the processor has for bfloat16; without any of it the bf16 target cannot be met."""
+    """The processor's bfloat16 instruction sets; without any of them the bf16 target cannot be met."""
     try:
-        text = Path("/proc/cpuinfo").read_text().split()
+        words = Path("/proc/cpuinfo").read_text().split()
     except OSError:
         return []
-    return [name for name in ("avx512_bf16", "amx_bf16") if name in text]
+    return [name for name in ("avx512_bf16", "amx_bf16") if name in words]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -145,22 +148,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     names = [*contenders(0, 0), PEAK]
     parser.add_argument("--only", action="append", choices=names, help="one of them; repeat; others stay as they were")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    result = json.loads(given.out.read_text()) if given.only else {"targets": {}}
+    result = json.loads(options.out.read_text()) if options.only else {"targets": {}}
     result |= {
         "what": "seconds of a round over those of what it is compared with, medians of pairs; labels are fixed, but in "
         "FedWCA's; the environment is that of the latest",
         "environment": provenance("cpu"),
     }
-    found = contenders(given.clients, given.images)
-    for name in given.only or names:
+    measurements = contenders(options.clients, options.images)
+    for name in options.only or names:
         if name == PEAK:
-            result[PEAK] = share_of_peak(given.images, given.pairs)
+            result[PEAK] = share_of_peak(options.images, options.pairs)
         else:
-            result["targets"][name] = measure(name, found[name], given.clients, given.images, given.pairs)
+            result["targets"][name] = measure(name, measurements[name], options.clients, options.images, options.pairs)
         print(name, result.get(name) or result["targets"][name], flush=True)
-        keep(given.out, result)
+        keep(options.out, result)
 
 
 if __name__ == "__main__":

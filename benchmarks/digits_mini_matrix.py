@@ -22,16 +22,16 @@ def main() -> None:
     for name, domain in dataset.domains.items():
         source = pretrain(domain, dataset.classes, LeNet(), TRAINING, seed=SEED)
         matrix[name] = {}
-        for other, target in dataset.domains.items():
+        for target_name, target in dataset.domains.items():
             images = torch.from_numpy(target.images).permute(0, 3, 1, 2)
             labels = torch.from_numpy(target.labels)
-            if other == name:
-                held = split_source(domain, TRAINING.held_out, SEED)[1]
-                images, labels = images[held], labels[held]
+            if target_name == name:
+                held_out = split_source(domain, TRAINING.held_out, SEED)[1]
+                images, labels = images[held_out], labels[held_out]
             with torch.no_grad():
                 logits = torch.cat([source.network(source.network.prepare(x))[0] for x in images.split(256)])
-            matrix[name][other] = 100 * float((logits.argmax(1) == labels).double().mean())
-        print(name, {other: round(value, 1) for other, value in matrix[name].items()}, flush=True)
+            matrix[name][target_name] = 100 * float((logits.argmax(1) == labels).double().mean())
+        print(name, {target_name: round(value, 1) for target_name, value in matrix[name].items()}, flush=True)
     result = {
         "what": "accuracy in percent; rows: source domain; columns: tested on; diagonal: its held-out tenth",
         "data": dataset.digest(),

@@ -1,4 +1,4 @@
-"""Means of clients' values, some of which have none: over all of them, and by domain; no script."""
+"""Means of clients' values over all clients and by domain, without clients that have no value; no script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 
 def known_values(values: Iterable[float | None]) -> list[float]:
-    """Values of the clients that have one: in files None stands for no value, in records that were read NaN.
+    """Values of the clients that have one; a missing value is None in files and NaN in records that were read.
 
     >>> known_values([1.0, None, 2.0, float("nan")])
     [1.0, 2.0]
@@ -36,7 +36,11 @@ def mean_by_domain(domains: Sequence[str], values: Sequence[float | None]) -> di
     >>> mean_by_domain(["x", "x", "y"], [1.0, 2.0, None])
     {'x': 1.5}
     """
-    own: dict[str, list[float | None]] = defaultdict(list)
+    values_by_domain: dict[str, list[float | None]] = defaultdict(list)
     for domain, value in zip(domains, values, strict=True):
-        own[domain].append(value)
-    return {domain: mean_of_known(some) for domain, some in own.items() if known_values(some)}
+        values_by_domain[domain].append(value)
+    return {
+        domain: mean_of_known(domain_values)
+        for domain, domain_values in values_by_domain.items()
+        if known_values(domain_values)
+    }

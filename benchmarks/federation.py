@@ -5,10 +5,10 @@
     python benchmarks/federation.py messages OUT.json [--runs 2]
     python benchmarks/federation.py rounds OUT.json [--runs 2 --rounds 4]
 
-Eight clients of digits-mini (two for each of four domains); each line is one federation from the same source model, or
-with several seeds one for each, every seed with a source model and a split of its own.
+Eight clients of digits-mini (two for each of four domains). Each line of uploads and defences is one federation, all
+from the same source model; with several seeds, one per seed, each seed with a source model and a split of its own.
 Lines that OUT.json holds with the same settings are not measured again. Lines with noise need dp-accounting.
-Messages are answered by real processes, see `federation_messages.py`; so are rounds, see `federation_rounds.py`.
+Messages and rounds are measured on real processes, see `federation_messages.py` and `federation_rounds.py`.
 """
 
 from __future__ import annotations
@@ -50,41 +50,43 @@ NOISE = ((1.0, 0.0), (0.3, 0.0), (1.0, 0.01), (1.0, 0.1), (1.0, 1.0), (0.3, 4.0)
 
 
 def uploads() -> list[Case]:
-    """Lines about what is uploaded."""
-    found = [Case(what, "fedavg", upload=given) for what, given in UPLOADS.items()]
-    found += [Case(what, "wca", upload=given) for what, given in UPLOADS.items() if what != "top 1 %"]
-    return found + [Case(what, METHODS[2], upload=UPLOADS[what]) for what in ("full precision", "half precision")]
+    """Cases that differ in what is uploaded."""
+    cases = [Case(label, "fedavg", upload=upload) for label, upload in UPLOADS.items()]
+    cases += [Case(label, "wca", upload=upload) for label, upload in UPLOADS.items() if label != "top 1 %"]
+    return cases + [Case(label, METHODS[2], upload=UPLOADS[label]) for label in ("full precision", "half precision")]
 
 
 def defences() -> list[Case]:
-    """Lines about lies and noise."""
-    found = [Case("full precision", name) for name in METHODS[:2]]
+    """Cases with a client that lies, with defences, and with noise."""
+    cases = [Case("full precision", name) for name in METHODS[:2]]
     uniform = "fedavg:weighting=uniform"
-    found += [Case(what, name, rules=given, liar=True) for name in (uniform, "wca") for what, given in DEFENCES.items()]
-    found += [Case("nobody lies", name, apart=True) for name in (uniform, "wca")]
-    found.append(Case("nobody lies, median", uniform, rules={"robust": "median"}, apart=True))
-    found += [Case(f"clip {clip}, noise {noise}", "fedavg", privacy=Privacy(clip, noise)) for clip, noise in NOISE]
-    return found
+    cases += [
+        Case(label, name, rules=rules, liar=True) for name in (uniform, "wca") for label, rules in DEFENCES.items()
+    ]
+    cases += [Case("nobody lies", name, apart=True) for name in (uniform, "wca")]
+    cases.append(Case("nobody lies, median", uniform, rules={"robust": "median"}, apart=True))
+    cases += [Case(f"clip {clip}, noise {noise}", "fedavg", privacy=Privacy(clip, noise)) for clip, noise in NOISE]
+    return cases
 
 
-def measured(every: list[Trials], case: Case) -> dict[str, Any]:
-    """One line: what the first seed shows, and the accuracies of all."""
-    found = [trials.measure(case) for trials in every]
-    accuracies = [line["accuracy"] for line in found]
-    spread = round(stdev(accuracies), 2) if len(every) > 1 else None
-    seen = [line["clusters"] for line in found]
-    told = {"accuracy": round(mean(accuracies), 2), "std": spread, "accuracies": accuracies, "clusters": seen}
-    return {**found[0], **(told if len(every) > 1 else {})}
+def measured(all_trials: list[Trials], case: Case) -> dict[str, Any]:
+    """One line of results: that of the first seed, with accuracies and numbers of clusters of all seeds."""
+    lines = [trials.measure(case) for trials in all_trials]
+    accuracies = [line["accuracy"] for line in lines]
+    spread = round(stdev(accuracies), 2) if len(all_trials) > 1 else None
+    clusters = [line["clusters"] for line in lines]
+    over_seeds = {"accuracy": round(mean(accuracies), 2), "std": spread, "accuracies": accuracies, "clusters": clusters}
+    return {**lines[0], **(over_seeds if len(all_trials) > 1 else {})}
 
 
-def write_lines(out: Path, found: Iterable[dict[str, Any]]) -> None:
-    """What real processes show, each line as it comes."""
-    around = describe_environment("cpu")
-    around["versions"]["flwr"] = version("flwr")
-    lines = []
-    for line in found:
-        lines.append(line)
-        out.write_text(json.dumps({"environment": around, "lines": lines}, indent=1) + "\n")
+def write_lines(out: Path, lines: Iterable[dict[str, Any]]) -> None:
+    """Write lines measured on real processes; the file is written again after each of them."""
+    environment = describe_environment("cpu")
+    environment["versions"]["flwr"] = version("flwr")
+    written = []
+    for line in lines:
+        written.append(line)
+        out.write_text(json.dumps({"environment": environment, "lines": written}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -96,44 +98,46 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--runs", type=int, default=2)
-    given = parser.parse_args()
-    if given.part == "messages":
-        write_lines(given.out, federation_messages.measure(given.runs))
+    options = parser.parse_args()
+    if options.part == "messages":
+        write_lines(options.out, federation_messages.measure(options.runs))
         return
-    if given.part == "rounds":
-        write_lines(given.out, federation_rounds.measure(given.runs, given.rounds))
+    if options.part == "rounds":
+        write_lines(options.out, federation_rounds.measure(options.runs, options.rounds))
         return
-    cases = uploads() if given.part == "uploads" else defences()
+    cases = uploads() if options.part == "uploads" else defences()
     logging.disable(logging.WARNING)
-    every = [Trials(given.clients, given.samples, given.rounds, seed) for seed in range(given.seeds)]
-    trials = every[0]
-    kept = json.loads(given.out.read_text()) if given.out.exists() else {}
-    settings = trials.settings | ({"seeds": given.seeds} if given.seeds > 1 else {})
-    same = kept.get("settings") == to_plain(settings)
-    lines = {(line["what"], line["aggregator"]): line for line in kept.get("lines", ()) if same and "labels" in line}
-    predicted = kept.get("predicted", {}) if same else {}
+    all_trials = [Trials(options.clients, options.samples, options.rounds, seed) for seed in range(options.seeds)]
+    trials = all_trials[0]
+    previous = json.loads(options.out.read_text()) if options.out.exists() else {}
+    settings = trials.settings | ({"seeds": options.seeds} if options.seeds > 1 else {})
+    same = previous.get("settings") == to_plain(settings)
+    lines = {
+        (line["what"], line["aggregator"]): line for line in previous.get("lines", ()) if same and "labels" in line
+    }
+    predicted = previous.get("predicted", {}) if same else {}
 
     def write() -> None:
         ordered = [lines[case.what, case.aggregator] for case in cases if (case.what, case.aggregator) in lines]
-        around = describe_environment("cpu")
+        environment = describe_environment("cpu")
         if any(line["epsilon"] for line in ordered):
-            around["versions"]["dp-accounting"] = version("dp-accounting")
+            environment["versions"]["dp-accounting"] = version("dp-accounting")
         result = {
-            **{"settings": settings, "environment": around, "source_only": alone},
+            **{"settings": settings, "environment": environment, "source_only": source_only},
             **{"predicted": predicted, "clusterings": clusterings, "lines": ordered},
         }
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
 
-    alone = trials.source_only() if len(every) == 1 else [one.source_only() for one in every]
-    clusterings = kept.get("clusterings", {}) if same else {}
-    if given.part == "uploads" and not clusterings:
+    source_only = trials.source_only() if len(all_trials) == 1 else [item.source_only() for item in all_trials]
+    clusterings = previous.get("clusterings", {}) if same else {}
+    if options.part == "uploads" and not clusterings:
         clusterings = trials.clusterings()
-    for aggregator in METHODS if given.part == "uploads" else ():
+    for aggregator in METHODS if options.part == "uploads" else ():
         if aggregator not in predicted:
             predicted[aggregator] = trials.predicted(aggregator)
     for case in cases:
         if (case.what, case.aggregator) not in lines:
-            lines[case.what, case.aggregator] = measured(every, case)
+            lines[case.what, case.aggregator] = measured(all_trials, case)
             write()
     write()
 

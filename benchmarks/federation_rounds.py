@@ -1,4 +1,4 @@
-"""Rounds of a deployment as it is: a server and four clients, real programs over TLS (Linux, with Flower)."""
+"""Time and memory of a real deployment's rounds: a server and four clients over TLS (Linux, with Flower)."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from tests.shades import write_shades
 CLIENTS = 4
 DONE = re.compile(r"^(\S+ \S+) INFO round \d+ is done$", re.MULTILINE)
 LOOK = 0.25
-"""Seconds between two looks at memory."""
+"""Seconds between two readings of memory."""
 
 
 def round_seconds(log: str) -> list[float]:
-    r"""Seconds from the end of each round to the end of the next; round 0, which loads libraries, is not among them.
+    r"""Seconds from the end of each round to the end of the next; round 0, which loads libraries, is left out.
 
     >>> round_seconds("2026-01-01 10:00:00,000 INFO round 0 is done\n2026-01-01 10:00:02,500 INFO round 1 is done\n")
     [2.5]
     """
-    ends = [datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f") for at in DONE.findall(log)]
-    return [round((later - end).total_seconds(), 2) for end, later in pairwise(ends)]
+    ends = [datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f") for time in DONE.findall(log)]
+    return [round((next_end - end).total_seconds(), 2) for end, next_end in pairwise(ends)]
 
 
 def below(root: int) -> set[int]:
-    """A process and all below it."""
+    """Process ids of a process and all its descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit():
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     tree = {root}
-    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
-        tree |= more
+    while children := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= children
     return tree
 
 
 def memory(processes: set[int]) -> float:
-    """Megabytes that these hold; what several share is counted once, in parts."""
+    """Megabytes that processes hold; memory that several share is divided among them (PSS)."""
     kilobytes = 0
     for pid in processes:
         with suppress(OSError):
-            found = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
-            kilobytes += int(found[1]) if found else 0
+            match = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+            kilobytes += int(match[1]) if match else 0
     return kilobytes / 1000
 
 
 def cpu_seconds(processes: set[int]) -> float:
-    """Of these and of those below them that have ended and were waited for."""
+    """CPU seconds of processes and of their ended children that were waited for."""
     ticks = 0
     for pid in processes:
         with suppress(OSError):
@@ -67,7 +67,7 @@ def cpu_seconds(processes: set[int]) -> float:
 
 
 class Watch(threading.Thread):
-    """Looks at a client's memory until it is told to stop, and at the CPU seconds of all at the end of round 0."""
+    """Reads a client's memory repeatedly until `end`, and the CPU seconds of all processes at the end of round 0."""
 
     def __init__(self, client: int, roots: list[int], log: Path) -> None:
         super().__init__(daemon=True)
@@ -77,7 +77,7 @@ class Watch(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Look."""
+        """Read until `end` is called; memory counts from the end of round 0."""
         while not self.over.wait(LOOK):
             if not self.spent and self.log.exists() and "round 0 is done" in self.log.read_text():
                 self.spent.append(self._spent())
@@ -85,7 +85,7 @@ class Watch(threading.Thread):
                 self.seen.append(memory(below(self.client)))
 
     def end(self) -> None:
-        """Look a last time."""
+        """Stop, and read the CPU seconds a last time."""
         self.over.set()
         self.join()
         self.spent.append(self._spent())
@@ -95,24 +95,24 @@ class Watch(threading.Thread):
 
 
 def measure(runs: int, rounds: int) -> Iterator[dict[str, Any]]:
-    """A line for each federation: FedWCA, a LeNet, 30 images of four clients each, an epoch a round.
+    """One line of results per federation: FedWCA with a LeNet, four clients with 30 images each, one epoch per round.
 
     Raises:
-        RuntimeError: a federation failed; what it printed.
+        RuntimeError: a federation failed; the message is what it printed.
     """
     for run in range(runs):
-        with tempfile.TemporaryDirectory() as made:
-            root, at = Path(made), port()
+        with tempfile.TemporaryDirectory() as temporary:
+            root, port_number = Path(temporary), port()
             folder, load = root / "d", os.getloadavg()[0]
             laid_out(folder, write_shades(root / "shades"), "wca", "--rounds", str(rounds))
             log = folder / "server" / LOG
-            with running(*commands(folder, CLIENTS, at), logs=root) as processes:
+            with running(*commands(folder, CLIENTS, port_number), logs=root) as processes:
                 watch = Watch(processes[1].pid, [process.pid for process in processes], log)
                 watch.start()
-                done: subprocess.CompletedProcess[str] = submitted(folder, at)
+                completed: subprocess.CompletedProcess[str] = submitted(folder, port_number)
                 watch.end()
-            if done.returncode:
-                raise RuntimeError(done.stdout + done.stderr)
+            if completed.returncode:
+                raise RuntimeError(completed.stdout + completed.stderr)
             seconds = round_seconds(log.read_text())
         yield {
             **{"run": run, "load": round(load, 1), "clients": CLIENTS, "seconds": seconds},

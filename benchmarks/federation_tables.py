@@ -19,23 +19,23 @@ LABELS = {"fedavg": "FedAvg", "wca": "FedWCA", "revised_wca:u=2": "Revised FedWC
 
 def read(name: str) -> dict[str, Any]:
     """A result file."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return result
 
 
 def epsilon(noise: float, delta: float = 1e-5) -> float:
-    """Differential privacy of one release with Gaussian noise, in units of the clip, when all images are replaced.
+    """ε of one release with Gaussian noise, in units of the clip, when all images of a client are replaced.
 
-    Source: Balle and Wang, ICML 2018, theorem 8; two values of norm at most the clip are up to twice that apart.
+    Source: Balle and Wang, ICML 2018, theorem 8; two values of norm at most the clip differ by at most twice the clip.
 
     >>> round(epsilon(1.0), 2), round(epsilon(2.0), 2)
     (10.0, 4.38)
     """
 
     def excess(bound: float) -> float:
-        apart = 2 / noise
-        tails = [math.erfc((bound / apart + sign * apart / 2) / math.sqrt(2)) / 2 for sign in (-1, 1)]
-        # Both tails are tiny where the bound is large: the second is left out where it underflows.
+        distance = 2 / noise
+        tails = [math.erfc((bound / distance + sign * distance / 2) / math.sqrt(2)) / 2 for sign in (-1, 1)]
+        # Both tails are tiny for a large bound; the second is left out if it underflows.
         return tails[0] - (math.exp(bound + math.log(tails[1])) if tails[1] > 0 else 0.0) - delta
 
     low, high = 0.0, 1.0
@@ -48,7 +48,7 @@ def epsilon(noise: float, delta: float = 1e-5) -> float:
 
 
 def moment_noise() -> str:
-    """How well FINCH finds domains in moments with noise, by clients a domain."""
+    """Table of how well FINCH finds domains from noisy moments, by noise and clients per domain."""
     result = read("moment_noise")
     rows = result["rows"]
     counts = sorted({row["clients"] for row in rows})
@@ -59,11 +59,11 @@ def moment_noise() -> str:
     for noise in rows[0]["ari"]:
         cells = []
         for count in counts:
-            found = [row["ari"][noise] for row in rows if row["clients"] == count]
-            cells.append(f"{statistics.fmean(found):.2f} ({min(found):.2f} to {max(found):.2f})")
-        value = float(noise)
-        bound = f"{float(f'{epsilon(value):.2g}'):,.0f}" if value else "∞"
-        lines.append(f"| {value:g} | {bound} | {' | '.join(cells)} |")
+            scores = [row["ari"][noise] for row in rows if row["clients"] == count]
+            cells.append(f"{statistics.fmean(scores):.2f} ({min(scores):.2f} to {max(scores):.2f})")
+        noise_level = float(noise)
+        epsilon_text = f"{float(f'{epsilon(noise_level):.2g}'):,.0f}" if noise_level else "∞"
+        lines.append(f"| {noise_level:g} | {epsilon_text} | {' | '.join(cells)} |")
     norms = [norm for row in rows for norm in row["norms"]]
     return "\n".join(
         [
@@ -81,27 +81,27 @@ def moment_noise() -> str:
 
 
 def megabytes(sizes: list[int]) -> str:
-    """Bytes by round in MB; one number where all are alike."""
-    shown = [f"{size / 1e6:.2f}" if size > 1e5 else f"{size / 1e6:.3f}" for size in sizes]
-    return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
+    """Bytes by round as text in MB; one number if all are equal."""
+    texts = [f"{size / 1e6:.2f}" if size > 1e5 else f"{size / 1e6:.3f}" for size in sizes]
+    return texts[0] if len(set(texts)) == 1 else ", ".join(texts)
 
 
 def wire() -> str:
-    """Bytes predicted by the bench and measured, and accuracy, by method and upload."""
+    """Table of bytes predicted by the bench and measured, and of accuracy, by method and upload."""
     result = read("uploads")
     lines = [
         "| Method | uploads | down, by round | up, by round | up, all rounds | accuracy |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for line in result["lines"]:
-        method, what = LABELS[line["aggregator"]], line["what"]
-        if what == "full precision":
-            told = result["predicted"][line["aggregator"]]
-            cells = [megabytes(told[name]) for name in ("bytes_down", "bytes_up")]
+        method, upload = LABELS[line["aggregator"]], line["what"]
+        if upload == "full precision":
+            predicted = result["predicted"][line["aggregator"]]
+            cells = [megabytes(predicted[name]) for name in ("bytes_down", "bytes_up")]
             lines.append(f"| {method} | predicted by the bench | {cells[0]} | {cells[1]} | | |")
         total = sum(line["bytes_up"]) / 1e6
         lines.append(
-            f"| {method} | {what} | {megabytes(line['bytes_down'])} | {megabytes(line['bytes_up'])} | {total:.2f} "
+            f"| {method} | {upload} | {megabytes(line['bytes_down'])} | {megabytes(line['bytes_up'])} | {total:.2f} "
             f"| {line['accuracy']:.1f} |"
         )
     settings, environment = result["settings"], result["environment"]
@@ -119,42 +119,42 @@ def wire() -> str:
 
 
 def signature() -> str:
-    """Clusters by what would be left of the first layer."""
+    """Table of clusters if the first layers were uploaded in full, rounded or thinned."""
     result = read("uploads")
     lines = ["| first layers uploaded | clusters | adjusted Rand index |", "|---|---|--:|"]
-    for name, found in result["clusterings"].items():
-        lines.append(f"| {name} | {', '.join(map(str, found['sizes']))} | {found['ari']:.2f} |")
+    for name, clustering in result["clusterings"].items():
+        lines.append(f"| {name} | {', '.join(map(str, clustering['sizes']))} | {clustering['ari']:.2f} |")
     note = "FINCH after round 0, sizes of clusters and index against the true domains; same setting as above."
     return "\n".join([*lines, "", note, on_machines([result["environment"]])])
 
 
 def defences() -> str:
-    """Accuracy of seven clients by what the eighth does and what is done against it."""
+    """Table of the accuracy of seven clients by what the eighth does and by the defence."""
     result = read("federation")
-    found = {(line["what"], line["aggregator"]): line for line in result["lines"]}
-    shown = {
+    measured = {(line["what"], line["aggregator"]): line for line in result["lines"]}
+    rows = {
         "nobody lies": "nobody lies",
         "no defence": "one of eight lies",
         "`norm_bound=3`": "one lies, norm bound 3",
         "`robust=median`": "one lies, median",
         "`robust=trimmed`": "one lies, trimmed mean",
     }
-    medians = _spread(found["nobody lies, median", "fedavg:weighting=uniform"])
+    medians = _spread(measured["nobody lies, median", "fedavg:weighting=uniform"])
     lines = ["| | FedAvg, uniform | FedWCA |", "|---|--:|--:|"]
-    for label, what in shown.items():
-        cells = [_spread(found[what, aggregator]) for aggregator in ("fedavg:weighting=uniform", "wca")]
+    for label, case in rows.items():
+        cells = [_spread(measured[case, aggregator]) for aggregator in ("fedavg:weighting=uniform", "wca")]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     lines.append(f"| nobody lies, `robust=median` | {medians} | – |")
     return "\n".join([*lines, "", on_machines([result["environment"]])])
 
 
 def _spread(line: dict[str, Any]) -> str:
-    """Mean ± std over seeds."""
+    """Accuracy as mean ± standard deviation over seeds."""
     return f"{line['accuracy']:.1f}±{line['std']:.1f}"
 
 
 def noise() -> str:
-    """Accuracy and what is spent, by clipping and noise."""
+    """Table of ε and accuracy, by clipping and noise."""
     result = read("federation")
     plain = next(line for line in result["lines"] if (line["what"], line["aggregator"]) == ("full precision", "fedavg"))
     lines = [
@@ -164,14 +164,14 @@ def noise() -> str:
     ]
     for line in (line for line in result["lines"] if line["what"].startswith("clip")):
         clip, added = (part.split()[1] for part in line["what"].split(", "))
-        spent = float(f"{line['epsilon']:.2g}") if line["epsilon"] else math.inf
-        told = "∞" if math.isinf(spent) else f"{spent:,.1f}" if spent < 10 else f"{spent:,.0f}"
-        lines.append(f"| {clip} | {added if float(added) else 0} | {told} | {_spread(line)} |")
+        value = float(f"{line['epsilon']:.2g}") if line["epsilon"] else math.inf
+        text = "∞" if math.isinf(value) else f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
+        lines.append(f"| {clip} | {added if float(added) else 0} | {text} | {_spread(line)} |")
     return "\n".join([*lines, "", on_machines([result["environment"]])])
 
 
 def cost() -> str:
-    """What a client's process takes, by model and round."""
+    """Table of the memory, time and bytes of a client's process, by model and message."""
     result = read("client_cost")
     lines = [
         "| Model | message | peak memory, MB | of it libraries | CPU seconds | down, MB | up, MB | kept on disk, MB |",
@@ -198,7 +198,7 @@ def cost() -> str:
 
 
 def messages() -> str:
-    """What a message costs a client: to start a program for it, and to answer it in a fork."""
+    """Table of what a message costs a client: to start a program for it, and to answer it in a fork."""
     result = read("federation_messages")
     lines = [
         "| CPU seconds to start a program for a message | of a message in a fork | seconds of it | load |",
@@ -222,16 +222,16 @@ def messages() -> str:
 
 
 def rounds() -> str:
-    """What a round of a deployment takes, with almost no training."""
+    """Table of the time and memory of a deployment's rounds with almost no training."""
     result = read("federation_rounds")
     lines = [
         "| seconds a round, median (least to most) | CPU seconds of all programs | MB of a client |",
         "|--:|--:|--:|",
     ]
     for line in result["lines"]:
-        seconds, held = line["seconds"], line["client_megabytes"]
+        seconds, memory = line["seconds"], line["client_megabytes"]
         spread = f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
-        lines.append(f"| {spread} | {line['cpu_seconds']:.1f} | {held['least']} to {held['most']} |")
+        lines.append(f"| {spread} | {line['cpu_seconds']:.1f} | {memory['least']} to {memory['most']} |")
     environment, clients = result["environment"], result["lines"][0]["clients"]
     return "\n".join(
         [
@@ -246,29 +246,31 @@ def rounds() -> str:
 
 
 def draw(path: Path) -> None:
-    """Left: MB that one client is sent by round. Right: accuracy against MB that it uploads in all."""
+    """Plot MB sent to one client by round (left), and accuracy against MB that it uploads in all (right)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     lines = read("uploads")["lines"]
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
-    down, cloud = figure.subplots(1, 2)
+    sent_axes, accuracy_axes = figure.subplots(1, 2)
     for line in (line for line in lines if "precision" in line["what"]):
         style = "--" if line["what"].startswith("half") else "-"
         label = f"{LABELS[line['aggregator']]}, {line['what'][:4]}"
-        down.plot([size / 1e6 for size in line["bytes_down"]], style, label=label)
-    down.set(xlabel="round", ylabel="MB sent to a client", xticks=range(len(lines[0]["bytes_down"])), ylim=(0, None))
-    down.legend(fontsize=6)
-    for aggregator, mark in (("fedavg", "o"), ("wca", "s")):
-        own = [line for line in lines if line["aggregator"] == aggregator]
-        up = [sum(line["bytes_up"]) / 1e6 for line in own]
-        cloud.plot(up, [line["accuracy"] for line in own], mark, label=LABELS[aggregator])
-        for x, line in zip(up, own, strict=True):
-            cloud.annotate(f" {line['what']}", (x, line["accuracy"]), fontsize=5, rotation=30)
-    cloud.set(xlabel="MB that a client uploads in all rounds", ylabel="accuracy, %", xscale="log")
-    cloud.margins(x=0.25, y=0.3)
-    cloud.legend(fontsize=6)
+        sent_axes.plot([size / 1e6 for size in line["bytes_down"]], style, label=label)
+    sent_axes.set(
+        xlabel="round", ylabel="MB sent to a client", xticks=range(len(lines[0]["bytes_down"])), ylim=(0, None)
+    )
+    sent_axes.legend(fontsize=6)
+    for aggregator, marker in (("fedavg", "o"), ("wca", "s")):
+        measured = [line for line in lines if line["aggregator"] == aggregator]
+        uploaded = [sum(line["bytes_up"]) / 1e6 for line in measured]
+        accuracy_axes.plot(uploaded, [line["accuracy"] for line in measured], marker, label=LABELS[aggregator])
+        for x, line in zip(uploaded, measured, strict=True):
+            accuracy_axes.annotate(f" {line['what']}", (x, line["accuracy"]), fontsize=5, rotation=30)
+    accuracy_axes.set(xlabel="MB that a client uploads in all rounds", ylabel="accuracy, %", xscale="log")
+    accuracy_axes.margins(x=0.25, y=0.3)
+    accuracy_axes.legend(fontsize=6)
     figure.savefig(path, dpi=120)
 
 

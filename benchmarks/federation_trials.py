@@ -32,27 +32,27 @@ from fedwca.runs.split_trials import split_trial
 
 @dataclass(frozen=True)
 class Case:
-    """One line."""
+    """Settings of one federation, which is one line of a result."""
 
     what: str
     aggregator: str
     upload: dict[str, Any] = field(default_factory=dict)
     rules: dict[str, Any] = field(default_factory=dict)
     liar: bool = False
-    """Whether client 0 lies; it does not count then."""
+    """Whether client 0 lies; accuracies then leave it out."""
     apart: bool = False
-    """Whether client 0 does not count though it is honest, to compare with."""
+    """Whether accuracies leave out client 0 though it is honest, for comparison with ``liar``."""
     privacy: Privacy | None = None
 
 
 def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
-    """A wire on which one client's update is turned round and made ten times as long."""
+    """A wire on which one client's update is multiplied by -10."""
 
     def wire(client: int, parcel: Parcel) -> Parcel:
         if client != liar or parcel.kind != "upload":
             return parcel
-        own = session.expected[client].starts[0]
-        slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
+        start = session.expected[client].starts[0]
+        slots = {slot.name: slot.of(start) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})
 
@@ -60,22 +60,22 @@ def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
 
 
 def epsilon(noise: float, rounds: int, delta: float = 1e-5) -> float | None:
-    """What ``rounds`` uploads of one client spend, replacing all its images; None without noise."""
+    """ε of ``rounds`` uploads of one client when all its images are replaced; None without noise."""
     if not noise:
         return None
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
-    # Two clipped updates are at most twice the bound apart.
+    # Two clipped updates differ by at most twice the clip.
     event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise / 2), rounds)
     return float(RdpAccountant().compose(event).get_epsilon(delta))
 
 
 class Weighing(Client):
-    """Writes down the bytes it is sent."""
+    """A client that records the bytes of each message that it receives."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.down: list[int] = []
 
     def handle(self, parcel: Parcel) -> Parcel:
@@ -84,7 +84,7 @@ class Weighing(Client):
 
 
 class Trials:
-    """The data, the source model, and one federation after another."""
+    """The data and source model of one seed, and federations that start from them."""
 
     def __init__(self, clients: int, samples: int, rounds: int, seed: int = 0) -> None:
         self.layer = {"clients": clients, "samples": samples, "rounds": rounds, "baselines": [], "seed": seed}
@@ -100,22 +100,24 @@ class Trials:
         }
 
     def plan(self, aggregator: str) -> RunPlan:
-        """What the bench would run; clusters are those of the paper."""
-        needs = aggregators.build(aggregator).grouping.needs_clusterer
-        return resolve_plan({**self.layer, "aggregator": aggregator, **({"clusterer": "finch"} if needs else {})})
+        """The plan that the bench would run; a method that needs a clusterer gets FINCH, as in the paper."""
+        needs_clusterer = aggregators.build(aggregator).grouping.needs_clusterer
+        return resolve_plan(
+            {**self.layer, "aggregator": aggregator, **({"clusterer": "finch"} if needs_clusterer else {})}
+        )
 
     def accuracy(self, weights: torch.Tensor, rows: torch.Tensor, without: int = 0) -> float:
-        """Mean over clients in percent, the first few left out."""
-        found = SequentialEngine(self.network, self.dealt.clients, "cpu", 1).classify(weights, rows)
-        return round(mean(self.dealt.metrics.accuracy(k, found[k]) for k in range(without, len(self.dealt))), 2)
+        """Mean accuracy over clients in percent; the first ``without`` clients are left out."""
+        predictions = SequentialEngine(self.network, self.dealt.clients, "cpu", 1).classify(weights, rows)
+        return round(mean(self.dealt.metrics.accuracy(k, predictions[k]) for k in range(without, len(self.dealt))), 2)
 
     def source_only(self) -> float:
         """Accuracy of the source model."""
-        loop = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
-        return self.accuracy(torch.ones(len(self.dealt), 1, dtype=torch.float64), init_server(loop).rows)
+        engine = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
+        return self.accuracy(torch.ones(len(self.dealt), 1, dtype=torch.float64), init_server(engine).rows)
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """One federation."""
+        """Run one federation; returns its line of the result."""
         method, rounds = self.plan(case.aggregator).methods[-1]
         composition = Composition.of(
             method,
@@ -126,14 +128,14 @@ class Trials:
             **case.upload,
         )
         session = Session(method, self.network, composition, Rules(clients=len(self.dealt), alone="warn", **case.rules))
-        clients = [Weighing(lambda side, stretch, x=each.train: x, privacy=case.privacy) for each in self.dealt.clients]
-        inner = flipped(session, 0) if case.liar else lambda client, parcel: parcel
-        up: list[int] = []
+        clients = [Weighing(lambda side, stretch, x=data.train: x, privacy=case.privacy) for data in self.dealt.clients]
+        inner_wire = flipped(session, 0) if case.liar else lambda client, parcel: parcel
+        bytes_up: list[int] = []
 
         def wire(client: int, parcel: Parcel) -> Parcel:
             if client == 1:
-                up.append(parcel.bytes)
-            return inner(client, parcel)
+                bytes_up.append(parcel.bytes)
+            return inner_wire(client, parcel)
 
         run_in_process(session, clients, rounds, wire)
         server = session.state.server
@@ -143,7 +145,7 @@ class Trials:
             "aggregator": case.aggregator,
             "accuracy": self.accuracy(weights, server.rows, without=int(case.liar or case.apart)),
             "bytes_down": clients[1].down[:-1],
-            "bytes_up": up,
+            "bytes_up": bytes_up,
             "clusters": len(server.rows),
             "labels": server.state["labels"].tolist(),
             "epsilon": epsilon(case.privacy.noise, rounds) if case.privacy else None,
@@ -152,31 +154,31 @@ class Trials:
     def predicted(self, aggregator: str) -> dict[str, list[int]]:
         """Bytes to and from one client in each round, as the bench records them."""
         method, rounds = self.plan(aggregator).methods[-1]
-        loop = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
-        server, metrics, found = init_server(loop), self.dealt.metrics, []
+        engine = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
+        server, metrics, records = init_server(engine), self.dealt.metrics, []
         for number in range(rounds):
             keys = Keys(self.config.seed)
             server, outcome = run_round(
-                number, server, method, loop, self.config.training, keys, metrics.domain_labels()
+                number, server, method, engine, self.config.training, keys, metrics.domain_labels()
             )
-            found.append(describe_round(outcome, method, metrics, loop, number == 0))
-        return {name: [record[name] // len(self.dealt) for record in found] for name in ("bytes_down", "bytes_up")}
+            records.append(describe_round(outcome, method, metrics, engine, number == 0))
+        return {name: [record[name] // len(self.dealt) for record in records] for name in ("bytes_down", "bytes_up")}
 
     def clusterings(self) -> dict[str, dict[str, Any]]:
-        """Clusters after round 0 from uploads of which the first layer is rounded or thinned like the rest."""
+        """Clusters after round 0 if the first layer of an upload were rounded or thinned like the other layers."""
         method = self.plan("wca").methods[-1][0]
         assert method.clusterer is not None
-        loop, metrics = SequentialEngine(self.network, self.dealt.clients, "cpu", 1), self.dealt.metrics
-        keys, server = Keys(self.config.seed), init_server(loop)
-        run_round(0, server, method, loop, self.config.training, keys, metrics.domain_labels())
-        bank, source = loop.bank.clone(), server.source
+        engine, metrics = SequentialEngine(self.network, self.dealt.clients, "cpu", 1), self.dealt.metrics
+        keys, server = Keys(self.config.seed), init_server(engine)
+        run_round(0, server, method, engine, self.config.training, keys, metrics.domain_labels())
+        bank, source = engine.bank.clone(), server.source
         variants = {"whole": bank, "half precision": bank.half().float()}
         for share in (0.1, 0.01):
             count = round(share * bank.shape[1])
-            kept = [scatter_entries(*largest_entries(row - source, count), bank.shape[1]) for row in bank]
-            variants[f"top {100 * share:.0f} %"] = source + torch.stack(kept)
-        found = {}
+            thinned = [scatter_entries(*largest_entries(row - source, count), bank.shape[1]) for row in bank]
+            variants[f"top {100 * share:.0f} %"] = source + torch.stack(thinned)
+        result = {}
         for name, rows in variants.items():
-            labels = method.clusterer(ModelSignatures(rows, loop.layout, source))
-            found[name] = {"labels": labels.tolist(), **to_plain(metrics.clustering(labels))}
-        return found
+            labels = method.clusterer(ModelSignatures(rows, engine.layout, source))
+            result[name] = {"labels": labels.tolist(), **to_plain(metrics.clustering(labels))}
+        return result

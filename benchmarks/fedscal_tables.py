@@ -18,20 +18,20 @@ ALL, COUNTED = "fedscal", "counted"
 
 
 def read_results(name: str) -> list[dict[str, Any]]:
-    """A file of each source's run."""
+    """The contents of a JSON file in the run folder of each source."""
     return [json.loads(file.read_text()) for file in sorted(RUNS.glob(f"*/{name}"))]
 
 
 def fedscal_mean() -> str:
-    """A row a kind of mean, a column a source, and the paired difference."""
+    """Table with a row per kind of mean, a column per source, and the paired difference."""
     summaries = {summary["config"]["source"]: summary for summary in read_results("summary.json")}
     means = {
         name: {source: summary["methods"][name]["mean"] for source, summary in summaries.items()}
         for name in (ALL, COUNTED)
     }
     lines = [
-        [label, *(f"{value:.1f}" for value in means[name].values()), f"{mean(means[name].values()):.1f}", beside]
-        for name, label, beside in (
+        [label, *(f"{value:.1f}" for value in means[name].values()), f"{mean(means[name].values()):.1f}", difference]
+        for name, label, difference in (
             (ALL, "all images of a batch", ""),
             (COUNTED, "images whose label counts", difference_cell(paired_difference(means[COUNTED], means[ALL]))),
         )

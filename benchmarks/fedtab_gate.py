@@ -1,9 +1,9 @@
 """What the gate of FedTAB decides in each piece of its test, and whether it is right; no client trains.
 
-``python benchmarks/fedtab_gate.py`` measures the pieces that results/fedtab_gate.json lacks, each written down when it
-ends: of the untouched source model at each client I, the mean of the largest output, I pooled over the client's cluster
-of moments, and how many labels are right, by prototypes and by the predicted class. ``--kind digits`` takes a part.
-The source models are those of ``fedtab.py``, kept in the cache for it.
+``python benchmarks/fedtab_gate.py`` measures the pieces that results/fedtab_gate.json lacks, and writes each when it
+ends: for the untouched source model at each client, I, the mean of the largest output, I pooled over the client's
+cluster of moments, and how many labels are right by prototypes and by the predicted class. ``--kind digits`` measures
+pieces of one kind. Source models are the same as in ``fedtab.py``, and are kept in the cache for it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from fedwca.runs.split_trials import split_trial
 
 RESULT = Path(__file__).parent / "results" / "fedtab_gate.json"
 CHUNK = 500
-"""Images that are read at once."""
+"""Images per forward pass."""
 
 
 def distinct() -> dict[str, Piece]:
-    """Pieces by kind, source and seed: rates at which clients train change nothing of a source model."""
+    """One piece per kind, source and seed: the clients' learning rate has no effect on the source model."""
     return {f"{piece.kind}-{piece.source}-{piece.seed}": piece for piece in pieces()}
 
 
 def measure(piece: Piece, data: Path, weights: Path) -> dict[str, Any]:
-    """One source model at all its clients."""
+    """Measure the source model of a piece at all clients."""
     settings = piece.runs()["main"]
     if settings["dataset"] == "pacs":
         settings["model"] = f"resnet18:side=64,weights={weights}"
@@ -55,32 +55,36 @@ def measure(piece: Piece, data: Path, weights: Path) -> dict[str, Any]:
 
 @torch.no_grad()
 def look(network: Network, federation: Federation) -> dict[str, Any]:
-    """What a source model says of each client's training images, and what is true; without unit, labels in percent."""
-    metrics, clients = federation.metrics, [own.train for own in federation.clients]
+    """Measures of trust (0 to 1) in a source model on each client's training images, and right labels in percent."""
+    metrics, clients = federation.metrics, [client.train for client in federation.clients]
     logits, features = zip(*(predict(network, images) for images in clients), strict=True)
     clusters = finch(torch.stack([measure_moments(network, images) for images in clients]), metric="euclidean")
     pooled = pool_information(logits, clusters.tolist())
-    outputs = [own.softmax(-1) for own in logits]
-    labels = [prototype_labels(own, some)[0] for own, some in zip(features, outputs, strict=True)]
+    probabilities = [client_logits.softmax(-1) for client_logits in logits]
+    labels = [prototype_labels(z, p)[0] for z, p in zip(features, probabilities, strict=True)]
     return {
         "domains": list(metrics.domains),
         "clusters": clusters.tolist(),
-        "trust": [float(mutual_information(own)) for own in logits],
+        "trust": [float(mutual_information(client_logits)) for client_logits in logits],
         "pooled": [float(value) for value in pooled],
-        "confidence": [float(own.amax(-1).mean()) for own in outputs],
-        "right": [metrics.pseudo_label_accuracy(k, own) for k, own in enumerate(labels)],
-        "predicted": [metrics.pseudo_label_accuracy(k, own.argmax(-1)) for k, own in enumerate(logits)],
+        "confidence": [float(p.amax(-1).mean()) for p in probabilities],
+        "right": [metrics.pseudo_label_accuracy(k, client_labels) for k, client_labels in enumerate(labels)],
+        "predicted": [
+            metrics.pseudo_label_accuracy(k, client_logits.argmax(-1)) for k, client_logits in enumerate(logits)
+        ],
     }
 
 
 def predict(network: Network, images: Tensor) -> tuple[Tensor, Tensor]:
     """Logits ``[N, M]`` and features ``[N, q]`` in eval mode, float64."""
-    found = [network(network.prepare(some)) for some in images.split(CHUNK)]
-    return torch.cat([logits for logits, _ in found]).double(), torch.cat([features for _, features in found]).double()
+    pairs = [network(network.prepare(batch)) for batch in images.split(CHUNK)]
+    return torch.cat([logits for logits, _ in pairs]).double(), torch.cat([features for _, features in pairs]).double()
 
 
 def pool_information(logits: Iterable[Tensor], clusters: list[int]) -> list[Tensor]:
-    """I of mean output and mean entropy over a cluster, each client counted alike ``[K]``: a prepared fix of skew.
+    """I of each client's cluster ``[K]``, from the mean output and mean entropy of its clients, equally weighted.
+
+    One of the two fixes prepared for skewed classes.
 
     >>> sure = torch.tensor([[50.0, 0.0]]), torch.tensor([[0.0, 50.0]])
     >>> [round(float(value), 3) for value in pool_information(sure, [0, 0])]
@@ -88,33 +92,33 @@ def pool_information(logits: Iterable[Tensor], clusters: list[int]) -> list[Tens
     >>> [round(float(value), 3) for value in pool_information(sure, [0, 1])]
     [0.0, 0.0]
     """
-    own = list(logits)
-    means = [rows.softmax(-1).mean(0) for rows in own]
-    entropies = [prediction_entropy(rows) for rows in own]
-    found = []
+    client_logits = list(logits)
+    means = [rows.softmax(-1).mean(0) for rows in client_logits]
+    entropies = [prediction_entropy(rows) for rows in client_logits]
+    pooled = []
     for cluster in clusters:
-        members = [k for k, other in enumerate(clusters) if other == cluster]
+        members = [k for k, label in enumerate(clusters) if label == cluster]
         mean, entropy = (torch.stack([values[k] for k in members]).mean(0) for values in (means, entropies))
-        found.append((torch.special.entr(mean).sum() - entropy) / torch.tensor(float(len(mean))).log())
-    return found
+        pooled.append((torch.special.entr(mean).sum() - entropy) / torch.tensor(float(len(mean))).log())
+    return pooled
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    every = distinct()
-    kinds = sorted({piece.kind for piece in every.values()})
+    pieces_by_name = distinct()
+    kinds = sorted({piece.kind for piece in pieces_by_name.values()})
     parser.add_argument("--kind", choices=kinds, action="append", help="these pieces alone")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five and pacs")
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
     parser.add_argument("--out", type=Path, default=RESULT, help="file to write")
-    given = parser.parse_args()
-    found = json.loads(given.out.read_text()) if given.out.exists() else {"pieces": {}}
-    for name, piece in sorted(every.items()):
-        if piece.kind in (given.kind or kinds) and name not in found["pieces"]:
-            own = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "environment": provenance("cpu")}
-            found["pieces"][name] = own | measure(piece, given.data, given.weights)
-            found.setdefault("environment", own["environment"])  # of the first
-            keep(given.out, found)
+    options = parser.parse_args()
+    result = json.loads(options.out.read_text()) if options.out.exists() else {"pieces": {}}
+    for name, piece in sorted(pieces_by_name.items()):
+        if piece.kind in (options.kind or kinds) and name not in result["pieces"]:
+            record = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "environment": provenance("cpu")}
+            result["pieces"][name] = record | measure(piece, options.data, options.weights)
+            result.setdefault("environment", record["environment"])  # that of the first piece
+            keep(options.out, result)
             print(name, flush=True)
 
 

@@ -16,35 +16,35 @@ FILE = Path(__file__).resolve().parents[1] / "docs" / "trust.png"
 SOURCES = {"digits": DIGIT_SOURCES, "embedded": EMBEDDED_SOURCES, "pacs": PACS_SOURCES, "skewed": DIGIT_SOURCES}
 
 
-def draw(found: Sequence[Found], file: Path) -> None:
-    """A panel for each data set there is, at most two beside each other."""
-    shown = [kind for kind in NAMES if any(piece["kind"] == kind for piece in found)]
-    columns, rows = min(2, len(shown)), -(-len(shown) // 2)
-    made = style.figure(1 + 4.2 * columns, 0.4 + 3.9 * rows, "What the source model says, and what it gets right")
-    panels = made.subplots(rows, columns, squeeze=False).flatten()
-    for panel, kind in zip(panels, shown, strict=False):
-        draw_panel(panel, [piece for piece in found if piece["kind"] == kind], NAMES[kind], SOURCES[kind])
-    for panel in panels[len(shown) :]:
+def draw(records: Sequence[Found], file: Path) -> None:
+    """Draw a panel for each measured data set, at most two in a row."""
+    kinds = [kind for kind in NAMES if any(piece["kind"] == kind for piece in records)]
+    columns, rows = min(2, len(kinds)), -(-len(kinds) // 2)
+    figure = style.figure(1 + 4.2 * columns, 0.4 + 3.9 * rows, "What the source model says, and what it gets right")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for panel, kind in zip(panels, kinds, strict=False):
+        draw_panel(panel, [piece for piece in records if piece["kind"] == kind], NAMES[kind], SOURCES[kind])
+    for panel in panels[len(kinds) :]:
         panel.set_axis_off()
-    style.save(made, file, dpi=100)
+    style.save(figure, file, dpi=100)
 
 
 def draw_panel(axis: Any, pieces: Sequence[Found], name: str, sources: Sequence[str]) -> None:
-    """A mark for each pair of source and target domain and seed, a small one for each client."""
-    for place, source in enumerate(sources):
-        own = [piece for piece in pieces if piece["source"] == source]
-        colour, marker = style.COLOURS[place], style.MARKERS[place]
-        for piece in own:
-            trust, right = (mean_by_domain(piece["domains"], piece[what]) for what in ("trust", "right"))
+    """Draw a marker for each pair of source and target domain and each seed, and a small one for each client."""
+    for index, source in enumerate(sources):
+        source_pieces = [piece for piece in pieces if piece["source"] == source]
+        colour, marker = style.COLOURS[index], style.MARKERS[index]
+        for piece in source_pieces:
+            trust, right = (mean_by_domain(piece["domains"], piece[key]) for key in ("trust", "right"))
             axis.scatter(piece["trust"], piece["right"], s=5, color=colour, alpha=0.35, linewidths=0)
             axis.scatter([trust[d] for d in right], list(right.values()), s=32, color=colour, marker=marker, alpha=0.8)
-        if own:
+        if source_pieces:
             axis.scatter([], [], s=32, color=colour, marker=marker, label=f"from {source}")
     axis.axvline(LEAST, color="#666666", linewidth=1)
     axis.axhline(50, color="#666666", linewidth=1)
-    made = decisions(pieces, "trust")
-    wrong = sum(own.wrong for own in made)
-    axis.set_title(f"{name}: wrong in {wrong} of {len(made)} pairs", fontsize=9)
+    pairs = decisions(pieces, "trust")
+    wrong = sum(decision.wrong for decision in pairs)
+    axis.set_title(f"{name}: wrong in {wrong} of {len(pairs)} pairs", fontsize=9)
     axis.text(LEAST + 0.01, 2, "trusted", fontsize=8, color="#666666")
     axis.text(LEAST - 0.01, 2, "not trusted", fontsize=8, color="#666666", ha="right")
     axis.set(xlim=(0, 1), ylim=(0, 100), xlabel="I of the untouched source model", ylabel="right labels (%)")

@@ -24,7 +24,7 @@ ABLATIONS = {
     "confidence": "fedtab/pseudo_labeler=trusted:measure=confidence",
     "predicted class": "fedtab/pseudo_labeler=trusted:labels=predicted",
 }
-"""Methods by label, what decides a rule or the default first."""
+"""Methods by label; those that decide a rule or a default come first."""
 RECALIBRATED = "recalibrated FedWCA"
 STOP = math.inf
 SECOND_LABELER = "trusted:untrusted=0.33,untrained=mean"
@@ -40,22 +40,22 @@ SECOND_ABLATIONS = {
     "least 4 tenths": f"fedtab/pseudo_labeler={SECOND_LABELER},least=0.4",
     "least 6 tenths": f"fedtab/pseudo_labeler={SECOND_LABELER},least=0.6",
 }
-"""The same of the second test."""
+"""Ablations of the second test, likewise."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Which clients train on what."""
+    """Thresholds of I that decide which images a client trains on."""
 
     strong: float
-    """From what I on clients train on strong views, too."""
+    """Clients with at least this I train on strong views, too."""
     plain: float = STOP
-    """From what I on others train on plain images."""
+    """Other clients with at least this I train on plain images; the rest do not train."""
     mean: bool = False
-    """Whether a cluster in which nobody trains takes what others trained."""
+    """Whether a cluster without training clients takes the mean of the models that others trained."""
 
     def levels(self, trust: Sequence[float]) -> list[float]:
-        """How far clients of so much I are trusted: 1, 1/2 or 0.
+        """Trust levels of clients by their I: 1 (strong views), 1/2 (plain images) or 0 (no training).
 
         >>> Gate(0.5, 0.25).levels([0.6, 0.3, 0.1])
         [1.0, 0.5, 0.0]
@@ -63,35 +63,35 @@ class Gate:
         return [1.0 if value >= self.strong else 0.5 * (value >= self.plain) for value in trust]
 
     def decides_as(self, other: Gate, trust: Sequence[float]) -> bool:
-        """Whether clients of so much I do the same by another one."""
-        own = self.levels(trust)
-        return own == other.levels(trust) and (self.mean == other.mean or 0 not in own)
+        """Whether another gate has the same effect on clients with these values of I."""
+        levels = self.levels(trust)
+        return levels == other.levels(trust) and (self.mean == other.mean or 0 not in levels)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One of the two tests: of which FedTAB, and what it is compared with."""
+    """One of the two tests: the variant of FedTAB, and the methods that it is compared with."""
 
     prefix: str
-    """What the kind of its pieces begins with."""
+    """Prefix of the kinds of its pieces."""
     method: str
-    """What is tested."""
+    """The variant that is tested, as `baselines` takes it."""
     gate: Gate
-    """Its own."""
+    """Gate of ``method``."""
     ablations: Mapping[str, str]
     gates: Mapping[str, Gate]
-    """Of ablations that differ from it in nothing else."""
+    """Gates of ablations that differ from ``method`` in nothing else."""
     recalibrated: bool = False
     """Whether FedWCA with recalibrated BatchNorm is a row."""
 
     @property
     def main(self) -> list[str]:
-        """What is claimed, and the rows beside it."""
+        """Methods of the run ``main``: the tested one, and those it is compared with."""
         return [self.method, *MAIN[1:]]
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Runs of a piece; each ablation is one by its label."""
+        """Names of the runs of a piece; an ablation's run has its label as name."""
         return ("main", "twice", *self.ablations, *([RECALIBRATED] if self.recalibrated else []))
 
 
@@ -127,13 +127,13 @@ SECOND = Plan(
 
 
 def plan_of(kind: str) -> Plan:
-    """The test that a kind of pieces is of."""
+    """The test that a kind of pieces belongs to."""
     return SECOND if kind.startswith(SECOND.prefix) else FIRST
 
 
 RUNS = tuple(dict.fromkeys((*FIRST.runs, *SECOND.runs)))
 SOURCE, BESIDE = "source model", "beside"
-"""Further run folders: what ablations start from, and FedTAB from there."""
+"""Further run folders: the source model that ablations start from, and FedTAB from that model."""
 DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
 EMBEDDED: dict[str, Any] = {**DIGITS, "dataset": "digits_mini", "lr": 0.003}
 PACS: dict[str, Any] = {**DIGITS, "dataset": "pacs", "clients": 3, "samples": 240, "lr": 0.001}
@@ -141,12 +141,12 @@ DIGIT_SOURCES = ("synth", "mnistm", "mnist", "usps")
 EMBEDDED_SOURCES = ("handwritten", "photo", "printed", "street", "neon")
 PACS_SOURCES = ("art_painting", "cartoon", "photo", "sketch")
 SMALL: dict[str, Any] = {"clients": 2, "samples": 40, "rounds": 1, "epochs": 1}
-"""To rehearse a piece."""
+"""Settings to rehearse a piece."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One source, one seed, all rows."""
+    """One source and one seed, with all methods of a test."""
 
     kind: str
     source: str
@@ -156,29 +156,29 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """As it is asked for, and its folder is called."""
+        """Its name on the command line, which is also that of its folder."""
         rate = f"-{self.settings['lr']:g}" if self.kind.endswith("digits") else ""
         return f"{self.kind}-{self.source}-{self.seed}{rate}"
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """Settings of its run folders by name: the plan's, what is claimed first, and what these need."""
-        own = {**self.settings, "source": self.source, "seed": self.seed, "composed": False}
+        """Settings of its run folders by name: the plan's runs, ``main`` first, and those that ablations need."""
+        common = {**self.settings, "source": self.source, "seed": self.seed, "composed": False}
         return {
-            "main": {**own, "baselines": self.plan.main},
+            "main": {**common, "baselines": self.plan.main},
             "twice": {
-                **own,
+                **common,
                 "baselines": ["FedWCA twice the epochs=fedwca", "One-hot twice the epochs=one_hot"],
-                "epochs": 2 * own["epochs"],
+                "epochs": 2 * common["epochs"],
             },
-            **{label: {**own, "baselines": [f"{label}={method}"]} for label, method in self.plan.ablations.items()},
-            SOURCE: {**own, "baselines": ["source_only"]},
-            BESIDE: {**own, "baselines": [self.plan.method, "source_ada_bn"]},
-            RECALIBRATED: {**own, "baselines": [f"{RECALIBRATED}=fedwca"], "batch_norm": "recalibrated"},
+            **{label: {**common, "baselines": [f"{label}={method}"]} for label, method in self.plan.ablations.items()},
+            SOURCE: {**common, "baselines": ["source_only"]},
+            BESIDE: {**common, "baselines": [self.plan.method, "source_ada_bn"]},
+            RECALIBRATED: {**common, "baselines": [f"{RECALIBRATED}=fedwca"], "batch_norm": "recalibrated"},
         }
 
 
 def pieces() -> Iterator[Piece]:
-    """All of both tests."""
+    """All pieces of both tests."""
     for rate, seed, source in product((0.003, 0.001), range(10, 15), DIGIT_SOURCES):
         yield Piece("digits", source, seed, {**DIGITS, "lr": rate})
     for seed, source in product(range(110, 115), EMBEDDED_SOURCES):

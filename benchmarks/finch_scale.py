@@ -33,11 +33,11 @@ TARGET = {"clients": 100_000, "seconds": 120, "recall": 0.9}
 
 
 def synthetic(clients: int) -> Tensor:
-    """``[clients, 500]`` float32: a thousand Gaussian clusters."""
-    draw = torch.Generator().manual_seed(SEED)
-    centres = torch.randn(CLUSTERS, VALUES, generator=draw)
-    members = torch.randint(0, CLUSTERS, (clients,), generator=draw)
-    return centres[members].add_(torch.randn(clients, VALUES, generator=draw), alpha=SPREAD)
+    """Vectors of a thousand Gaussian clusters ``[clients, 500]`` float32."""
+    generator = torch.Generator().manual_seed(SEED)
+    centres = torch.randn(CLUSTERS, VALUES, generator=generator)
+    members = torch.randint(0, CLUSTERS, (clients,), generator=generator)
+    return centres[members].add_(torch.randn(clients, VALUES, generator=generator), alpha=SPREAD)
 
 
 def signatures() -> Tensor:
@@ -61,37 +61,37 @@ def signatures() -> Tensor:
 
 def tiled(real: Tensor, clients: int) -> Tensor:
     """Real signatures repeated, each copy with Gaussian noise of its own."""
-    draw = torch.Generator().manual_seed(SEED)
-    gap = torch.pdist(real.double()).mean().item()
-    scale = NOISE * gap / VALUES**0.5
+    generator = torch.Generator().manual_seed(SEED)
+    mean_distance = torch.pdist(real.double()).mean().item()
+    scale = NOISE * mean_distance / VALUES**0.5
     rows = real.repeat(-(-clients // len(real)), 1)[:clients]
-    return rows.add_(torch.randn(clients, VALUES, generator=draw), alpha=scale)
+    return rows.add_(torch.randn(clients, VALUES, generator=generator), alpha=scale)
 
 
-def recall(x: Tensor, found: Tensor, sample: int) -> float:
-    """Share of drawn rows whose found neighbour is as near as the nearest (cosine), by float64 matrix products."""
+def recall(x: Tensor, neighbours: Tensor, sample: int) -> float:
+    """Share of sampled rows whose neighbour is as near as the exact nearest (cosine), by float64 matrix products."""
     unit = torch.nn.functional.normalize(x.double(), dim=1)
     centred = unit - unit.mean(0)
     rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(SEED + 1))[:sample]
     hits = 0
-    for some in rows.split(100):
-        squares = centred.square().sum(1) - 2 * centred[some] @ centred.mT
-        squares[torch.arange(len(some)), some] = torch.inf
-        best = squares.argmin(1)
-        nearest = (unit[some] - unit[best]).norm(dim=1)
-        hits += int(((unit[some] - unit[found[some]]).norm(dim=1) <= nearest * (1 + 1e-9)).sum())
+    for batch in rows.split(100):
+        squares = centred.square().sum(1) - 2 * centred[batch] @ centred.mT
+        squares[torch.arange(len(batch)), batch] = torch.inf
+        exact = squares.argmin(1)
+        nearest = (unit[batch] - unit[exact]).norm(dim=1)
+        hits += int(((unit[batch] - unit[neighbours[batch]]).norm(dim=1) <= nearest * (1 + 1e-9)).sum())
     return hits / len(rows)
 
 
 def case(kind: str, clients: int, backend: str, real: Tensor, sample: int, threads: int) -> dict[str, Any]:
-    """One measurement; meant for a fresh process."""
+    """One measurement; run it in a new process, because peak memory is that of the process."""
     torch.set_num_threads(threads)
     x = synthetic(clients) if kind == "synthetic" else tiled(real, clients)
     first_neighbours(x[:100], backend=backend)  # libraries are loaded before the clock starts
-    before = measure_peak_memory()
+    memory_before = measure_peak_memory()
     wall, cpu = time.perf_counter(), time.process_time()
-    found = first_neighbours(x, backend=backend)
-    labels = connected_components(found)
+    neighbours = first_neighbours(x, backend=backend)
+    labels = connected_components(neighbours)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return {
         "signatures": kind,
@@ -102,9 +102,9 @@ def case(kind: str, clients: int, backend: str, real: Tensor, sample: int, threa
         "cpu_seconds": round(cpu, 2),
         "threads": threads,
         "clusters": int(labels.max()) + 1,
-        "mb_before": round(before / 1e6),
+        "mb_before": round(memory_before / 1e6),
         "mb_peak": round(measure_peak_memory() / 1e6),
-        "recall": recall(x, found, sample),
+        "recall": recall(x, neighbours, sample),
         "load_average": round(os.getloadavg()[0], 1),
     }
 
@@ -114,7 +114,7 @@ def measure(kinds: list[str], sizes: list[int], sample: int, threads: int) -> It
     real, spawn = signatures(), multiprocessing.get_context("spawn")
     for kind in kinds:
         for clients in sizes:
-            # Around the border both searches are asked, so that the choice can be judged.
+            # Up to the limit of exact search both backends are measured, so that the choice can be judged.
             for backend in ("faiss", "hnsw") if clients <= EXACT else ("hnsw",):
                 with spawn.Pool(1) as pool:
                     yield pool.apply(case, (kind, clients, backend, real, sample, threads))
@@ -128,25 +128,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=SAMPLE, help="rows whose recall is checked")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "finch_scale.json")
-    given = parser.parse_args(arguments)
-    before = json.loads(given.out.read_text())["cases"] if given.out.exists() else []
-    cases = {key(case): case for case in before}
+    options = parser.parse_args(arguments)
+    previous = json.loads(options.out.read_text())["cases"] if options.out.exists() else []
+    cases = {key(case): case for case in previous}
     clocks = ("seconds", "cpu_seconds", "recall", "load_average")
-    for found in measure(given.kinds, given.sizes, given.sample, given.threads):
-        print(found, flush=True)
-        if old := cases.get(key(found)):  # kept beside it, so that a better number hides no worse one
-            found["earlier"] = [*old.get("earlier", []), {name: old[name] for name in clocks}]
-        cases[key(found)] = found
-        write(given.out, [cases[name] for name in sorted(cases)])
+    for measurement in measure(options.kinds, options.sizes, options.sample, options.threads):
+        print(measurement, flush=True)
+        if earlier := cases.get(key(measurement)):  # kept, so that a better number hides no worse one
+            measurement["earlier"] = [*earlier.get("earlier", []), {name: earlier[name] for name in clocks}]
+        cases[key(measurement)] = measurement
+        write(options.out, [cases[name] for name in sorted(cases)])
 
 
 def key(case: dict[str, Any]) -> tuple[str, int, str]:
-    """What a case is known by."""
+    """What identifies a case: signatures, clients and backend."""
     return case["signatures"], case["clients"], case["backend"]
 
 
 def write(file: Path, cases: list[dict[str, Any]]) -> None:
-    """The result file."""
+    """Write the result file."""
     result = {
         "what": "first neighbours and connected components (FINCH level 0), cosine, float64 differences",
         "target": TARGET,

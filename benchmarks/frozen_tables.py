@@ -21,13 +21,13 @@ Summary = dict[str, Any]
 
 
 def read_summaries(end: str = "") -> dict[str, Summary]:
-    """Summaries of the runs that are done, by source; of those whose folders end so."""
+    """Summaries of finished runs by source; ``end`` is a suffix of the run folders."""
     files = {source: RUNS / f"{source}{end}" / "summary.json" for source in SOURCES}
     return {source: json.loads(file.read_text()) for source, file in files.items() if file.exists()}
 
 
 def by_run(summaries: dict[str, Summary], method: str) -> dict[tuple[str, int, int], float]:
-    """Mean over a method's clients by source, source model and trial."""
+    """Mean accuracy over a method's clients by (source, source model, trial)."""
     return {
         (source, run["source_model"], run["trial"]): run["mean"]
         for source, summary in summaries.items()
@@ -36,26 +36,26 @@ def by_run(summaries: dict[str, Summary], method: str) -> dict[tuple[str, int, i
 
 
 def seconds_of_round(summary: Summary, method: str) -> float:
-    """Seconds that a round of a method took, all else that a run does included."""
-    found, config = summary["methods"][method], summary["config"]
-    return float(summary["timing"]["methods"][method] / found["n"] / config["rounds"])
+    """Seconds per round of a method, which include everything else that its runs do."""
+    entry, config = summary["methods"][method], summary["config"]
+    return float(summary["timing"]["methods"][method] / entry["n"] / config["rounds"])
 
 
 def rows(summaries: dict[str, Summary]) -> list[list[str]]:
-    """A row a method: each source, the mean, and the paired difference over all runs."""
-    own, lines = by_run(summaries, OWN), []
+    """A row per method: mean by source, mean over all runs, and paired difference over all runs."""
+    own_means, lines = by_run(summaries, OWN), []
     for method, entry in next(iter(summaries.values()))["methods"].items():
         means = by_run(summaries, method)
         cells = [
             f"{statistics.fmean(by_run({source: summaries[source]}, method).values()):.1f}" for source in summaries
         ]
-        beside = "" if method == OWN else difference_cell(paired_difference(own, means))
-        lines.append([entry["label"], *cells, f"{statistics.fmean(means.values()):.1f}", beside])
+        difference = "" if method == OWN else difference_cell(paired_difference(own_means, means))
+        lines.append([entry["label"], *cells, f"{statistics.fmean(means.values()):.1f}", difference])
     return lines
 
 
 def frozen() -> str:
-    """A row a method, a column a source, the paired difference over all runs, and seconds a round."""
+    """Table with a row per method: mean by source, paired difference over all runs, and seconds per round."""
     summaries = read_summaries()
     if not summaries:
         return "Not measured yet: `bash benchmarks/frozen.sh`."
@@ -81,16 +81,20 @@ def frozen() -> str:
 
 
 def printed() -> str:
-    """The same for a few methods with what Table 9 of FedWCA has for PACS, beside their means with the defaults."""
-    summaries, usual = read_summaries("-printed"), read_summaries()
+    """The same table for a few methods with the values of the paper's Table 9 for PACS, and means with the defaults."""
+    summaries, defaults = read_summaries("-printed"), read_summaries()
     if not summaries:
         return "Not measured yet: `PRINTED=1 bash benchmarks/frozen.sh`."
-    for source, summary in summaries.items():  # of the same source models, and nothing in it reads lambda or T_a
-        own = summary["methods"].pop(OWN)
-        summary["methods"] |= {UNTRAINED: usual[source]["methods"][UNTRAINED], OWN: own}
+    # Source + AdaBN comes from the default runs: it has the same source models, and uses neither lambda nor T_a.
+    for source, summary in summaries.items():
+        own_entry = summary["methods"].pop(OWN)
+        summary["methods"] |= {UNTRAINED: defaults[source]["methods"][UNTRAINED], OWN: own_entry}
     methods = next(iter(summaries.values()))["methods"]
-    before = [f"{statistics.fmean(by_run({s: usual[s] for s in summaries}, name).values()):.1f}" for name in methods]
-    lines = [[*row, cell] for row, cell in zip(rows(summaries), before, strict=True)]
+    default_means = [
+        f"{statistics.fmean(by_run({source: defaults[source] for source in summaries}, name).values()):.1f}"
+        for name in methods
+    ]
+    lines = [[*row, cell] for row, cell in zip(rows(summaries), default_means, strict=True)]
     machines = [json.loads((RUNS / f"{source}-printed" / "environment.json").read_text()) for source in summaries]
     notes = [
         f"As above, with the paper's lambda = 0.3 and T_a = 0.1 (Table 9), and IFCA's k = 3; {name_machines(machines)}."
@@ -99,25 +103,25 @@ def printed() -> str:
 
 
 def whole() -> str:
-    """What a round costs with all images of PACS."""
+    """Table of seconds per round with all images of PACS."""
     file = RUNS / "whole" / "summary.json"
     if not file.exists():
         return "Not measured yet: `WHOLE=1 bash benchmarks/frozen.sh`."
     summary = json.loads(file.read_text())
     environment = json.loads((RUNS / "whole" / "environment.json").read_text())
     methods = summary["methods"].items()
-    lines = [[found["label"], f"{seconds_of_round(summary, method):.1f}"] for method, found in methods]
+    lines = [[entry["label"], f"{seconds_of_round(summary, method):.1f}"] for method, entry in methods]
     notes = [f"Source photo, nine clients; {environment['cores']} cores of {environment['cpu']}."]
     return noted(Table("", ("method", "seconds a round"), lines), notes)
 
 
 def trust() -> str:
-    """Whom FedTAB trusts by source, beside what the source model gets right."""
+    """Table of the clients that FedTAB trusts by source, and of the source model's accuracy."""
     lines = []
     for source, summary in read_summaries().items():
         records = [json.loads(line) for line in (RUNS / source / "fedtab.jsonl").read_text().splitlines()]
         values = [value for record in records for value in record["trust"]]
-        trusted = [passes for record in records for passes in record["trusted"]]
+        trusted = [is_trusted for record in records for is_trusted in record["trusted"]]
         right = statistics.fmean(by_run({source: summary}, "source_only").values())
         spread = f"{statistics.fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
         lines.append([source, f"{right:.1f}", spread, f"{sum(trusted)} of {len(trusted)}"])

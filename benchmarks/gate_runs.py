@@ -2,9 +2,9 @@
 
     python benchmarks/gate_runs.py [loop] [stacked]
 
-First the usual ratio of each engine is measured; then the gate is run as it is, and with losses made on purpose: a
-fifth more CPU seconds, spent on nothing, and channels-first order of images. Writes `gate.json`, of engines that are
-not named the old part. Run it beside other work: the gate is to be right under load.
+First the usual ratio of each engine is measured. Then the gate is run as it is, and with two losses made on purpose: a
+fifth more CPU seconds, spent on nothing, and channels-first order of images. Writes `gate.json`, in which engines that
+are not named keep their old part. Run it while the machine has other work, because the gate must be right under load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ USUAL, RUNS, SLOWED_RUNS, LOSS = 50, 50, 25, 0.2
 
 
 def burning(work: Work) -> Work:
-    """The same with a fifth more CPU seconds."""
+    """The same work, which takes a fifth more CPU seconds."""
 
     def slowed() -> None:
         started = time.process_time()
@@ -45,7 +45,7 @@ def burning(work: Work) -> Work:
 
 
 def channels_first(work: Work) -> Work:
-    """The same on images that lie in memory as ``[N, C, H, W]``."""
+    """The same work on images that lie in memory as ``[N, C, H, W]``."""
     scaled = Network._scaled
 
     def planes(network: Network, images: Tensor) -> Tensor:
@@ -66,22 +66,22 @@ LOSSES: dict[str, tuple[int, Callable[[Work], Work]]] = {
     "a fifth more CPU seconds": (SLOWED_RUNS, burning),
     "channels first": (SLOWED_RUNS // 5, channels_first),
 }
-"""How often each is run, and what it makes of a round."""
+"""How often each is run, and how it alters a round."""
 
 
 def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -> dict[str, Any]:
-    """The gate so many times: alarms, turns that each run took, and the median ratio of each."""
-    alarms, taken, ratios, loads, started = 0, list[int](), list[float](), list[float](), time.process_time()
+    """Run the gate ``count`` times: alarms, and least, median and most of turns and of median ratios."""
+    alarms, turn_counts, ratios, loads, started = 0, list[int](), list[float](), list[float](), time.process_time()
     for _ in range(count):
         loads.append(round(os.getloadavg()[0], 1))
-        found = decide(turns(kind, altered), limit)
-        alarms += not found.passes
-        taken.append(len(found.ratios))
-        ratios.append(round(statistics.median(found.ratios), 3))
+        verdict = decide(turns(kind, altered), limit)
+        alarms += not verdict.passes
+        turn_counts.append(len(verdict.ratios))
+        ratios.append(round(statistics.median(verdict.ratios), 3))
     return {
         "runs": count,
         "alarms": alarms,
-        "turns": [min(taken), statistics.median(taken), max(taken)],
+        "turns": [min(turn_counts), statistics.median(turn_counts), max(turn_counts)],
         "ratios": [min(ratios), round(statistics.median(ratios), 3), max(ratios)],
         "load_average": [min(loads), max(loads)],
         "cpu_seconds_a_run": round((time.process_time() - started) / count, 1),
@@ -89,21 +89,21 @@ def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -
 
 
 def measure(kind: str) -> Iterator[dict[str, Any]]:
-    """An engine's part of the file, once more after each of its measurements, so that what is there is kept."""
-    made_on = provenance("cpu")  # now: files may be others by the end
-    usual = list(islice(turns(kind), USUAL))
-    low, middle, high = (round(x, 3) for x in statistics.quantiles(usual, n=4))
-    found: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "environment": made_on}
+    """An engine's part of the file, yielded again after each of its measurements so that it can be written."""
+    environment = provenance("cpu")  # before measuring, because files may change until the end
+    ratios = list(islice(turns(kind), USUAL))
+    low, middle, high = (round(x, 3) for x in statistics.quantiles(ratios, n=4))
+    part: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "environment": environment}
     for name, (count, altered) in LOSSES.items():
-        found[name] = runs(kind, MARGIN * middle, count, altered)
-        print(kind, middle, name, found[name], flush=True)
-        yield found
+        part[name] = runs(kind, MARGIN * middle, count, altered)
+        print(kind, middle, name, part[name], flush=True)
+        yield part
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("engines", nargs="*", choices=[*WORKERS, []], help="default: all")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     result = {
         "what": "CPU seconds of an engine's round over those of hand_written.py, median and quarters of turns; then "
@@ -111,11 +111,11 @@ def main() -> None:
         "clients": CLIENTS,
         "images": IMAGES,
         "gate": {"margin": MARGIN, "lead": LEAD, "most_turns": MOST},
-        "engines": json.loads(FILE.read_text())["engines"] if given.engines else {},
+        "engines": json.loads(FILE.read_text())["engines"] if options.engines else {},
     }
-    for kind in given.engines or WORKERS:
-        for found in measure(kind):
-            result["engines"][kind] = found
+    for kind in options.engines or WORKERS:
+        for part in measure(kind):
+            result["engines"][kind] = part
             keep(FILE, result)
 
 

@@ -1,9 +1,8 @@
 """Everything that is to be known of the engines on a GPU, by one command, in pieces of under ten minutes.
 
-python benchmarks/gpu.py runs the pieces that results/gpu lacks and writes one file for each; names of pieces run those
-alone, again. One that fails stops no other. Images are random bytes: times do not depend on what is on them.
-``--device cpu --small`` is a rehearsal of the same code on any machine, which writes beside the real files only where
-``--out`` says so.
+python benchmarks/gpu.py runs the pieces that results/gpu lacks and writes one file for each; with names of pieces it
+runs only those, again. A piece that fails does not stop the others. Images are random bytes: times do not depend on
+their content. ``--device cpu --small`` rehearses the same code on any machine, and needs another ``--out``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PIECES = {
 
 
 def free_memory() -> None:
-    """Let go of what a piece left on the device."""
+    """Free device memory that a piece left behind."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -42,31 +41,31 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="a rehearsal of some minutes")
     parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
-    if given.device.startswith("cuda") and not torch.cuda.is_available():
+    options = parser.parse_args()
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("there is no CUDA device here; --device cpu --small --out FOLDER rehearses", file=sys.stderr)
         return 1
-    if given.out == OUT and (given.small or not given.device.startswith("cuda")):
+    if options.out == OUT and (options.small or not options.device.startswith("cuda")):
         print("a rehearsal is no result; give it an --out of its own", file=sys.stderr)
         return 2
-    place = Place(given.device, given.small)
-    given.out.mkdir(parents=True, exist_ok=True)
+    place = Place(options.device, options.small)
+    options.out.mkdir(parents=True, exist_ok=True)
     failed = False
-    for name in given.pieces or [name for name in PIECES if not (given.out / f"{name}.json").exists()]:
+    for name in options.pieces or [name for name in PIECES if not (options.out / f"{name}.json").exists()]:
         started = time.perf_counter()
         try:
-            found = PIECES[name](place)
-        except Exception:  # the others are measured all the same
+            measured = PIECES[name](place)
+        except Exception:  # the other pieces are measured all the same
             traceback.print_exc()
             print(f"{name}: failed", flush=True)
             failed = True
             free_memory()
             continue
-        result = {"what": " ".join((PIECES[name].__doc__ or "").split()), "small": given.small, **found}
-        result |= {"piece_seconds": round(time.perf_counter() - started, 1), "environment": provenance(given.device)}
-        keep(given.out / f"{name}.json", result)
-        failed = failed or (name == "parity" and not found["met"])
-        met = "none set" if found.get("met") is None else found["met"]
+        result = {"what": " ".join((PIECES[name].__doc__ or "").split()), "small": options.small, **measured}
+        result |= {"piece_seconds": round(time.perf_counter() - started, 1), "environment": provenance(options.device)}
+        keep(options.out / f"{name}.json", result)
+        failed = failed or (name == "parity" and not measured["met"])
+        met = "none set" if measured.get("met") is None else measured["met"]
         print(f"{name}: {result['piece_seconds']} s, target met: {met}", flush=True)
     return int(failed)
 

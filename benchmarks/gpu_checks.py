@@ -22,7 +22,7 @@ from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kerne
 from fedwca.models import models
 
 KERNELS = {"lenet": (32, 64), "resnet18:weights=none": (9, 64)}
-"""Clients at a time and images of each in a step, by model."""
+"""Clients at a time and images of each per step, by model."""
 
 
 def parity(place: Place) -> dict[str, Any]:
@@ -32,45 +32,47 @@ def parity(place: Place) -> dict[str, Any]:
     device, and cuDNN's kernels for LeNet may keep three digits.
     """
     tf32(False)
-    apart = engines_apart(replace(place, dtype=torch.float64))
-    found = {"float64": apart, "float32": engines_apart(place), "limit": 1e-9, "met": apart <= 1e-9}
+    distance = engines_apart(replace(place, dtype=torch.float64))
+    result = {"float64": distance, "float32": engines_apart(place), "limit": 1e-9, "met": distance <= 1e-9}
     with torch.backends.cudnn.flags(enabled=False):
-        return {**found, "float32_without_cudnn": engines_apart(place)}
+        return {**result, "float32_without_cudnn": engines_apart(place)}
 
 
 def engines_apart(place: Place) -> float:
-    """The largest distance of a client's two models after a round, by the norm of its update."""
+    """The largest distance between a client's models on the two engines after a round, by the norm of its update."""
     sizes = [70, 70, 50, 40] if place.small else [700, 700, 500, 400]
     runs = [Run(place, "wca", "lenet", sizes, name, "fp32", epochs=2) for name in ("loop", "stacked")]
     start = runs[0].engine.bank.clone()
     for run in runs:
         run.round()
-    one, other = (run.engine.bank for run in runs)
-    return float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
+    loop_bank, stacked_bank = (run.engine.bank for run in runs)
+    return float(((stacked_bank - loop_bank).norm(dim=1) / (loop_bank - start).norm(dim=1)).max())
 
 
 def beside_plain(place: Place) -> dict[str, Any]:
     """Local epochs of 32 LeNets against a loop over plain modules on the same device, with images on it."""
     tf32(False)
-    clients, each = (4, 64) if place.small else (32, 2720)
-    kernels, measured = quickest(place, "fedavg", "lenet", [each] * clients, "fp32")
-    base = plain(clients, each, device=place.device)
-    same = engine(clients, each, workers=None, device=place.device, kind="stacked", kernels=kernels)
-    base()
-    same()
-    theirs, ours = [], []
+    clients, per_client = (4, 64) if place.small else (32, 2720)
+    kernels, measured = quickest(place, "fedavg", "lenet", [per_client] * clients, "fp32")
+    plain_epochs = plain(clients, per_client, device=place.device)
+    stacked_epochs = engine(clients, per_client, workers=None, device=place.device, kind="stacked", kernels=kernels)
+    plain_epochs()
+    stacked_epochs()
+    plain_seconds, stacked_seconds = [], []
     for _ in range(3):
-        theirs.append(place.timed(base))
-        ours.append(place.timed(same))
-    whole = Run(place, "fedavg", "lenet", [each] * clients, "stacked", "fp32", epochs=1, kernels=kernels).seconds(3)
-    ratio = statistics.median(theirs) / statistics.median(ours)
+        plain_seconds.append(place.timed(plain_epochs))
+        stacked_seconds.append(place.timed(stacked_epochs))
+    round_seconds = Run(
+        place, "fedavg", "lenet", [per_client] * clients, "stacked", "fp32", epochs=1, kernels=kernels
+    ).seconds(3)
+    ratio = statistics.median(plain_seconds) / statistics.median(stacked_seconds)
     return {
         "clients": clients,
-        "images": each,
-        "plain_seconds": theirs,
+        "images": per_client,
+        "plain_seconds": plain_seconds,
         "kernels": {"chosen": kernels, "measured": measured},
-        "stacked_seconds": ours,
-        "round_seconds": whole,
+        "stacked_seconds": stacked_seconds,
+        "round_seconds": round_seconds,
         "note": "stacked_seconds: the same epochs, and an average; round_seconds: passes for labels as well",
         "times_as_fast": round(ratio, 2),
         "target": 20,
@@ -97,8 +99,8 @@ def matrix(place: Place) -> dict[str, Any]:
 
         product()
         rates[name] = 2 * n**3 / min(place.timed(product) for _ in range(5))
-        taken, _ = quickest(place, "wca", "lenet", sizes, precision)
-        seconds = Run(place, "wca", "lenet", sizes, "stacked", precision, epochs=1, kernels=taken).seconds(2)
+        chosen, _ = quickest(place, "wca", "lenet", sizes, precision)
+        seconds = Run(place, "wca", "lenet", sizes, "stacked", precision, epochs=1, kernels=chosen).seconds(2)
         shares[name] = flops / statistics.median(seconds) / rates[name]
     return {"matrix_flops_per_second": rates, "share_achieved": shares, "flops_of_a_round": flops}
 
@@ -106,18 +108,18 @@ def matrix(place: Place) -> dict[str, Any]:
 def kernels(place: Place) -> dict[str, Any]:
     """Training steps by kernels, model and precision: which are quickest, and whether they give eager's numbers."""
     sizes = {"lenet": (4, 8), "resnet18:weights=none,side=32": (2, 4)} if place.small else KERNELS
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, (clients, batch) in sizes.items():
         network = models.build(name).build(CLASSES, seed=0).to(place.device)
-        drawn = [own.train for own in federation([batch] * clients, models.build(name).stored)]
-        images = torch.stack(drawn).to(place.device)
-        found[name] = {"clients": clients, "batch": batch, "precisions": {}}
+        client_images = [client.train for client in federation([batch] * clients, models.build(name).stored)]
+        images = torch.stack(client_images).to(place.device)
+        result[name] = {"clients": clients, "batch": batch, "precisions": {}}
         for precision in ("fp32", "bf16"):
-            kind, allowed = PRECISIONS[precision]
+            number_format, allowed = PRECISIONS[precision]
             tf32(allowed)
-            tried = benchmark_kernels(network, images, kind, candidates(place), mixes=True)
-            found[name]["precisions"][precision] = {"best": pick_kernels(tried), "candidates": tried}
-    return {"models": found}
+            measured = benchmark_kernels(network, images, number_format, candidates(place), mixes=True)
+            result[name]["precisions"][precision] = {"best": pick_kernels(measured), "candidates": measured}
+    return {"models": result}
 
 
 def by_hand(place: Place) -> dict[str, Any]:
@@ -127,8 +129,8 @@ def by_hand(place: Place) -> dict[str, Any]:
 
 
 @contextmanager
-def noting_waits(told: list[warnings.WarningMessage]) -> Iterator[None]:
-    """Write down what torch warns of meanwhile, each wait for the device among it."""
+def noting_waits(collected: list[warnings.WarningMessage]) -> Iterator[None]:
+    """Append torch's warnings inside the context to ``collected``; each wait for the device is one of them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
@@ -136,7 +138,7 @@ def noting_waits(told: list[warnings.WarningMessage]) -> Iterator[None]:
             yield
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    told += caught
+    collected += caught
 
 
 def waits(place: Place) -> dict[str, Any]:
@@ -145,23 +147,23 @@ def waits(place: Place) -> dict[str, Any]:
     Recorded steps leave none but the one in which uploads arrive; eager ones count mixed images once.
     """
     tf32(False)
-    found: dict[str, Any] = {}
+    by_kernels: dict[str, Any] = {}
     for kernels in candidates(place):
         run = Run(place, "wca", "lenet", [32] * 4 if place.small else [640] * 32, "stacked", "fp32", 1, kernels=kernels)
         run.round()
         run.round()
         if not place.device.startswith("cuda"):
-            found[kernels] = None
+            by_kernels[kernels] = None
             continue
-        told: list[warnings.WarningMessage] = []
-        run.round(noting_waits(told))
+        caught: list[warnings.WarningMessage] = []
+        run.round(noting_waits(caught))
         places = [
-            f"{Path(one.filename).name}:{one.lineno}"
-            for one in told
-            if "synchronizing CUDA operation" in str(one.message)
+            f"{Path(warning.filename).name}:{warning.lineno}"
+            for warning in caught
+            if "synchronizing CUDA operation" in str(warning.message)
         ]
-        found[kernels] = {"waits": len(places), "places": Counter(places)}
-    return {"by_kernels": found}
+        by_kernels[kernels] = {"waits": len(places), "places": Counter(places)}
+    return {"by_kernels": by_kernels}
 
 
 def memory(place: Place) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def memory(place: Place) -> dict[str, Any]:
     """
     tf32(False)
     rounds, sizes = (4, [40] * 3) if place.small else (20, [640] * 32)
-    found: dict[str, Any] = {"clients": len(sizes), "images": sizes[0]}
+    result: dict[str, Any] = {"clients": len(sizes), "images": sizes[0]}
     flat = []
     for name in ("fedavg", "wca"):
         run = Run(place, name, "lenet", sizes, "stacked", "fp32", epochs=1)
@@ -182,8 +184,8 @@ def memory(place: Place) -> dict[str, Any]:
             run.round()
             held.append(place.held())
             peaks.append(place.peak() or 0)
-        found[name] = {"bytes_after_each_round": held, "peak_bytes_in_each": peaks}
+        result[name] = {"bytes_after_each_round": held, "peak_bytes_in_each": peaks}
         half = rounds // 2
         judged = [held] if name == "wca" else [held, peaks]
         flat.append(all(max(values[half:]) <= max(values[1:half]) for values in judged))
-    return {**found, "met": all(flat) if place.device.startswith("cuda") else None}
+    return {**result, "met": all(flat) if place.device.startswith("cuda") else None}

@@ -1,4 +1,4 @@
-"""What the pieces of gpu.py share: a place, precisions, a federation of random images, rounds one by one; no script."""
+"""What the pieces of gpu.py share: a device, precisions, a federation of random images, single rounds; no script."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ PRECISIONS: dict[str, tuple[Precision, bool]] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how large the pieces are run."""
+    """Device and size of the pieces' runs."""
 
     device: str
     small: bool
     dtype: torch.dtype = torch.float32
-    """Of models."""
+    """Floating-point type of models."""
 
     def settle(self) -> None:
         """Wait for the device, so that a clock read on the host means something."""
@@ -50,7 +50,7 @@ class Place:
             torch.cuda.synchronize(self.device)
 
     def timed(self, work: Callable[[], Any]) -> float:
-        """Seconds that some work takes, the device's part included."""
+        """Seconds that work takes, the device's part included."""
         self.settle()
         started = time.perf_counter()
         work()
@@ -58,12 +58,12 @@ class Place:
         return time.perf_counter() - started
 
     def peak(self) -> int | None:
-        """Bytes of tensors on the device at their most since the last question; None on a CPU."""
+        """Peak bytes of tensors on the device since the last call; None on a CPU."""
         if not self.device.startswith("cuda"):
             return None
-        found = int(torch.cuda.max_memory_allocated(self.device))
+        peak = int(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.reset_peak_memory_stats(self.device)
-        return found
+        return peak
 
     def held(self) -> int:
         """Bytes of tensors on the device now; 0 on a CPU."""
@@ -72,13 +72,13 @@ class Place:
 
 def federation(sizes: list[int], side: int) -> list[ClientImages]:
     """Clients with random images, no test images."""
-    draw = torch.Generator().manual_seed(0)
-    drawn = [torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=draw) for n in sizes]
-    return [ClientImages(x, x[:0], x[:0]) for x in drawn]
+    generator = torch.Generator().manual_seed(0)
+    client_images = [torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=generator) for n in sizes]
+    return [ClientImages(x, x[:0], x[:0]) for x in client_images]
 
 
 def method(name: str) -> Method:
-    """FedWCA with all its parts, or FedAvg as a baseline; true domains stand for clusters of the usual number."""
+    """FedWCA with all its parts, or FedAvg as a baseline; true domains stand in for clusters, as many as usual."""
     if name == "fedavg":
         return Method(name, name, aggregators.build(name), Prototype(), (Shot(),))
     return Method(name, name, aggregators.build("wca"), TwoModel(), (Shot(),), TrueDomains())
@@ -100,59 +100,59 @@ class Run:
         kernels: Kernels = "eager",
     ) -> None:
         architecture = models.build(model)
-        own = federation(sizes, architecture.stored)
+        data = federation(sizes, architecture.stored)
         networks = [architecture.build(CLASSES, seed=seed).to(place.dtype) for seed in range(trials)]
         if trials > 1:
             self.engines: TrialsInTurn = StackedTrials(
-                networks, [own] * trials, place.device, precision=precision, kernels=kernels
+                networks, [data] * trials, place.device, precision=precision, kernels=kernels
             )
         elif engine == "stacked":
-            stacked = StackedEngine(networks[0], own, place.device, precision=precision, kernels=kernels)
+            stacked = StackedEngine(networks[0], data, place.device, precision=precision, kernels=kernels)
             self.engines = TrialsInTurn([stacked])
         else:
-            self.engines = TrialsInTurn([SequentialEngine(networks[0], own, place.device, precision=precision)])
+            self.engines = TrialsInTurn([SequentialEngine(networks[0], data, place.device, precision=precision)])
         self.engine = self.engines.engines[0]
         self.place, self.method, self.training = place, method(name), Training(epochs=epochs)
         self.domains = torch.arange(len(sizes)) * DOMAINS // len(sizes)
         self.number, self.servers = 0, [init_server(engine) for engine in self.engines.engines]
 
     def round(self, watching: AbstractContextManager[object] | None = None) -> None:
-        """One more round of all trials; ``watching`` is entered for the clients' part of it."""
+        """Run the next round of all trials; ``watching`` is entered for the clients' part of it."""
         parts = {
             i: open_round(self.number, self.servers[i], self.method, engine, self.training, Keys(i), self.domains)
             for i, engine in enumerate(self.engines.engines)
         }
         with watching or nullcontext():
-            every = self.engines.run(parts)
-        self.servers = [close_round(parts[i], uploads)[0] for i, uploads in every.items()]
+            uploads_by_trial = self.engines.run(parts)
+        self.servers = [close_round(parts[i], uploads)[0] for i, uploads in uploads_by_trial.items()]
         self.number += 1
 
     def seconds(self, rounds: int) -> list[float]:
-        """Of each of some rounds, after one that is not counted."""
+        """Seconds of each of ``rounds`` rounds, after one that is not counted."""
         self.round()
         return [round(self.place.timed(self.round), 4) for _ in range(rounds)]
 
 
 def candidates(place: Place) -> list[Kernels]:
-    """Kernels that are tried where a run chooses some."""
+    """Kernels among which a run chooses."""
     return ["eager", "channels-last", *(["graphs"] if place.device.startswith("cuda") else [])]
 
 
 def quickest(
     place: Place, name: str, model: str, sizes: list[int], precision: Precision, trials: int = 1
 ) -> tuple[Kernels, Found]:
-    """What a run would take by ``--kernels measure``, and what was measured for it."""
+    """The kernels that ``--kernels measure`` would choose for a run, and the measurements."""
     network = models.build(model).build(CLASSES, seed=0).to(place.device)
     batch = min(64, *sizes)
-    drawn = torch.stack([own.train for own in federation([batch] * len(sizes), models.build(model).stored)])
-    images = drawn.to(place.device).repeat(trials, 1, 1, 1, 1)
+    batches = torch.stack([client.train for client in federation([batch] * len(sizes), models.build(model).stored)])
+    images = batches.to(place.device).repeat(trials, 1, 1, 1, 1)
     mixes = method(name).pseudo_labeler.mixes
-    found = benchmark_kernels(network, images, precision, candidates(place), 2 if place.small else 5, mixes=mixes)
+    measured = benchmark_kernels(network, images, precision, candidates(place), 2 if place.small else 5, mixes=mixes)
     if place.device.startswith("cuda"):
         torch.cuda.empty_cache()
-    return pick_kernels(found), found
+    return pick_kernels(measured), measured
 
 
 def tf32(allowed: bool) -> None:
-    """Whether products of float32 numbers may be rounded to TensorFloat-32 on the way."""
+    """Allow or forbid TensorFloat-32 in products of float32 numbers."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed

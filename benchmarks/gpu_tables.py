@@ -17,46 +17,51 @@ WAYS = ("loop", "stacked eager", "stacked channels-last", "stacked graphs")
 
 
 def read(name: str) -> dict[str, Any]:
-    """What a piece of gpu.py found."""
+    """The result of a piece of gpu.py."""
     return dict(json.loads((RESULTS / f"{name}.json").read_text()))
 
 
-def made(found: Mapping[str, Any]) -> str:
-    """On what a piece was measured."""
-    environment = found["environment"]
+def made(result: Mapping[str, Any]) -> str:
+    """What a piece was measured on: device, torch version and command."""
+    environment = result["environment"]
     return f"{environment['device']}, torch {environment['versions']['torch']} (`python benchmarks/gpu.py`)"
 
 
 def engines() -> str:
-    """A row a model and precision: seconds of a FedWCA round of one epoch by engine and kernels."""
-    found, lines = read("engines"), []
-    every = [way for own in found["models"].values() for each in own["precisions"].values() for way in each["seconds"]]
-    ways = [way for way in WAYS if way in every]
-    for model, own in found["models"].items():
-        for precision, measured in own["precisions"].items():
-            seconds = {way: statistics.median(some) for way, some in measured["seconds"].items()}
+    """Table with a row per model and precision: seconds of a FedWCA round of one epoch by engine and kernels."""
+    result, lines = read("engines"), []
+    measured_ways = [
+        way
+        for entry in result["models"].values()
+        for measured in entry["precisions"].values()
+        for way in measured["seconds"]
+    ]
+    ways = [way for way in WAYS if way in measured_ways]
+    for model, entry in result["models"].items():
+        for precision, measured in entry["precisions"].items():
+            seconds = {way: statistics.median(values) for way, values in measured["seconds"].items()}
             cells = [f"{seconds[way]:.2f}" if way in seconds else "" for way in ways]
-            lines.append([model, f"{own['clients']} × {own['images']}", precision, *cells])
+            lines.append([model, f"{entry['clients']} × {entry['images']}", precision, *cells])
     heads = ("model", "clients × images", "precision", *(f"{way}, s" for way in ways))
-    told = "A FedWCA round of one epoch, medians of two; graphs where a few steps in them were the quickest."
-    return noted(Table("", heads, lines, heads=3), [told, f"{made(found)}."])
+    note = "A FedWCA round of one epoch, medians of two; graphs where a few steps in them were the quickest."
+    return noted(Table("", heads, lines, heads=3), [note, f"{made(result)}."])
 
 
 def digit_five() -> str:
-    """A row a precision: a round of Digit-Five at the paper's size, alone and as fifteen trials."""
+    """Table with a row per precision: a round of Digit-Five at the paper's size, alone and as fifteen trials."""
     alone, together = read("digit_five"), read("trials")
     lines = []
-    for precision, own in alone["precisions"].items():
-        more = together["precisions"][precision]
-        seconds = statistics.median(own["seconds"])
+    for precision, entry in alone["precisions"].items():
+        trial_entry = together["precisions"][precision]
+        seconds = statistics.median(entry["seconds"])
         lines.append(
             [
                 precision,
                 f"{seconds:.2f}",
                 f"{seconds * 100 / 60:.1f}",
-                f"{statistics.median(more['alone_seconds']):.2f}",
-                f"{statistics.median(more['together_seconds']):.1f}",
-                f"{more['times_as_fast']:.2f}",
+                f"{statistics.median(trial_entry['alone_seconds']):.2f}",
+                f"{statistics.median(trial_entry['together_seconds']):.1f}",
+                f"{trial_entry['times_as_fast']:.2f}",
             ]
         )
     heads = (
@@ -68,38 +73,40 @@ def digit_five() -> str:
         "times as fast as in turn",
     )
     chosen = alone["chosen"]
-    kept = statistics.median(alone["seconds_a_round"])
-    images, price = sum(alone["images"]), alone["in_fedavg_rounds"]
+    round_seconds = statistics.median(alone["seconds_a_round"])
+    images, cost = sum(alone["images"]), alone["in_fedavg_rounds"]
     notes = [
         f"FedWCA, {alone['clients']} LeNets, {images:,} random images, {alone['epochs']} epochs; medians of two,",
-        f"in kernels that a few steps chose; in {chosen}, twenty rounds: {kept:.2f} s each, peak "
+        f"in kernels that a few steps chose; in {chosen}, twenty rounds: {round_seconds:.2f} s each, peak "
         f"{alone['peak_bytes'] / 2**30:.1f} GiB. A round costs",
-        f"{price['measured']:.2f} of FedAvg's ({price['formula']} counted in passes).",
+        f"{cost['measured']:.2f} of FedAvg's ({cost['formula']} counted in passes).",
         f"{made(alone)}.",
     ]
     return noted(Table("", heads, lines), notes)
 
 
-def candidate_cells(own: Mapping[str, Any]) -> tuple[str, str]:
-    """Milliseconds of a step and the distance of its gradient."""
-    return ("failed", "") if "error" in own else (f"{1000 * own['seconds']:.1f}", f"{own['apart']:.0e}")
+def candidate_cells(candidate: Mapping[str, Any]) -> tuple[str, str]:
+    """Milliseconds of a step and the distance of its gradient, as text."""
+    return (
+        ("failed", "") if "error" in candidate else (f"{1000 * candidate['seconds']:.1f}", f"{candidate['apart']:.0e}")
+    )
 
 
 def kernels() -> str:
-    """A row a model and precision: milliseconds of a training step by kernels, and how far gradients are off."""
-    found, lines = read("kernels"), []
-    for model, own in found["models"].items():
-        for precision, tried in own["precisions"].items():
+    """Table with a row per model and precision: milliseconds of a step and gradient errors by kernels."""
+    result, lines = read("kernels"), []
+    for model, entry in result["models"].items():
+        for precision, measured in entry["precisions"].items():
             cells = [
                 cell
                 for name in ("eager", "channels-last", "graphs")
-                for cell in candidate_cells(tried["candidates"][name])
+                for cell in candidate_cells(measured["candidates"][name])
             ]
-            lines.append([model, f"{own['clients']} × {own['batch']}", precision, *cells, tried["best"]])
+            lines.append([model, f"{entry['clients']} × {entry['batch']}", precision, *cells, measured["best"]])
     names = [head for name in ("eager", "channels-last", "graphs") for head in (f"{name}, ms", "apart")]
     heads = ("model", "clients × images", "precision", *names, "taken")
-    told = "A step with places for mixed images; *apart*: distance of a gradient from that in float64, by its norm."
-    return noted(Table("", heads, lines, heads=3), [told, f"{made(found)}."])
+    note = "A step with places for mixed images; *apart*: distance of a gradient from that in float64, by its norm."
+    return noted(Table("", heads, lines, heads=3), [note, f"{made(result)}."])
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -1,4 +1,4 @@
-"""Here: FedAvg with labels given, as the plain loop has them."""
+"""fedwca itself: FedAvg with fixed labels, as in the plain loop."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ class Timed(FedAvg):
         return list(super().configure_train(server_round, arrays, config, grid))
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]):  # type: ignore[no-untyped-def]
-        found = super().aggregate_train(server_round, replies)
+        result = super().aggregate_train(server_round, replies)
         clock.stop()
-        return found
+        return result
 
 
 @server.main()

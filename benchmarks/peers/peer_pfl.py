@@ -60,7 +60,7 @@ class Whole(PyTorchModel):
 
 
 class Timed(TrainingProcessCallback):
-    """A round from the end of the one before."""
+    """Times a round from the end of the previous one."""
 
     def on_train_begin(self, *, model: Whole) -> Metrics:
         clock.start()
@@ -73,7 +73,7 @@ class Timed(TrainingProcessCallback):
 
 
 def client(number: int) -> Dataset:
-    """One client's images; made once in a process, and cut into batches once."""
+    """One client's images, made and split into batches once per process."""
     if number not in made:
         made[number] = Dataset(images(number, given.images, device), user_id=str(number))
     return made[number]

@@ -22,7 +22,7 @@ given, clock = arguments(), Clock()
 
 
 class Options(SimpleNamespace):
-    """What its command line would give; what one version asks for and another does not know is 0."""
+    """Options that PFLlib's command line would give; versions differ in them, so one that is not set here is 0."""
 
     def __getattr__(self, name: str) -> int:
         if name.startswith("__"):
@@ -31,7 +31,7 @@ class Options(SimpleNamespace):
 
 
 def read(dataset: str, index: int, is_train: bool = True, few_shot: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """A client's images where PFLlib would read a file anew for each round: pairs, made once."""
+    """A client's (image, label) pairs, made once; PFLlib itself would read a file in each round."""
     if index not in made:
         made[index] = list(zip(*images(index, given.images, given.device), strict=True))
     return made[index] if is_train else []
@@ -65,7 +65,7 @@ for _ in range(given.rounds + 1):
     server.selected_clients = server.select_clients()
     server.send_models()
     for client in server.selected_clients:
-        # Its own are cross-entropy and SGD without momentum, kept over rounds.
+        # PFLlib's own are cross-entropy and an SGD optimizer without momentum, which is kept over rounds.
         client.loss, trained = objective, client.model.features.parameters()
         client.optimizer = torch.optim.SGD(trained, 1e-3, momentum=0.9, weight_decay=1e-3)
         client.train()

@@ -34,25 +34,25 @@ QUIET = {
 
 
 class Absent(Exception):
-    """A peer is not on this machine; says why."""
+    """A peer cannot run on this machine; the message says why."""
 
 
 def interpreter(peer: str, folder: Path) -> Path:
-    """The Python that runs a peer: this one, or that of its venv, which is made where it is not there yet.
+    """The Python that runs a peer: this one, or that of its venv, which is created if it is missing.
 
     Raises:
-        Absent: it cannot be installed, or its sources are not here.
+        Absent: the peer cannot be installed, or its sources are missing.
     """
     requirements = HERE / f"{peer}.txt"
     if peer == "pfllib" and not (Path(os.environ.get("PFLLIB", "")) / "system" / "flcore").is_dir():
         raise Absent("PFLlib is on no package index; let the variable PFLLIB name a checkout of it")
     if not requirements.exists():
         return Path(sys.executable)
-    home = folder / peer
-    python, ready = home / "bin" / "python", home / "ready"
-    if not ready.exists() or ready.read_text() != requirements.read_text():
-        venv.create(home, with_pip=True, clear=True)
-        # Seen after the venv's own packages: what a peer pins wins, torch is not installed a second time.
+    venv_folder = folder / peer
+    python, installed = venv_folder / "bin" / "python", venv_folder / "ready"
+    if not installed.exists() or installed.read_text() != requirements.read_text():
+        venv.create(venv_folder, with_pip=True, clear=True)
+        # Searched after the venv's own packages: a peer's pins win, and torch is not installed a second time.
         site = subprocess.run(
             [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
             capture_output=True,
@@ -63,80 +63,80 @@ def interpreter(peer: str, folder: Path) -> Path:
         install = [python, "-m", "pip", "install", "--quiet", "-r", str(requirements)]
         if subprocess.run(install, check=False).returncode:
             raise Absent(f"{requirements.name} cannot be installed")
-        ready.write_text(requirements.read_text())
+        installed.write_text(requirements.read_text())
     return python
 
 
 def about(peer: str) -> list[str]:
-    """What a peer's environment pins, and the commit of a checkout."""
+    """Versions that a peer's environment pins, and the commit of its checkout if it is run from one."""
     requirements = HERE / f"{peer}.txt"
     pins = requirements.read_text().split() if requirements.exists() else []
     if peer == "pfllib":
-        asked = ["git", "-C", os.environ["PFLLIB"], "rev-parse", "--short=12", "HEAD"]
-        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-        pins.append(f"PFLlib at commit {said or 'unknown'}")
+        command = ["git", "-C", os.environ["PFLLIB"], "rev-parse", "--short=12", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        pins.append(f"PFLlib at commit {commit or 'unknown'}")
     return pins
 
 
 def once(peer: str, python: Path, sizes: Sequence[str]) -> list[dict[str, float]]:
-    """Rounds of one run of a peer.
+    """Seconds of each round of one run of a peer.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the run gave no times.
     """
     path = os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1])))
     environment = {**os.environ, **QUIET, "FEDWCA_PEER": uuid.uuid4().hex, "PYTHONPATH": path}
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(python), str(HERE / f"peer_{peer}.py"), *sizes],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("PEER ")]
+    lines = [line for line in completed.stdout.splitlines() if line.startswith("PEER ")]
     if not lines:
-        raise SystemExit(f"{peer} gave no times:\n{done.stdout[-500:]}\n{done.stderr[-2000:]}")
+        raise SystemExit(f"{peer} gave no times:\n{completed.stdout[-500:]}\n{completed.stderr[-2000:]}")
     return list(json.loads(lines[-1].removeprefix("PEER ")))
 
 
 def table(measured: dict[str, list[dict[str, float]]]) -> str:
-    """A row per peer: medians over rounds, how many times the first one's seconds that is, and ours over theirs.
+    """A row per peer: medians over rounds, their ratios to the first peer's, and fedwca's seconds over the peer's.
 
-    What is above 1 in the last two columns is lost, and marked so.
+    A ratio above 1 in the last two columns is marked as lost.
     """
     medians = {
-        peer: {clock: statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall")}
+        peer: {clock: statistics.median(timing[clock] for timing in rounds) for clock in ("cpu", "wall")}
         for peer, rounds in measured.items()
     }
     first = next(iter(medians))
     lines = [f"{'peer':<10}{'CPU s':>9}{'wall s':>9}{f'CPU/{first}':>14}{f'wall/{first}':>14}{'rounds':>8}"]
     lines[0] += f"{f'{OURS} CPU':>15}{f'{OURS} wall':>15}" if OURS in medians else ""
-    for peer, own in medians.items():
-        line = f"{peer:<10}{own['cpu']:>9.2f}{own['wall']:>9.2f}"
-        line += f"{own['cpu'] / medians[first]['cpu']:>14.2f}{own['wall'] / medians[first]['wall']:>14.2f}"
+    for peer, seconds in medians.items():
+        line = f"{peer:<10}{seconds['cpu']:>9.2f}{seconds['wall']:>9.2f}"
+        line += f"{seconds['cpu'] / medians[first]['cpu']:>14.2f}{seconds['wall'] / medians[first]['wall']:>14.2f}"
         line += f"{len(measured[peer]):>8}"
         if OURS in medians:
-            ratios = (medians[OURS][clock] / own[clock] for clock in ("cpu", "wall"))
+            ratios = (medians[OURS][clock] / seconds[clock] for clock in ("cpu", "wall"))
             line += "".join(f"{('lost ' if ratio > 1 else '') + format(ratio, '.2f'):>15}" for ratio in ratios)
         lines.append(line)
     return "\n".join(lines)
 
 
-def write(given: argparse.Namespace, measured: dict[str, Any], absent: dict[str, str], repeats: int) -> None:
-    """Keep what there is after each repeat: a run takes long."""
+def write(options: argparse.Namespace, measured: dict[str, Any], absent: dict[str, str], repeats: int) -> None:
+    """Write the results so far; called after each repeat, because a run takes long."""
     sys.path.append(str(HERE.parent))
     from provenance import provenance
 
     result = {
         "what": "seconds of FedAvg rounds on the same work, all processes of a peer; its first round is left out",
-        "sizes": {name: getattr(given, name) for name in ("clients", "images", "epochs", "rounds", "workers")},
+        "sizes": {name: getattr(options, name) for name in ("clients", "images", "epochs", "rounds", "workers")},
         "repeats": repeats,
         "rounds": measured,
         "absent": absent,
         "peers": {peer: about(peer) for peer in measured},
-        "environment": provenance(given.device),
+        "environment": provenance(options.device),
     }
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -149,26 +149,26 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any
     for name, value in (("clients", 32), ("images", 640), ("epochs", 1), ("rounds", 2), ("workers", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--device", default="cpu")
-    given = parser.parse_args(arguments)
-    if strange := sorted(set(given.peers) - set(PEERS)):
-        parser.error(f"no peer {', '.join(strange)}; there are {', '.join(PEERS)}")
-    sizes = [f"--{k}={getattr(given, k)}" for k in ("clients", "images", "epochs", "rounds", "workers", "device")]
-    own = {peer: Path(path) for peer, path in given.python}
+    options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.peers) - set(PEERS)):
+        parser.error(f"no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    sizes = [f"--{k}={getattr(options, k)}" for k in ("clients", "images", "epochs", "rounds", "workers", "device")]
+    python_paths = {peer: Path(path) for peer, path in options.python}
     pythons, absent = {}, {}
-    for peer in given.peers:
+    for peer in options.peers:
         try:
-            pythons[peer] = own.get(peer) or interpreter(peer, given.venvs)
-        except Absent as why:
-            absent[peer] = str(why)
-            print(f"{peer} is left out: {why}", flush=True)
+            pythons[peer] = python_paths.get(peer) or interpreter(peer, options.venvs)
+        except Absent as reason:
+            absent[peer] = str(reason)
+            print(f"{peer} is left out: {reason}", flush=True)
     measured: dict[str, list[dict[str, Any]]] = {peer: [] for peer in pythons}
-    for repeat in range(given.repeats):
+    for repeat in range(options.repeats):
         for peer in pythons if repeat % 2 == 0 else reversed(pythons):
             load = round(os.getloadavg()[0], 1)
             measured[peer] += [{**seconds, "load_average": load} for seconds in once(peer, pythons[peer], sizes)]
             print(f"{peer}: {measured[peer][-1]}", flush=True)
-        if given.out:
-            write(given, measured, absent, repeat + 1)
+        if options.out:
+            write(options, measured, absent, repeat + 1)
     print(f"{' '.join(sizes)}; load average {os.getloadavg()[0]:.1f}")
     print(table(measured))
     return measured

@@ -1,6 +1,6 @@
-"""The work that every peer does: FedAvg over K clients of the plain LeNet, all numbers of a model averaged alike.
+"""The work that every peer does: FedAvg of the plain LeNet over K clients, all floats of a model averaged alike.
 
-What differs between peers is who carries models to clients and back, and how many clients run at once.
+Peers differ in how models get to clients and back, and in how many clients run at once.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def arguments() -> argparse.Namespace:
 
 @cache
 def images(client: int, count: int, device: str) -> tuple[Tensor, Tensor]:
-    """Float images ``[count, 3, 32, 32]`` and labels of one client, made once in a process."""
-    draw = torch.Generator().manual_seed(client)
-    x = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    """Float images ``[count, 3, 32, 32]`` and labels ``[count]`` of one client, made once in a process."""
+    generator = torch.Generator().manual_seed(client)
+    x = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
     return ((x.float() / 255 - 0.5) / 0.5).to(device), (torch.arange(count) % CLASSES).to(device)
 
 
 def fresh() -> dict[str, Tensor]:
-    """The model everybody starts from."""
+    """State of the model from which every peer starts."""
     torch.manual_seed(0)
     return floats(PlainLeNet(CLASSES).state_dict())
 
 
 def floats(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Everything but BatchNorm's counters, copied to the CPU."""
+    """Floating-point tensors of a state, which leaves out BatchNorm's counters, copied to the CPU."""
     return {name: x.detach().cpu().clone() for name, x in state.items() if x.is_floating_point()}
 
 
 def adapt(state: Mapping[str, Tensor], client: int, count: int, epochs: int, device: str) -> dict[str, Tensor]:
-    """One client's round."""
+    """The state of a model after one client has trained it for a round."""
     torch.set_num_threads(1)
     model = PlainLeNet(CLASSES).to(device)
     model.load_state_dict(state, strict=False)
@@ -59,7 +59,7 @@ def adapt(state: Mapping[str, Tensor], client: int, count: int, epochs: int, dev
 
 
 def cpu() -> float:
-    """CPU seconds so far of all processes that carry this run's mark, wherever they were started."""
+    """CPU seconds so far of all processes with this run's mark in their environment, whoever started them."""
     mark, ticks, total = f"{MARK}={os.environ.get(MARK, '')}".encode(), os.sysconf("SC_CLK_TCK"), 0
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -67,7 +67,7 @@ def cpu() -> float:
                 if mark in (folder / "environ").read_bytes().split(b"\0"):
                     fields = (folder / "stat").read_text().rpartition(")")[2].split()
                     total += sum(map(int, fields[11:15]))  # user and system time, its ended children's too
-            except OSError:  # it ended in the meantime, or belongs to somebody else
+            except OSError:  # it ended in the meantime, or belongs to another user
                 continue
     return total / ticks
 
