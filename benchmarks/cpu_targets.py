@@ -75,7 +75,7 @@ def pair(base: Work, work: Work, clock: Clock, base_first: bool) -> tuple[float,
 def measure(
     name: str, prepare: Callable[[], tuple[Work, Work, Clock]], clients: int, images: int, pairs: int
 ) -> dict[str, Any]:
-    """Seconds of a work and of its base, and the median of their ratios.
+    """Seconds of both sides of a comparison, and the median of their ratios.
 
     Args:
         name: key of `contenders`; not every one has a target.

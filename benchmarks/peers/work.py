@@ -59,7 +59,7 @@ def adapt(state: Mapping[str, Tensor], client: int, count: int, epochs: int, dev
 
 
 def cpu() -> float:
-    """CPU seconds so far of all processes with this run's mark in their environment, whoever started them."""
+    """CPU seconds so far of all processes with this run's mark in their environment, wherever they were started."""
     mark, ticks, total = f"{MARK}={os.environ.get(MARK, '')}".encode(), os.sysconf("SC_CLK_TCK"), 0
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
