@@ -101,6 +101,6 @@ def take_turns(workloads: Mapping[str, Callable[[], None]], turns: int) -> dict[
 def describe_ratios(seconds: Sequence[float], base_seconds: Sequence[float], digits: int = 2) -> dict[str, Any]:
     """Median and quartiles of the ratios ``seconds / base_seconds`` within turns."""
     ratios = [value / base for value, base in zip(seconds, base_seconds, strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
+    low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     quarters = [round(low, digits), round(high, digits)]
     return {"median": round(statistics.median(ratios), digits), "quarters": quarters}

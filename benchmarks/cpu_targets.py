@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", action="append", choices=names, help="one of them; repeat; others stay as they were")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    result = json.loads(options.out.read_text()) if options.only else {"targets": {}}
+    result = json.loads(options.out.read_text()) if options.only and options.out.exists() else {"targets": {}}
     result |= {
         "what": "seconds of a round over those of what it is compared with, medians of pairs; labels are fixed, but in "
         "FedWCA's; the environment is that of the latest",

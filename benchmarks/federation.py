@@ -135,11 +135,12 @@ def main() -> None:
     for aggregator in METHODS if options.part == "uploads" else ():
         if aggregator not in predicted:
             predicted[aggregator] = trials.predicted(aggregator)
-    for case in cases:
-        if (case.what, case.aggregator) not in lines:
-            lines[case.what, case.aggregator] = measured(all_trials, case)
-            write()
-    write()
+    missing = [case for case in cases if (case.what, case.aggregator) not in lines]
+    for case in missing:
+        lines[case.what, case.aggregator] = measured(all_trials, case)
+        write()
+    if not missing and not previous:  # where nothing is measured, the file keeps the hardware of what it has
+        write()
 
 
 if __name__ == "__main__":

@@ -237,7 +237,8 @@ def planned_seeds(seeds: Mapping[int, Sequence[Found]]) -> set[int]:
 
 def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
     """What the rules say of these results; rows that some piece lacks are only listed."""
-    rows = measured([piece for seed_pieces in seeds.values() for piece in seed_pieces])
+    every_piece = [piece for seed_pieces in seeds.values() for piece in seed_pieces]
+    rows = measured(every_piece)
     missing = "" if has_all_seeds(seeds) else " Seeds are missing."
     result = [verdict(kind, seeds)]
     if plan_of(kind) is SECOND:
@@ -254,7 +255,9 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         near = [name for name in EQUAL_COMPUTE if difference(seeds, name).mean < 1]
         result.append(f"At twice the epochs within a point or above: {', '.join(near) or 'none'}.{missing}")
     else:
-        result.append("Twice the epochs: not run yet.")
+        ended = sum(set(EQUAL_COMPUTE) <= piece["methods"].keys() for piece in every_piece)
+        state = f"run in {ended} of {len(every_piece)} pieces alone, so not shown here" if ended else "not run yet"
+        result.append(f"Twice the epochs: {state}.")
     plan = plan_of(kind)
     sources = UNSEEN[kind.partition(",")[0].removeprefix(plan.prefix)]
     unseen_rows = measured(
@@ -277,11 +280,10 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         better = loss.high is not None and loss.high < 0
         text = f"FedTAB minus untrusted clients on plain images: {difference_cell(loss)}"
         result.append(f"{text}: these are {'' if better else 'not '}shown to be better.{missing}")
-    records = [piece for seed_pieces in seeds.values() for piece in seed_pieces]
     rows_of_runs = [name for name in plan.runs if name not in ("main", "twice")]
-    counts = {name: sum(name in piece["methods"] for piece in records) for name in rows_of_runs}
+    counts = {name: sum(name in piece["methods"] for piece in every_piece) for name in rows_of_runs}
     if partial := [
-        f"{name} in {count} of {len(records)}" for name, count in counts.items() if 0 < count < len(records)
+        f"{name} in {count} of {len(every_piece)}" for name, count in counts.items() if 0 < count < len(every_piece)
     ]:
         result.append(f"Run in some pieces alone, so not shown here: {', '.join(partial)}.")
     if not_run := [name for name, count in counts.items() if not count]:

@@ -45,7 +45,7 @@ def main() -> int:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("there is no CUDA device here; --device cpu --small --out FOLDER rehearses", file=sys.stderr)
         return 1
-    if options.out == OUT and (options.small or not options.device.startswith("cuda")):
+    if options.out.resolve() == OUT.resolve() and (options.small or not options.device.startswith("cuda")):
         print("a rehearsal is no result; give it an --out of its own", file=sys.stderr)
         return 2
     place = Place(options.device, options.small)
