@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedwca.config.baselines import baseline_names, settings
 from fedwca.config.method_spec import parse_method
-from fedwca.config.presets import named_by_preset
+from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.run_config import Layer, RunConfig, lay_over, merge
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
@@ -220,8 +220,8 @@ def layered_settings(table_definition: Definition, dataset: str, is_quick: bool,
     """The settings for one data set: the definition's override those of ``--quick``, the user's override both."""
     quick = quick_settings(dataset, table_definition.rules.setting) if is_quick else {}
     if models := quick.get("components", {}).get("model"):  # sizes of a model that another preset does not have
-        named = named_by_preset(table_definition.preset, "model", dataset)
-        chosen = user_layer.get("model") or quick.get("model") or named
+        of_preset = preset(table_definition.preset, canonical_name(dataset), None, table_definition.rules.setting)
+        chosen = {**of_preset, **quick, **user_layer}.get("model")
         quick["components"] = {
             **quick["components"],
             "model": {model: fields for model, fields in models.items() if model == chosen},

@@ -184,6 +184,9 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     assert "round 1" not in run.err
     assert not (tmp_path / "runs").exists()
     assert "--backend" in bench("--dry-run", "--backend", "flower").err
+    (tmp_path / "trials.toml").write_text("trials = 2")
+    refused = bench("--backend", "flower", "--config", str(tmp_path / "trials.toml"))
+    assert (refused.code, "--trials has no effect with --backend flower" in refused.err) == (2, True)
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.json").write_text("of something else")

@@ -55,7 +55,8 @@ def test_list_one_kind_says_what_each_is(kind: str, plural: str) -> None:
 
 
 def test_a_pattern_may_match_nothing() -> None:
-    assert call("list", "aggregators", "nosuch*") == call("list", "models", "nosuch*")
+    assert call("list", "aggregators", "nosuch*").code == 2
+    assert json.loads(call("list", "aggregators", "nosuch*", "--json").out) == {"aggregators": []}
     found = call("list", "baselines", "fedwca*")
     assert (found.code, found.out.split()[0], found.out.count("of_")) == (0, "baselines:", 0)
 
@@ -112,6 +113,9 @@ def test_show_baseline() -> None:
         (["show", "agregator", "wca"], "no kind 'agregator'"),
         (["show", "aggregator", "wac"], "did you mean 'wca'?"),
         (["show", "baseline", "wca"], "no baseline 'wca'"),
+        (["show", "baseline", "mdmg"], "did you mean 'mdmgb'?"),
+        (["show", "baseline", "sfda/mdmg"], "did you mean 'mdmgb'? Known: dan, dann"),
+        (["list", "aggregators", "nothing"], "no aggregators like 'nothing'; fedwca list aggregators names all"),
     ],
 )
 def test_errors(arguments: list[str], sentence: str) -> None:

@@ -148,3 +148,9 @@ def test_no_run_no_report(tmp_path: Path) -> None:
     assert done.code == 2
     assert "no config.json" in done.err
     assert call("report", str(tmp_path), "--format", "md", "--open").code == 2
+
+
+def test_a_file_of_another_format_than_its_name_is_refused(plain: Run, tmp_path: Path) -> None:
+    done = call("report", str(plain.folder), "--out", str(tmp_path / "page.md"), "--format", "html")
+    assert (done.code, "page.md and --format html do not fit" in done.err) == (2, True)
+    assert not list(tmp_path.iterdir())

@@ -128,3 +128,10 @@ def test_without_optuna_the_extra_is_named(shades: Path, tmp_path: Path, monkeyp
     run = sweep(shades, tmp_path / "s", "--param", "training.lr=1e-3,1e-2")
     assert run.code == 2
     assert run.err.strip() == "Error: fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'"
+
+
+def test_fields_of_a_partition_may_be_given(shades: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    asked = ["--partition", "dirichlet:alpha=0.1", "--data", str(shades), "--param", "training.lr=0.1,0.2", "--dry-run"]
+    run = call("sweep", "pfl-sampled", *asked, "--out", str(tmp_path / "s"))
+    assert (run.code, "2 tries" in run.err + run.out) == (0, True), run.err

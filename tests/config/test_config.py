@@ -313,6 +313,9 @@ def as_toml(values: dict[str, Any], prefix: str = "") -> str:
     [
         ("c.toml", "rounds = ", "not valid TOML"),
         ("c.json", "{", "not valid JSON"),
+        ("c.JSON", "{", "not valid JSON"),
+        ("c.yaml", "rounds: 3", "not valid TOML"),
+        ("c.toml", "[methods.one-hot]\nrounds = 'x'", "methods.one_hot.rounds: there is no such field"),
         ("c.json", "[1]", "needs a table of fields, such as rounds = 10"),
         ("c.json", '{"config": 3}', "needs a table of fields"),
         ("c.toml", "ronds = 3", "no field 'ronds'; did you mean 'rounds'? Known: dataset, data, source"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedwca.core.files import TEMPORARY, remove_temporary, write_atomically, write_secret
+from fedwca.core.files import TEMPORARY, check_writable, remove_temporary, write_atomically, write_secret
 from fedwca.core.tensor_files import open_tensors, save_tensors, write_tensors
 
 
@@ -94,3 +94,9 @@ def test_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
     path.write_text("open to all")
     write_secret(path, b"hidden")
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"hidden", 0o600)
+
+
+def test_a_folder_is_writable_whatever_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "written").mkdir()
+    check_writable(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["written"]

@@ -12,14 +12,23 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.one_hot import OneHot
 from fedwca.clusterers.finch import Finch
-from fedwca.core.grouping import GROUPINGS, ByChoice, ByClusterer, EachAlone, Grouping, GroupingInput, OneGroup
+from fedwca.core.grouping import (
+    GROUPINGS,
+    ByChoice,
+    ByClusterer,
+    EachAlone,
+    Grouping,
+    GroupingInput,
+    OneGroup,
+    check_labels,
+)
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
@@ -139,3 +148,9 @@ def test_who_lets_clients_choose_says_where_they_begin() -> None:
     other = type("Other", (Aggregator,), {"grouping": ByChoice(), "name": "other", "__module__": __name__})()
     with pytest.raises(UsageError, match="aggregator 'other' lets clients choose, and has no `first` for round 0"):
         other.first(3, torch.zeros(3))
+
+
+@pytest.mark.parametrize("labels", [[0, 10**15], [-1, 0], [0, 2]])
+def test_labels_with_gaps_are_refused_however_large(labels: list[int]) -> None:
+    with pytest.raises(FedwcaError, match=r"clusterer 'far' gave .*; right would be 2 int64 labels, 0 to C-1"):
+        check_labels(torch.tensor(labels), 2, "far")

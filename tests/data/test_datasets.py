@@ -116,3 +116,12 @@ def test_own_data_by_folder(tmp_path: Path) -> None:
     alone = datasets.build({"name": "folder", "root": tmp_path / "mine"}).load(8)
     assert list(by_name.domains) == ["a", "b"]
     assert by_name.digest() == alone.digest()
+
+
+def test_a_plugin_that_names_no_classes_takes_those_of_the_folder(tmp_path: Path) -> None:
+    class Mine(DatasetSource):
+        name = "mine"
+        domains = ("one", "two")
+
+    write_images(tmp_path / "mine", {name: {"cat": 1, "dog": 1} for name in ("one", "two")})
+    assert Mine(root=tmp_path).load(8).classes == ("cat", "dog")

@@ -10,10 +10,12 @@ import pytest
 from scipy.io import savemat
 from torchvision.datasets import MNIST, SVHN, USPS
 
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.data import DatasetWarning
 from fedwca.datasets import datasets
 from fedwca.datasets._digit_five_raw import read_raw_domain
 from fedwca.errors import DataError, DatasetMissing, UsageError
+from fedwca.runs.load_data import load
 
 from .examples import SHARED, needs_shared, write_npz
 
@@ -210,3 +212,16 @@ def test_what_a_broken_download_left_is_not_there(tmp_path: Path, monkeypatch: p
     assert not kind.is_there("mnist", folder)
     write_npz(folder / "mnist.npz", 2, labels=np.array([0, 1]))
     assert kind.is_there("mnist", folder)
+
+
+@pytest.mark.parametrize("target", ["none", "mnist"])
+def test_labelled_domains_keep_their_published_parts(tmp_path: Path, target: str) -> None:
+    part = np.array([0] * 8 + [1] * 4, np.int64)
+    for name in datasets.get("digit_five").domains:
+        labels = np.arange(12, dtype=np.int64) % 10
+        write_npz(tmp_path / "digit_five" / f"{name}.npz", 12, labels=labels, part=part)
+    layer = {"dataset": "digit_five", "data": tmp_path, "target": target, "split": "published"}
+    pairs = [("dataset.train_images", "5"), ("dataset.test_images", "3")]
+    with pytest.warns(DatasetWarning):
+        loaded, _ = load(resolve_plan(layer, pairs).config)
+    assert [domain.part.tolist() for domain in loaded.domains.values()] == [[0] * 5 + [1] * 3] * 5

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedwca.data.dataset import DatasetWarning, Domain
+from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
 from fedwca.data.idx_files import read_idx
+from fedwca.data.image_pool import ImagePool
 from fedwca.datasets import find_dataset
 from fedwca.errors import DataError, DatasetMissing
 
@@ -191,3 +192,21 @@ def test_real_images(name: str, root: str, images: int) -> None:
     found = read(name, REAL / root, 28 if name != "cifar10" else 32)
     assert len(found) == images
     assert (found.part is not None) == (name == "cifar10")
+
+
+@pytest.mark.parametrize("labels", [[1.7, 0], ["a", "b"]])
+def test_labels_of_leaf_are_whole_numbers(tmp_path: Path, labels: list[object]) -> None:
+    data = {"zoe": {"x": [[0.0, 0.5, 1.0, 0.2]] * 2, "y": labels}}
+    (tmp_path / "femnist").mkdir()
+    (tmp_path / "femnist" / "all.json").write_text(json.dumps({"users": ["zoe"], "user_data": data}))
+    with pytest.raises(DataError, match="user 'zoe' needs labels that are whole numbers"):
+        find_dataset("femnist", tmp_path).load(2)
+
+
+def test_a_pool_needs_images_of_one_size() -> None:
+    domains = {
+        name: Domain(name, np.zeros((2, side, side, 3), np.uint8), np.array([0, 1]))
+        for name, side in (("a", 4), ("b", 8))
+    }
+    with pytest.raises(DataError, match=r"a pool needs images of one size, not a 4 x 4, b 8 x 8"):
+        ImagePool(FederatedDataset("two", ("x", "y"), domains))

@@ -67,6 +67,7 @@ def test_get_says_what_it_does_and_the_reader_knows_the_files(mnist: LocalServer
     assert kept["from"][0]["md5"] == torchvision_datasets.MNIST.resources[0][1]
     assert len(kept["digest"]) == 64
     asked = sum(len(served.asked) for served in mnist.files.values())
+    (folder / "download.json").write_text("{")  # damaged, which costs no download
     again = call("data", "get", "digit-five", "--data", str(tmp_path))
     assert again.code == 0
     assert "Digit-Five: all that can be fetched is in " in again.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import urllib.request
@@ -175,3 +176,12 @@ def test_no_more_is_written_than_was_declared(
 def test_chunks_of_unknown_length(server: LocalServer, tmp_path: Path) -> None:
     url = server.add("/a.bin", CONTENT, chunks)
     assert fetch_file(RemoteFile((url,), "a.bin"), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_lost_route_is_tried_again_and_not_blamed_on_the_file() -> None:
+    class Lost:
+        def read(self, size: int) -> bytes:
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+    with pytest.raises(ConnectionError, match="No route to host"):
+        module._read(Lost())

@@ -154,11 +154,13 @@ def test_one_clients_model_is_given_to_nobody_alone() -> None:
     assert torch.equal(*found)
 
 
-@pytest.mark.parametrize(("answer", "said"), [(1.5, "gave 1.5"), (math.nan, "gave nan"), ([1, 0], ".*of shape")])
+@pytest.mark.parametrize(
+    ("answer", "said"), [(1.5, "gave 1.5"), (math.nan, "gave nan"), ([1, 0], ".*of shape"), (None, "gave nothing")]
+)
 def test_trust_that_is_no_share_is_refused(answer: Any, said: str) -> None:
     class Sure(Trusted):
         def trusts(self, source: Predictions) -> Tensor:
-            return torch.tensor(answer)
+            return None if answer is None else torch.tensor(answer)  # type: ignore[return-value]
 
     method = replace(gated(), pseudo_labeler=Sure())
     with pytest.raises(FedwcaError, match=rf"trusts {said}.*; right is one number from 0 to 1"):

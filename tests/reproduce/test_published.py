@@ -244,3 +244,15 @@ def test_the_printed_average_of_some_sources_is_theirs() -> None:
     assert find_printed(values, "a", AVERAGE, ["x", "y"]) == (75.0, None)
     assert find_printed(values, "a", AVERAGE, ["x", "y", "z"]) == (80.0, 8.0)
     assert find_printed(values, "b", AVERAGE, ["x", "y"]) is None
+
+
+@pytest.mark.parametrize(("preset", "partition"), [("paper", "domains"), ("skewed", "domains")])
+def test_a_table_keeps_its_partition_under_another_preset(preset: str, partition: str) -> None:
+    table = definition("table2").under(preset, "digit_five")
+    assert resolve_plan({**table.layer(), "dataset": "digit_five"}, preset_name=preset).config.partition == partition
+
+
+@pytest.mark.parametrize(("preset", "models"), [("paper", {"resnet18"}), ("default", set())])
+def test_quick_sizes_are_of_the_model_that_is_used(preset: str, models: set[str]) -> None:
+    layer = layered_settings(definition("table2").under(preset, "pacs"), "pacs", True, {})
+    assert set(layer["components"]["model"]) == models

@@ -237,3 +237,15 @@ def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_p
         assert found["accuracy_before"] == shown
     one, other = (open_run(path, "fedtta_pp", source_model=number).federation for number in (0, 1))
     assert all(torch.equal(a.train, b.train) for a, b in zip(one.clients, other.clients, strict=True))
+
+
+def test_pictures_of_an_adapted_source_model_are_of_what_the_table_shows(tmp_path: Path) -> None:
+    method = "source_only/adaptation=entropy:lr=5,steps=5"
+    settings = {"clients": 1, "samples": 60, "rounds": 1, "baselines": [f"Adapted={method}"], "composed": False}
+    overrides = {"model.bottleneck": 4, "source_training.epochs": 1}
+    folder = bench(**settings, overrides=overrides, out=tmp_path / "run").path
+    (last,) = read_rounds(folder)
+    assert last["adaptation"]["accuracy_before"] != accuracy_of_all(last)
+    pictured = predict_for_pictures(folder)
+    right = [100 * float((p == t).mean()) for p, t in zip(pictured.predicted, pictured.truth, strict=True)]
+    assert right == pytest.approx(accuracy_of_all(last))

@@ -219,7 +219,7 @@ def test_a_client_joins_with_what_others_say_of_public_images(run: Path, tmp_pat
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     for words, sentence in (
         (["--size", "3"], "no size 3: method 'hetero_fedtta' has models of sizes 0 to 2"),
-        (["--adapt", "3"], "nothing to adapt by"),
+        (["--adapt", "3"], "adapts by learned, not by epochs of training; leave --adapt out"),
         (["--adapt", "generated"], "adaptation 'generated' generates a model"),
     ):
         refused = call(*given, *words, "--out", str(tmp_path / "no"))

@@ -127,3 +127,8 @@ def test_checkpoints_of_another_run_are_refused(run: Path, tmp_path: Path) -> No
     (copy / "config.json").write_text(json.dumps(about))
     with pytest.raises(CheckpointError, match="belongs to another run"):
         open_run(copy)
+
+
+def test_an_earlier_round_says_how_many_there_are(run: Path) -> None:
+    first = open_run(run, round=1)
+    assert (first.round, first.last, first.finished) == (0, 1, True)
