@@ -1,7 +1,8 @@
 """Clients that join after training, measured against the same clients when they took part from the start.
 
-One client per target domain is held back. FedWCA is run without them, then they join, by update and by alignment, with
-and without adaptation; and it is run once with everybody. Same source model, same split, same seeds.
+One client per target domain is held back. FedWCA is run without these clients, then they join, by update and by
+alignment, each with and without adaptation. FedWCA is also run once with all clients. The source model, the split and
+the seeds are the same.
 """
 
 from __future__ import annotations
@@ -36,66 +37,75 @@ ADAPT = {"joined": False, "joined and adapted": True}
 
 
 def played(
-    config: RunConfig, method: Method, network: Network, federation: Federation, who: Sequence[int], seed: int
+    config: RunConfig, method: Method, network: Network, federation: Federation, client_ids: Sequence[int], seed: int
 ) -> tuple[TrainedFederation, SequentialEngine]:
-    """A federation of some of the clients after all rounds."""
-    clients = [federation.clients[client] for client in who]
+    """Train some of the clients for all rounds; returns the trained federation and its engine."""
+    clients = [federation.clients[client] for client in client_ids]
     engine, keys = SequentialEngine(network, clients, "cpu", config.workers), Keys(seed)
-    domains = federation.metrics.domain_labels()[list(who)]
+    domains = federation.metrics.domain_labels()[list(client_ids)]
     server, labels = init_server(engine), domains
-    for number in range(config.rounds):
-        server, outcome = run_round(number, server, method, engine, config.training, keys, domains)
+    for round_number in range(config.rounds):
+        server, outcome = run_round(round_number, server, method, engine, config.training, keys, domains)
         labels = outcome.labels
     return TrainedFederation(method, network, clients, server, labels, config.training, keys), engine
 
 
-def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
-    """One record a held-back client."""
+def measure(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
+    """Run FedWCA with and without the held-back clients; one record of accuracies in percent per held-back client."""
     layer: dict[str, Any] = {
         "dataset": "digits_mini",
-        "clients": given.clients,
-        "samples": given.samples,
-        "rounds": given.rounds,
+        "clients": args.clients,
+        "samples": args.samples,
+        "rounds": args.rounds,
         "seed": seed,
         "clusterer": "finch",
         "baselines": [],
         "device": "cpu",
     }
-    training = Training(epochs=given.epochs, lr=3e-3)
-    layer |= {"training": training.model_dump(), "source_training": {"epochs": given.source_epochs, "lr": 0.01}}
+    training = Training(epochs=args.epochs, lr=3e-3)
+    layer |= {"training": training.model_dump(), "source_training": {"epochs": args.source_epochs, "lr": 0.01}}
     plan = resolve_plan(layer)
     config, (method, _) = plan.config, plan.methods[-1]
-    dataset, name = load(config)
-    federation, network = split_trial(config, dataset, name, 0, 0), source_model(config, dataset, name, 0).network
-    domains, everyone = federation.metrics.domains, range(len(federation))
-    held = list(range(given.clients - 1, len(federation), given.clients))
+    dataset, source = load(config)
+    federation, network = split_trial(config, dataset, source, 0, 0), source_model(config, dataset, source, 0).network
+    domains, all_clients = federation.metrics.domains, range(len(federation))
+    held_out = list(range(args.clients - 1, len(federation), args.clients))
 
-    def accuracy(client: int, trained: Network) -> float:
-        return federation.metrics.accuracy(client, classify(trained, federation.clients[client].test))
+    def accuracy(client: int, model: Network) -> float:
+        return federation.metrics.accuracy(client, classify(model, federation.clients[client].test))
 
-    found: dict[int, dict[str, Any]] = {k: {"seed": seed, "client": k, "domain": domains[k]} for k in held}
-    for k in held:
-        found[k]["source model"] = accuracy(k, network)
-    together, engine = played(config, method, network, federation, everyone, seed)
-    server = together.server
-    delivered = engine.classify(method.aggregator.deliver(server.state, len(server.rows)), server.rows)
-    own = engine.classify()
-    for k in held:
-        found[k]["took part"] = federation.metrics.accuracy(k, delivered[k])
-        found[k]["took part, own model"] = federation.metrics.accuracy(k, own[k])
-        same = [domains[other] for other in everyone if together.labels[other] == together.labels[k] and other != k]
-        found[k]["took part, own domain in cluster"] = same.count(domains[k]) / max(1, len(same))
-    there = [k for k in everyone if k not in held]
-    standing, _ = played(config, method, network, federation, there, seed)
-    standing = replace(standing, first=first_round(standing))
-    for k in held:
+    records: dict[int, dict[str, Any]] = {k: {"seed": seed, "client": k, "domain": domains[k]} for k in held_out}
+    for k in held_out:
+        records[k]["source model"] = accuracy(k, network)
+    with_all, engine = played(config, method, network, federation, all_clients, seed)
+    server = with_all.server
+    cluster_predictions = engine.classify(method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    client_predictions = engine.classify()
+    for k in held_out:
+        records[k]["took part"] = federation.metrics.accuracy(k, cluster_predictions[k])
+        records[k]["took part, own model"] = federation.metrics.accuracy(k, client_predictions[k])
+        cluster_domains = [
+            domains[other] for other in all_clients if with_all.labels[other] == with_all.labels[k] and other != k
+        ]
+        records[k]["took part, own domain in cluster"] = cluster_domains.count(domains[k]) / max(
+            1, len(cluster_domains)
+        )
+    remaining = [k for k in all_clients if k not in held_out]
+    without_held_out, _ = played(config, method, network, federation, remaining, seed)
+    without_held_out = replace(without_held_out, first=first_round(without_held_out))
+    for k in held_out:
         for by in get_args(By):
             for label, adapts in ADAPT.items():
-                joined = join(standing, federation.clients[k].train, by, config.training.epochs if adapts else 0)
-                found[k][f"{label}, {by}"] = accuracy(k, joined.network)
-            members = [domains[there[m]] for m in (standing.labels == joined.choice.cluster).nonzero()[:, 0].tolist()]
-            found[k][f"own domain in cluster, {by}"] = members.count(domains[k]) / max(1, len(members))
-    return list(found.values())
+                joined = join(
+                    without_held_out, federation.clients[k].train, by, config.training.epochs if adapts else 0
+                )
+                records[k][f"{label}, {by}"] = accuracy(k, joined.network)
+            member_domains = [
+                domains[remaining[m]]
+                for m in (without_held_out.labels == joined.choice.cluster).nonzero()[:, 0].tolist()
+            ]
+            records[k][f"own domain in cluster, {by}"] = member_domains.count(domains[k]) / max(1, len(member_domains))
+    return list(records.values())
 
 
 COLUMNS = (
@@ -107,10 +117,12 @@ COLUMNS = (
 
 
 def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over held-back clients for each seed, then mean and std (ddof 1) over seeds; differences are paired."""
+    """Means over held-back clients for each seed, then mean and std (ddof 1) over seeds; differences are paired by
+    client.
+    """
     seeds = sorted({record["seed"] for record in records})
 
-    def over(value: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
+    def mean_over_seeds(value: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
         means = [statistics.fmean(value(r) for r in records if r["seed"] == seed) for seed in seeds]
         return {
             "mean": statistics.fmean(means),
@@ -119,12 +131,12 @@ def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "seeds": means,
         }
 
-    pairs = {column: "took part, own model" if "adapted" in column else "took part" for column in COLUMNS[1:5]}
+    references = {column: "took part, own model" if "adapted" in column else "took part" for column in COLUMNS[1:5]}
     return {
-        "accuracy": {column: over(lambda r, c=column: r[c]) for column in COLUMNS},  # type: ignore[misc]
+        "accuracy": {column: mean_over_seeds(lambda r, c=column: r[c]) for column in COLUMNS},  # type: ignore[misc]
         "minus having taken part": {
-            column: {"to": other, **over(lambda r, c=column, o=other: r[c] - r[o])}  # type: ignore[misc]
-            for column, other in pairs.items()
+            column: {"to": reference, **mean_over_seeds(lambda r, c=column, ref=reference: r[c] - r[ref])}  # type: ignore[misc]
+            for column, reference in references.items()
         },
     }
 
@@ -142,12 +154,12 @@ def main() -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
+    args = parser.parse_args()
     started, records = time.perf_counter(), []
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
-    config = {key: value for key, value in vars(given).items() if key != "out"}
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    config = {key: value for key, value in vars(args).items() if key != "out"}
     for seed in seeds:
-        records += measure(given, seed)
+        records += measure(args, seed)
         result = {
             "what": "test accuracy in percent of clients held back from FedWCA's training (one per target domain of "
             "digits-mini, source handwritten), by how they got their model",
@@ -159,7 +171,7 @@ def main() -> None:
             "environment": describe_environment("cpu"),
         }
         text = json.dumps(result, indent=2) + "\n"
-        write_atomically(given.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]
+        write_atomically(args.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]
         means = {column: round(entry["mean"], 1) for column, entry in result["summary"]["accuracy"].items()}  # type: ignore[index]
         print(f"seed {seed}, {result['seconds']:.0f} s: {means}", flush=True)
 

@@ -1,6 +1,6 @@
 """Copy what is worth keeping of a run folder to results/NAME: all that a table may need, or the files named.
 
-In which directory it was run, and the command with its paths, stay behind.
+The directory it was run in and its command line, which holds paths, are left out.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from fedwca.core.files import write_atomically
 RESULTS = Path(__file__).parent / "results"
 FILES = ("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png")
 PLACES = {"places", "command"}
+"""Keys whose values name folders of the machine that a run was made on."""
 
 
 def keep(path: Path, result: dict[str, Any]) -> None:
-    """Write a result file, whole or not at all; makes its folder."""
+    """Write a result without `PLACES` as JSON, whole or not at all; creates the folder if needed."""
     text = json.dumps(without_places(result), indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda file: file.write_text(text, encoding="utf-8") and None)
 
 
 def without_places(record: dict[str, Any]) -> dict[str, Any]:
-    """A record, and records in it, without what names folders of the machine that it was made on."""
-    kept = {key: value for key, value in record.items() if key not in PLACES}
-    return {key: without_places(value) if isinstance(value, dict) else value for key, value in kept.items()}
+    """A record without the keys of `PLACES`, which name folders of one machine, at any depth of dictionaries."""
+    entries = {key: value for key, value in record.items() if key not in PLACES}
+    return {key: without_places(value) if isinstance(value, dict) else value for key, value in entries.items()}
 
 
 def main() -> None:

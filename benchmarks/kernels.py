@@ -1,7 +1,7 @@
 """Training steps of the stacked engine on a CPU by kernels, LeNet and ResNet-18: seconds, and whether numbers agree.
 
-One thread, CPU seconds; candidates take turns. On a GPU the same is a piece of gpu.py. The committed results are older
-and have two more, which were dropped for them: products and compile.
+CPU seconds of one thread; candidates take turns. gpu.py measures the same on a GPU. The committed results are older and
+hold two more candidates, products and compile, which were removed because of these results.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ CASES: tuple[tuple[str, int, int, Precision], ...] = (
     ("lenet", 4, 64, "bf16"),
     ("resnet18:weights=none,side=64", 3, 16, "fp32"),
 )
-"""Model, clients at a time, images of each in a step, precision."""
+"""Model, clients trained at a time, images per client and step, precision."""
 CANDIDATES: tuple[Kernels, ...] = ("eager", "channels-last")
 STEPS = 7
 
 
 def measure(
-    name: str, clients: int, batch: int, precision: Precision, candidates: tuple[Kernels, ...]
+    model: str, clients: int, batch: int, precision: Precision, candidates: tuple[Kernels, ...]
 ) -> dict[str, Any]:
-    """One model in one precision."""
-    architecture = models.build(name)
-    draw = torch.Generator().manual_seed(0)
-    size = (clients, batch, 3, architecture.stored, architecture.stored)
-    images = torch.randint(0, 256, size, dtype=torch.uint8, generator=draw)
-    tried = benchmark_kernels(architecture.build(10, seed=0), images, precision, candidates, STEPS, time.process_time)
+    """Measure the candidates for one model in one precision."""
+    architecture = models.build(model)
+    generator = torch.Generator().manual_seed(0)
+    shape = (clients, batch, 3, architecture.stored, architecture.stored)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    results = benchmark_kernels(architecture.build(10, seed=0), images, precision, candidates, STEPS, time.process_time)
     load = round(os.getloadavg()[0], 1)
-    about = {"model": name, "clients": clients, "batch": batch, "precision": precision, "load_average": load}
-    return {**about, "best": pick_kernels(tried), "candidates": tried}
+    settings = {"model": model, "clients": clients, "batch": batch, "precision": precision, "load_average": load}
+    return {**settings, "best": pick_kernels(results), "candidates": results}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kernels.json")
     parser.add_argument("--candidates", nargs="+", default=CANDIDATES, choices=CANDIDATES)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     cases = []
     for case in CASES:
-        cases.append(measure(*case, tuple(given.candidates)))
+        cases.append(measure(*case, tuple(args.candidates)))
         print(cases[-1], flush=True)
     what = "training steps, forward and backward, of the stacked engine: CPU seconds of one thread, median"
-    keep(given.out, {"what": what, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
+    keep(args.out, {"what": what, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
 
 
 if __name__ == "__main__":

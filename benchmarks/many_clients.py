@@ -1,7 +1,7 @@
 """Thousands of clients on one device: what a round costs when the same few of more and more clients take part.
 
-One hundred clients train in each round after the first, of 100, 500 and 2,000. What grows with the federation is what
-absent clients cost. Each size runs in a process of its own, so that its peak memory is its own.
+After round 0, 100 clients of 100, 500 or 2,000 train in each round, so that what grows with the federation is the cost
+of the absent clients. Each size runs in a process of its own, so that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ METHODS = ("fedavg",)
 
 
 def run(clients: int, method: str) -> dict[str, Any]:
-    """Seconds of a later round by phase (medians), and memory in MB: the whole process, and before the rounds."""
+    """Median seconds of a round after round 0, by phase, and peak memory in MB, of the whole process and before the
+    rounds.
+    """
     import torch
 
     from fedwca.config.resolve_config import resolve_plan
@@ -40,14 +42,14 @@ def run(clients: int, method: str) -> dict[str, Any]:
     from fedwca.runs.run_trials_and_methods import run_bench
 
     torch.set_num_threads(1)
-    draw = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     names = ["home", *(f"domain {d}" for d in range(DOMAINS))]
 
-    def domain(number: int, images: int) -> Domain:
-        labels = draw.integers(0, 10, images)
-        pixels = draw.integers(0, 60, (images, 32, 32, 3), np.uint8) + np.uint8(60 * (number % 3))
+    def domain(index: int, images: int) -> Domain:
+        labels = generator.integers(0, 10, images)
+        pixels = generator.integers(0, 60, (images, 32, 32, 3), np.uint8) + np.uint8(60 * (index % 3))
         pixels[np.arange(images), 3 * labels, 3 * labels] = 255
-        return Domain(names[number], pixels, labels)
+        return Domain(names[index], pixels, labels)
 
     sizes = [200, *[clients // DOMAINS * IMAGES] * DOMAINS]
     dataset = FederatedDataset("many", tuple("0123456789"), {names[d]: domain(d, n) for d, n in enumerate(sizes)})
@@ -59,31 +61,38 @@ def run(clients: int, method: str) -> dict[str, Any]:
             **({"clusterer": "true"} if method == "wca" else {}),
         }
     )
-    before = measure_peak_memory()
-    records, ends = [], []
+    memory_before_rounds = measure_peak_memory()
+    records, end_times = [], []
     with tempfile.TemporaryDirectory() as folder:
         checkpointer = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
         for record in run_bench(plan.config, plan.methods, dataset, "home", checkpointer=checkpointer):
-            ends.append((time.perf_counter(), time.process_time()))
+            end_times.append((time.perf_counter(), time.process_time()))
             records.append(record)
-    later = [r["seconds"] for r in records if r["round"] > 0]
+    later_seconds = [r["seconds"] for r in records if r["round"] > 0]
     width = Layout.of(architecture(plan.config).build(10)).width
     return {
         "clients": clients,
         "present": PRESENT,
         "method": method,
-        "seconds": {key: round(statistics.median(s[key] for s in later), 3) for key in ("round", "evaluate", "record")},
-        "wall_seconds_a_round": spent(ends, 0),
-        "cpu_seconds_a_round": spent(ends, 1),
+        "seconds": {
+            key: round(statistics.median(s[key] for s in later_seconds), 3) for key in ("round", "evaluate", "record")
+        },
+        "wall_seconds_a_round": spent(end_times, 0),
+        "cpu_seconds_a_round": spent(end_times, 1),
         "bank_mb": round(4 * clients * width / 1e6),
         "peak_mb": round(measure_peak_memory() / 1e6),
-        "peak_mb_before": round(before / 1e6),
+        "peak_mb_before": round(memory_before_rounds / 1e6),
     }
 
 
-def spent(ends: list[tuple[float, float]], clock: int) -> float:
-    """Seconds between the ends of later rounds, checkpoints included: the median."""
-    return round(statistics.median(b[clock] - a[clock] for a, b in pairwise(ends[1:])), 3)
+def spent(end_times: list[tuple[float, float]], clock: int) -> float:
+    """Median seconds of a round after round 0, checkpoint included.
+
+    Args:
+        end_times: of each record, (wall clock, CPU clock) in seconds.
+        clock: 0: wall clock; 1: CPU clock.
+    """
+    return round(statistics.median(end[clock] - start[clock] for start, end in pairwise(end_times[1:])), 3)
 
 
 def main() -> None:
@@ -92,21 +101,21 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--one", action="store_true", help="one case in this process, to stdout")
-    chosen = parser.parse_args()
-    if chosen.one:
-        print(json.dumps(run(chosen.clients[0], chosen.methods[0])))
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(run(args.clients[0], args.methods[0])))
         return
-    found = []
-    for method in chosen.methods:
-        for clients in chosen.clients:
+    cases = []
+    for method in args.methods:
+        for clients in args.clients:
             load = os.getloadavg()[0]
             command = [sys.executable, __file__, "--one", "--clients", str(clients), "--methods", method]
-            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            found.append({**json.loads(said), "load_average": round(load, 1)})
-            print(found[-1], flush=True)
-    about = {"images": IMAGES, "rounds": ROUNDS, "model": MODEL, "workers": 1, "seed": 0}
-    values = {"setting": about, "cases": found, "environment": provenance("cpu")}
-    chosen.out.write_text(json.dumps(values, indent=1) + "\n")
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            cases.append({**json.loads(output), "load_average": round(load, 1)})
+            print(cases[-1], flush=True)
+    setting = {"images": IMAGES, "rounds": ROUNDS, "model": MODEL, "workers": 1, "seed": 0}
+    result = {"setting": setting, "cases": cases, "environment": provenance("cpu")}
+    args.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """How many images FedWCA mixes in a step, and how many places a step of all clients has for them.
 
-python benchmarks/mixed.py DATA; about five minutes. Clients of a step have as many places as the one that mixes most;
-recorded steps (``--kernels graphs``) have a place for every image, since they cannot depend on it. The count costs the
-host one wait a round; this says what it saves.
+``python benchmarks/mixed.py DATA`` takes about five minutes. All clients of a step have as many places for mixed images
+as the client that mixes most. Steps recorded as CUDA graphs (``--kernels graphs``) have a place for every image, since
+their shapes cannot depend on the data. Counting makes the host wait for the device once a round; this measures how many
+rows it saves.
 """
 
 from __future__ import annotations
@@ -35,36 +36,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "mixed.json")
-    given = parser.parse_args()
+    args = parser.parse_args()
     rounds: list[dict[str, Any]] = []
-    real = StepSchedule.__init__
+    original_init = StepSchedule.__init__
 
-    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any, **more: Any) -> None:
-        real(plan, batch, *rest, **more)
-        if not plan._mixed:
+    def record_shares(schedule: StepSchedule, batch: TrialBatch, *positional: Any, **keywords: Any) -> None:
+        original_init(schedule, batch, *positional, **keywords)
+        if not schedule._mixed:
             return
         images = mixed = places = 0
-        for epoch in plan.epochs:
-            for step, spans in enumerate(plan.groups):
-                for span in spans:
-                    clients = range(span.first, span.stop)
-                    images += span.images * len(clients)
-                    places += plan.places(epoch, step, span) * len(clients)
-                    mixed += sum(plan._mixed[client][epoch - plan.epochs.start][step] for client in clients)
-        found = {
+        for epoch in schedule.epochs:
+            for step, groups in enumerate(schedule.groups):
+                for group in groups:
+                    clients = range(group.first, group.stop)
+                    images += group.images * len(clients)
+                    places += schedule.places(epoch, step, group) * len(clients)
+                    mixed += sum(schedule._mixed[client][epoch - schedule.epochs.start][step] for client in clients)
+        shares = {
             "mixed": mixed / images,
             "places": places / images,
             "all_places_over_counted": 2 / (1 + places / images),
         }
-        rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in found.items()}})
+        rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in shares.items()}})
 
-    with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", watched):
-        fedwca.bench(out=f"{folder}/run", **layer(str(given.data), "mnist", **SETTINGS))
+    with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", record_shares):
+        fedwca.bench(out=f"{folder}/run", **layer(str(args.data), "mnist", **SETTINGS))
     what = (
         "shares of a step's images, of all clients' steps of a FedWCA round on Digit-Five files, source mnist, seed 0"
     )
     keep(
-        given.out, {"what": what, "settings": {**SIZES, **SETTINGS}, "rounds": rounds, "environment": provenance("cpu")}
+        args.out, {"what": what, "settings": {**SIZES, **SETTINGS}, "rounds": rounds, "environment": provenance("cpu")}
     )
     print(rounds)
 

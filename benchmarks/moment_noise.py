@@ -1,7 +1,7 @@
 """What noise on moments costs their clusters: ``python benchmarks/moment_noise.py`` writes results/moment_noise.json.
 
-Clients of Digit-Five files upload clipped moments of the source model's BatchNorm inputs with Gaussian noise, as
-``fedwca client --clip-moments --noise-moments`` sends them, and FINCH groups them. No client trains.
+Clients with Digit-Five files upload moments of the source model's BatchNorm inputs, clipped and with Gaussian noise as
+``fedwca client --clip-moments --noise-moments`` sends them, and FINCH clusters the clients. No client trains.
 """
 
 from __future__ import annotations
@@ -27,27 +27,40 @@ RESULT = Path(__file__).parent / "results" / "moment_noise.json"
 CLIP = 20.0
 """Largest L2 norm of a client's moments."""
 NOISE = (0.0, 0.003, 0.01, 0.03, 0.1, 1.0)
+"""Standard deviations of the noise, in units of `CLIP`."""
 CLIENTS = (4, 16)
 """Per target domain."""
 IMAGES = 64
-"""Training images a client."""
+"""Training images per client."""
 DRAWS = 20
+"""Draws of the noise that an adjusted Rand index is the mean of."""
 
 
 def measure(source: str, clients: int, data: Path) -> dict[str, Any]:
-    """Mean adjusted Rand index by noise, and norms of moments before they are clipped."""
+    """Mean adjusted Rand index by noise, and the smallest and largest norm of moments before clipping.
+
+    Args:
+        source: source domain.
+        clients: per target domain.
+        data: folder with digit_five.
+    """
     config = resolve_plan({**Piece("digit_five", source, 0, IMAGES, 1e-3).layer(data, data), "clients": clients}).config
-    dataset, domain = images_of("digit_five", source, data, data)
-    federation = split_trial(config, dataset, domain, 0, 0)
-    network = source_model(config, dataset, domain, 0).network
-    moments = [measure_moments(network, own.train).float() for own in federation.clients]
-    found = {}
+    dataset, source_domain = images_of("digit_five", source, data, data)
+    federation = split_trial(config, dataset, source_domain, 0, 0)
+    network = source_model(config, dataset, source_domain, 0).network
+    moments = [measure_moments(network, client.train).float() for client in federation.clients]
+    ari_by_noise = {}
     for noise in NOISE:
         privacy = Privacy(CLIP, noise)
-        every = [finch(torch.stack([privacy(own) for own in moments]), metric="euclidean") for _ in range(DRAWS)]
-        found[str(noise)] = statistics.fmean(federation.metrics.clustering(labels)["ari"] for labels in every)
-    norms = [float(own.norm()) for own in moments]
-    return {"source": source, "clients": clients, "ari": found, "norms": [min(norms), max(norms)]}
+        clusterings = [
+            finch(torch.stack([privacy(client_moments) for client_moments in moments]), metric="euclidean")
+            for _ in range(DRAWS)
+        ]
+        ari_by_noise[str(noise)] = statistics.fmean(
+            federation.metrics.clustering(labels)["ari"] for labels in clusterings
+        )
+    norms = [float(client_moments.norm()) for client_moments in moments]
+    return {"source": source, "clients": clients, "ari": ari_by_noise, "norms": [min(norms), max(norms)]}
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """Tables of a size that counts: all images, and the paper's own size, a piece at a time.
 
-``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those for a
-GPU: PACS, and the paper's own size (100 rounds, five source models, three trials); names of pieces take those. A
-piece is a source and a source model, with all methods, each in a run folder of its own under --runs. It stops after
---minutes, between two rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables
-need of a method that ended is written to results/paper_size, with configuration and hardware, and is not run again,
-wherever --out is and even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that
-differ in their clusterer alone come to the same clusters in a piece, all their numbers are the same, and one run
-stands for them. ``--methods fedscal "fedwca by update"`` runs those alone, so that processes on several cores share a
-piece. Another kind of CPU trains another source model; while a piece lacks methods, results/paper_size/sources may
-hold its own, under the name it has in the cache, to go on from anywhere; once the piece is whole, that file goes.
-``--list`` says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
+A piece is a source domain and a source model, with all methods, each in a run folder of its own under --runs.
+``python benchmarks/paper_size.py --all --minutes 60`` continues with all pieces; ``--device cuda`` with those for a
+GPU: PACS, and the paper's own size (100 rounds, five source models, three trials); names of pieces select these. A run
+stops after --minutes, between two rounds, and the same command continues it, as `fedwca resume` of its folder does.
+
+What tables need of a finished method is written to results/paper_size, with its configuration and hardware; then
+``python benchmarks/tables.py`` writes the tables. A method kept there is not run again, whatever --out is and even if
+its run folder is gone. Methods that differ only in their clusterer have equal numbers in a piece where their clusters
+are equal, so one run stands for all of them. ``--methods fedscal "fedwca by update"`` runs only these, so that several
+processes can share a piece.
+
+Another kind of CPU trains a different source model. While a piece lacks methods, results/paper_size/sources may hold
+its source model, under its name in the cache, so that any machine can continue the piece; remove the file once the
+piece is complete. ``--list`` says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
 """
 
 from __future__ import annotations
@@ -40,32 +43,41 @@ from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "paper_size"
 PLACES = ("data", "device", "engine", "kernels", "workers", "trials_at_once")
-"""What a configuration says of a machine and not of numbers; the rest is kept."""
+"""Configuration keys about the machine, which do not change results and are not kept."""
 
 
 class SameClusters(KeyboardInterrupt):
-    """A run stops, as by Ctrl-C, since all that follows is known of a method with the same clusters."""
+    """Stops a run like Ctrl-C, because a kept method with the same clusters has the results that would follow."""
 
 
 class StopsEarly(StopsAfter):
-    """Ends a run after round 0 where what follows is known, or cannot be compared with what is kept of its piece.
+    """Ends a run after round 0 if its results are already known, or if its source model is not that of its piece.
 
     Args:
-        clock: that of all runs.
-        folder: where the run is.
-        found: what is known of its piece.
-        known: clusters, by name of methods that differ from this one in their clusterer alone.
+        clock: time limit of all runs.
+        folder: run folder.
+        result: what is kept of the piece.
+        labels_by_method: clusters of kept methods that differ from this one only in their clusterer.
     """
 
     def __init__(
-        self, clock: StopsAfter, folder: Path, found: Mapping[str, Any], known: Mapping[str, list[int]]
+        self,
+        clock: StopsAfter,
+        folder: Path,
+        result: Mapping[str, Any],
+        labels_by_method: Mapping[str, list[int]],
     ) -> None:
-        self.end, self.folder, self.known = clock.end, folder, known
-        self.sources = {entry.get("source_weights") for entry in found["methods"].values()} - {None}
+        self.end, self.folder, self.known = clock.end, folder, labels_by_method
+        self.sources = {entry.get("source_weights") for entry in result["methods"].values()} - {None}
         self.same: str | None = None
 
     def check(self, *done: Any) -> None:
-        """See the base class; ``done``: rounds, and an accuracy."""
+        """See the base class; ``done`` holds the number of rounds done and an accuracy.
+
+        Raises:
+            SameClusters: a kept method has the clusters of this one.
+            SystemExit: the methods that are kept were run from another source model.
+        """
         if done and done[0] == 1:
             run = read_run(self.folder)
             if self.sources and source_weights(run) not in self.sources:
@@ -73,160 +85,168 @@ class StopsEarly(StopsAfter):
                     f"{self.folder.parent.name} was begun with another source model, as another kind of CPU trains it: "
                     "go on there, or remove its file of results to run it anew here"
                 )
-            own = first_labels(run, *run.methods)
-            self.same = next((name for name, labels in self.known.items() if labels == own), None)
+            labels_of_run = first_labels(run, *run.methods)
+            self.same = next((name for name, labels in self.known.items() if labels == labels_of_run), None)
             if self.same is not None:
                 raise SameClusters
         super().check()
 
 
 def source_weights(run: Run) -> str | None:
-    """Checksum of the first source model that a run starts from."""
+    """Checksum of the first source model of a run; None if no record has one."""
     return next((record["source_weights"] for record in run.records if "source_weights" in record), None)
 
 
 def first_labels(run: Run, name: str) -> list[int] | None:
-    """Clusters of a method's clients in round 0, of a run with one trial."""
+    """Cluster of each of a method's clients in round 0; None if it has no clusters or the run several trials."""
     first = [record.get("labels") for key in run.runs for record in run.rounds(name, key) if record["round"] == 0]
     return first[0] if len(first) == 1 else None
 
 
-def known_clusters(method: str, found: Mapping[str, Any]) -> dict[str, list[int]]:
-    """By name, clusters of methods of a piece that are kept and differ from this one in their clusterer alone."""
-    own = parse_method(method).name
-    names = [name for name in BY_CLUSTERER if name in found["methods"]] if own in BY_CLUSTERER else []
-    return {name: labels for name in names if (labels := found["methods"][name].get("labels"))}
+def known_clusters(method: str, result: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Clusters by name of the kept methods of a piece that differ from this one only in their clusterer."""
+    method_name = parse_method(method).name
+    names = [name for name in BY_CLUSTERER if name in result["methods"]] if method_name in BY_CLUSTERER else []
+    return {name: labels for name in names if (labels := result["methods"][name].get("labels"))}
 
 
-def play(piece: Piece, method: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
-    """Run what is missing of one method of a piece."""
-    settings = {**piece.settings(given.weights, given.small), "baselines": [method]}
-    folder = run_folder(piece, method, given.runs)
+def play(piece: Piece, method: str, args: argparse.Namespace, clock: StopsAfter) -> Run:
+    """Run what is missing of one method of a piece, and read the run."""
+    settings = {**piece.settings(args.weights, args.small), "baselines": [method]}
+    folder = run_folder(piece, method, args.runs)
     with suppress(SameClusters):
-        return run_bench(folder, settings, given, clock)
+        return run_bench(folder, settings, args, clock)
     return read_run(folder)
 
 
 def run_folder(piece: Piece, method: str, runs: Path) -> Path:
-    """Where a method of a piece is run."""
+    """The run folder of a method of a piece."""
     return runs / piece.name / parse_method(method).name.replace(" ", "_")
 
 
-def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
-    """What is known of a piece by now, in results/paper_size and over that in --out."""
-    found = {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
-    for file in find_results(piece.name, given, RESULTS):
-        kept = json.loads(file.read_text())
-        found |= kept | {"methods": found["methods"] | kept["methods"]}
-    return found
+def read_found(piece: Piece, args: argparse.Namespace) -> dict[str, Any]:
+    """What is kept of a piece in results/paper_size and in --out; methods in --out take precedence."""
+    result = {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
+    for file in find_results(piece.name, args, RESULTS):
+        saved = json.loads(file.read_text())
+        result |= saved | {"methods": result["methods"] | saved["methods"]}
+    return result
 
 
-def missing_methods(piece: Piece, found: Mapping[str, Any], asked: Sequence[str] = ()) -> list[str]:
+def missing_methods(piece: Piece, result: Mapping[str, Any], only: Sequence[str] = ()) -> list[str]:
     """Methods of which no result is kept, in the order in which they are run.
 
     Args:
-        piece: which has them.
-        found: what is known of it.
-        asked: names of those that are to be run; none: all.
+        piece: whose methods.
+        result: what is kept of it.
+        only: names of the methods to run; empty: all.
     """
     names = {parse_method(method).name: method for method in piece.kind.methods}
-    return [method for name, method in names.items() if name not in found["methods"] and (not asked or name in asked)]
+    return [method for name, method in names.items() if name not in result["methods"] and (not only or name in only)]
 
 
-def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
-    """Run what is missing of a piece, and keep what each method came to."""
-    kept = read_found(piece, argparse.Namespace(**{**vars(given), "again": False}))  # also where it is run anew
-    restore_source(kept, RESULTS / "sources")
-    for method in missing_methods(piece, read_found(piece, given), given.methods):
-        found = read_found(piece, given)
-        stops = StopsEarly(clock, run_folder(piece, method, given.runs), found, known_clusters(method, found))
-        run = play(piece, method, given, stops)
-        found = read_found(piece, given)  # with what other processes have added meanwhile
+def run_missing(piece: Piece, args: argparse.Namespace, clock: StopsAfter) -> None:
+    """Run the missing methods of a piece, and keep the results of each.
+
+    Raises:
+        SystemExit: a method was run with settings that contradict those of methods that are kept.
+    """
+    saved = read_found(piece, argparse.Namespace(**{**vars(args), "again": False}))  # also with --again
+    restore_source(saved, RESULTS / "sources")
+    for method in missing_methods(piece, read_found(piece, args), args.methods):
+        result = read_found(piece, args)
+        reporter = StopsEarly(clock, run_folder(piece, method, args.runs), result, known_clusters(method, result))
+        run = play(piece, method, args, reporter)
+        result = read_found(piece, args)  # other processes may have added methods meanwhile
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
-        if (joined := join_settings(found.get("config", config), config)) is None:
+        if (joined := join_settings(result.get("config", config), config)) is None:
             sys.exit(f"{piece.name}: {method} was run with other settings than methods that are kept; remove those")
-        found["config"] = joined
-        add_results(run, found, stops.same)
-        found["complete"] = not missing_methods(piece, found)
-        keep(given.out / f"{piece.name}.json", found)
+        result["config"] = joined
+        add_results(run, result, reporter.same)
+        result["complete"] = not missing_methods(piece, result)
+        keep(args.out / f"{piece.name}.json", result)
 
 
-def add_results(run: Run, found: dict[str, Any], same: str | None = None) -> None:
-    """Add what a method came to: accuracies in percent by trial, and how they came.
+def add_results(run: Run, result: dict[str, Any], same_as: str | None = None) -> None:
+    """Add the results of a method: accuracies in percent by trial, learning curves, clusters and costs.
 
     Args:
         run: of the method.
-        found: what is known of the piece.
-        same: a method that is kept, whose clusters the run has, so that it was stopped.
+        result: what is kept of the piece.
+        same_as: kept method with the same clusters, because of which the run was stopped; None: the run is complete.
     """
-    found["domains"] = run.domains
+    result["domains"] = run.domains
     for name in run.methods:
-        found["methods"][name] = describe_method(run, name) if same is None else repeat_method(run, name, found, same)
-    found.setdefault("environment", run.environment)
+        result["methods"][name] = (
+            describe_method(run, name) if same_as is None else repeat_method(run, name, result, same_as)
+        )
+    result.setdefault("environment", run.environment)
 
 
 def describe_method(run: Run, name: str) -> dict[str, Any]:
-    """Of the trials that did not diverge."""
+    """Results of a method, over the trials that did not diverge."""
     trials = [run.rounds(name, key) for key in run.runs if key not in run.diverged.get(name, {})]
-    first = [next((r for r in records if r["round"] == 0), {}) for records in trials]
+    first_rounds = [next((r for r in records if r["round"] == 0), {}) for records in trials]
     return {
         "label": run.methods[name]["label"],
         "accuracy": [records[-1]["accuracy"] for records in trials],
         "curve": [[round(mean_of_known(r["accuracy"]), 2) for r in records] for records in trials],
-        "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
+        "clusters": [
+            {key: r["clustering"][key] for key in ("ari", "sizes")} for r in first_rounds if "clustering" in r
+        ],
         "labels": first_labels(run, name),
         "source_weights": source_weights(run),
-        "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for own in trials for r in own), 1),
-        "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for own in trials for r in own),
+        "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for records in trials for r in records), 1),
+        "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for records in trials for r in records),
         **{key: run.environment.get(key) for key in ("commit", "device", "cores", "cpu")},
     }
 
 
-def repeat_method(run: Run, name: str, found: Mapping[str, Any], same: str) -> dict[str, Any]:
-    """What is kept of a method stands for another one; what the run took and sent it does not."""
-    kept = {key: value for key, value in found["methods"][same].items() if key not in ("seconds", "bytes")}
-    return kept | {"label": run.methods[name]["label"], "same_run_as": same}
+def repeat_method(run: Run, name: str, result: Mapping[str, Any], same_as: str) -> dict[str, Any]:
+    """The results of a kept method under the label of another one, without its seconds and bytes."""
+    entry = {key: value for key, value in result["methods"][same_as].items() if key not in ("seconds", "bytes")}
+    return entry | {"label": run.methods[name]["label"], "same_run_as": same_as}
 
 
 def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without what it says of a machine; of a file of weights stays the name."""
-    kept = {key: value for key, value in config.items() if key not in PLACES}
-    if kept.get("weights"):
-        kept["weights"] = Path(kept["weights"]).name
-    return {key: kept_settings(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
+    """A configuration without `PLACES`, at any depth; of the path of a weights file only the name stays."""
+    settings = {key: value for key, value in config.items() if key not in PLACES}
+    if settings.get("weights"):
+        settings["weights"] = Path(settings["weights"]).name
+    return {key: kept_settings(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
 
 
-def join_settings(kept: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Settings of methods that are kept with those of one more, None where they contradict each other.
+def join_settings(settings: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Settings of the kept methods merged with those of an added one; None where they contradict each other.
 
-    A preset gives values to the components of a run's methods alone, so that each method adds those of its own.
+    A preset sets values only for components of a run's methods, so each method adds the settings of its own components.
     """
-    joined = merge(kept, own)
-    return joined if kept.keys() == own.keys() and joined == merge(own, kept) else None
+    joined = merge(settings, added)
+    return joined if settings.keys() == added.keys() and joined == merge(added, settings) else None
 
 
-def restore_source(found: Mapping[str, Any], folder: Path) -> None:
-    """Put the source model that a piece was begun with into the cache, where runs look for it, if it is kept."""
-    begun = {entry.get("source_weights") for entry in found["methods"].values()}
+def restore_source(result: Mapping[str, Any], folder: Path) -> None:
+    """Copy the source model that a piece was begun with from a folder into the cache, if the folder has it."""
+    checksums = {entry.get("source_weights") for entry in result["methods"].values()}
     for file in sorted(folder.glob("*.safetensors")):
         tensors = open_tensors(file).tensors()
         tensors.pop("accuracy")
-        if f"{checksum(tensors):08x}" in begun:
+        if f"{checksum(tensors):08x}" in checksums:
             cached = cache_dir() / "sources" / file.name
             write_atomically(cached, lambda target, file=file: shutil.copyfile(file, target) and None)
 
 
-def say_state(piece: Piece, given: argparse.Namespace) -> str:
-    """What is done of a piece: all, nothing, or how many methods and of which one some rounds."""
-    missing = missing_methods(piece, read_found(piece, given))
-    ended = len(piece.kind.methods) - len(missing)
+def say_state(piece: Piece, args: argparse.Namespace) -> str:
+    """What is done of a piece: "done", "nothing", or the number of finished methods and the rounds of begun ones."""
+    missing = missing_methods(piece, read_found(piece, args))
+    finished = len(piece.kind.methods) - len(missing)
     if not missing:
         return "done"
-    begun = [method for method in missing if (run_folder(piece, method, given.runs) / "config.json").is_file()]
-    parts = [f"{ended} of {len(piece.kind.methods)} methods"] if ended or begun else ["nothing"]
+    begun = [method for method in missing if (run_folder(piece, method, args.runs) / "config.json").is_file()]
+    parts = [f"{finished} of {len(piece.kind.methods)} methods"] if finished or begun else ["nothing"]
     for method in begun:
-        run = read_run(run_folder(piece, method, given.runs))
-        parts += [f"{name} {sum(run.done(name))}/{about['rounds'] * run.count}" for name, about in run.methods.items()]
+        run = read_run(run_folder(piece, method, args.runs))
+        parts += [f"{name} {sum(run.done(name))}/{entry['rounds'] * run.count}" for name, entry in run.methods.items()]
     return ", ".join(parts)
 
 
@@ -234,23 +254,23 @@ def main() -> int:
     parser = piece_options(__doc__ or "", RESULTS)
     parser.add_argument("--all", action="store_true", help="all pieces, those for another device too")
     parser.add_argument("--methods", nargs="+", default=(), help="those of each piece alone, by their names in results")
-    given = parser.parse_args()
-    every_method = {parse_method(method).name for kind in KINDS for method in kind.methods}
-    if unknown := sorted(set(given.methods) - every_method):
-        parser.error(f"no method {unknown[0]!r}; there are {', '.join(sorted(every_method))}")
-    known = {piece.name: piece for piece in pieces(given.data, given.small)}
-    check_pieces(parser, given, known)
-    if given.device.startswith("cuda") and not torch.cuda.is_available() and not given.list:
+    args = parser.parse_args()
+    all_methods = {parse_method(method).name for kind in KINDS for method in kind.methods}
+    if unknown := sorted(set(args.methods) - all_methods):
+        parser.error(f"no method {unknown[0]!r}; there are {', '.join(sorted(all_methods))}")
+    all_pieces = {piece.name: piece for piece in pieces(args.data, args.small)}
+    check_pieces(parser, args, all_pieces)
+    if args.device.startswith("cuda") and not torch.cuda.is_available() and not args.list:
         print("there is no CUDA device here; --device cpu --small --out FOLDER rehearses", file=sys.stderr)
         return 1
-    if given.small:
-        given.runs = given.out / "runs"
-    every, kind = given.all or given.list or given.small, given.device.partition(":")[0]
-    usual = [name for name, piece in known.items() if every or piece.kind.device == kind]
-    if not given.pieces and not usual:
-        wanted = ", ".join(sorted({own.dataset for own in KINDS if every or own.device == kind}))
-        parser.error(f"{given.data} has no folder for any piece ({wanted}); name another with --data")
-    run_pieces({name: known[name] for name in given.pieces or usual}, given, run_missing, say_state)
+    if args.small:
+        args.runs = args.out / "runs"
+    any_device, device_type = args.all or args.list or args.small, args.device.partition(":")[0]
+    default_pieces = [name for name, piece in all_pieces.items() if any_device or piece.kind.device == device_type]
+    if not args.pieces and not default_pieces:
+        datasets = ", ".join(sorted({kind.dataset for kind in KINDS if any_device or kind.device == device_type}))
+        parser.error(f"{args.data} has no folder for any piece ({datasets}); name another with --data")
+    run_pieces({name: all_pieces[name] for name in args.pieces or default_pieces}, args, run_missing, say_state)
     return 0
 
 

@@ -1,6 +1,7 @@
 """The pictures of `paper_size.py`: ``python benchmarks/paper_size_picture.py``.
 
-docs/better-and-when.png: FedWCA beside others by target domain; docs/internals/forty-rounds.png: curves.
+docs/better-and-when.png shows FedWCA minus other methods by target domain; docs/internals/forty-rounds.png shows
+learning curves.
 """
 
 from __future__ import annotations
@@ -30,35 +31,40 @@ SHOWN = (
     (DIGITS, OWN, "Digit-Five", "o", style.OWN),
     (PACS, MOMENTS, "PACS, clusters by moments", "^", style.COLOURS[1]),
 )
-"""Kind of pieces, the method in it, what it is called, and how it is drawn."""
+"""Kind of pieces, method, label, marker and colour."""
 
 
 def draw_by_target(file: Path) -> None:
-    """FedWCA minus each rival over how often the source model is right, a point a source, source model and target."""
-    made = style.figure(14, 3.9, "FedWCA minus another method, by target domain: all images, ten rounds")
-    axes = made.subplots(1, len(RIVALS), sharey=True)
+    """Draw FedWCA minus each rival over the source model's accuracy, a point per source, source model and target."""
+    figure = style.figure(14, 3.9, "FedWCA minus another method, by target domain: all images, ten rounds")
+    axes = figure.subplots(1, len(RIVALS), sharey=True)
     for axis, (rival, label) in zip(axes, RIVALS.items(), strict=True):
-        for kind, method, name, mark, colour in SHOWN:
-            found = with_one_hot_by_moments(kind) if kind is PACS else finished(kind)
-            other = ONE_HOT_BY_MOMENTS if kind is PACS and rival == "one_hot" else rival
-            right, own, theirs = (by_target(found, key) for key in ("source_only", method, other))
-            shares, gains = [right[place] for place in theirs], [own[place] - theirs[place] for place in theirs]
-            axis.scatter(shares, gains, s=26, marker=mark, color=colour, alpha=0.7, label=name)
+        for kind, method, name, marker, colour in SHOWN:
+            pieces = with_one_hot_by_moments(kind) if kind is PACS else finished(kind)
+            rival_method = ONE_HOT_BY_MOMENTS if kind is PACS and rival == "one_hot" else rival
+            source_accuracy, fedwca, rival_accuracy = (
+                by_target(pieces, key) for key in ("source_only", method, rival_method)
+            )
+            shares, gains = (
+                [source_accuracy[target] for target in rival_accuracy],
+                [fedwca[target] - rival_accuracy[target] for target in rival_accuracy],
+            )
+            axis.scatter(shares, gains, s=26, marker=marker, color=colour, alpha=0.7, label=name)
         axis.axhline(0, color="#666666", linewidth=1)
         axis.set(title=f"minus {label}", xlabel="the source model is right (%)", xlim=(0, 100))
         style.remove_frame(axis)
     axes[0].set_ylabel("points (above 0: FedWCA ahead)")
     lines, names = axes[0].get_legend_handles_labels()
-    made.legend(lines, names, fontsize=9, frameon=False, ncol=2, loc="outside lower center")
-    style.save(made, file, dpi=100)
+    figure.legend(lines, names, fontsize=9, frameon=False, ncol=2, loc="outside lower center")
+    style.save(figure, file, dpi=100)
 
 
 def draw(piece: Mapping[str, Any], file: Path) -> None:
-    """Mean accuracy by round, a curve a method; where several are one run, the first."""
-    own = {name: entry for name, entry in piece["methods"].items() if entry["curve"] and "same_run_as" not in entry}
+    """Draw mean accuracy by round, one curve per method; methods that share a run have one curve."""
+    methods = {name: entry for name, entry in piece["methods"].items() if entry["curve"] and "same_run_as" not in entry}
     curves = {
-        entry["label"]: [{"round": place - 1, "accuracy": [value]} for place, value in enumerate(entry["curve"][0])]
-        for entry in own.values()
+        entry["label"]: [{"round": index - 1, "accuracy": [value]} for index, value in enumerate(entry["curve"][0])]
+        for entry in methods.values()
     }
     title = f"Digit-Five from {piece['source']}, all images, {KIND.settings['rounds']} rounds of 5 epochs"
     style.save(draw_curves(curves, title), file, dpi=100)

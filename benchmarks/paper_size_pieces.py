@@ -1,10 +1,10 @@
 """What `paper_size.py` is made of: its pieces and their methods; no script.
 
-No piece repeats one of the test of FedTAB (`fedtab_pieces.py`), although methods, sources and LeNet or ResNet-18 at 64
-pixels are the same: there clients have at most 400 images (PACS 240), learning rates 0.003 and 0.001 and the fields'
-defaults; here all images and preset ``paper`` with its rates (0.001, PACS 0.0001), weights of losses and rule of
-selection. Source models of one seed are the same where processors and threads are. What both use unchanged are the
-baselines' files.
+No piece repeats one of the test of FedTAB (`fedtab_pieces.py`), although methods, sources and models (LeNet, ResNet-18
+at 64 pixels) are the same. There clients have at most 400 images (PACS: 240), learning rates are 0.003 and 0.001, and
+all else has its default; here clients have all images, and preset ``paper`` sets the learning rates (0.001, PACS:
+0.0001), the weights of the losses and the selection rule of pseudo-labels. Source models of one seed are equal if the
+processor and the number of threads are. Both studies use the baseline definitions unchanged.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ MAIN = (
     "fedscal",
 )
 TABLE2 = (*MAIN, "ladd", "fedpcl_pl")
-"""With what else the paper's Table 2 compares."""
+"""`MAIN` and the other methods that the paper's Table 2 compares with."""
 BY_CLUSTERER = ("fedwca", "fedwca by update", "fedwca by moments", "fedwca in true clusters")
-"""Names of methods that differ in their clusterer alone."""
+"""Names of methods that differ only in their clusterer."""
 DIGITS = ("mnist", "mnistm", "synth", "usps")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 OFFICE = ("art", "clipart", "product", "real_world")
 SEEDS = (20, 21, 22)
-"""Source models of the tables of all images; nothing was designed or tuned on them."""
+"""Seeds of the source models of the tables with all images; nothing was designed or tuned on them."""
 BY_MOMENTS = ("FedWCA by moments=fedwca/clusterer=ada_bn", "One-hot by moments=one_hot/clusterer=ada_bn")
-"""The same clusters for both."""
+"""FedWCA and One-hot with the same clusters."""
 TF32: dict[str, Any] = {"precision": "tf32"}
-"""What torch does with convolutions by default on the GPUs of today."""
+"""The precision in which torch computes convolutions by default on recent GPUs."""
 TEN_TF32: dict[str, Any] = {"rounds": 10, "trials": 1, **TF32}
 SMALL: dict[str, Any] = {"clients": 2, "samples": 40, "rounds": 2, "epochs": 1, "trials": 1, "precision": "fp32"}
-"""To rehearse."""
+"""Settings of a rehearsal."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Kind:
     sources: tuple[str, ...]
     seeds: tuple[int, ...]
     settings: dict[str, Any]
-    """Over preset ``paper``, which says the rest."""
+    """Settings on top of preset ``paper``."""
     methods: tuple[str, ...] = MAIN
     side: int | None = None
-    """Pixels that a ResNet reads; None: the preset's model as it is."""
+    """Image side in pixels for a ResNet; None: the preset's model unchanged."""
     device: str = "cpu"
-    """What it is for."""
+    """Type of device that the pieces are meant for."""
     known: tuple[tuple[str, int], ...] = ()
-    """Sources and seeds that need no piece, since another kind's are the same runs."""
+    """Sources and seeds without a piece, because pieces of another kind are the same runs."""
     may_lack: tuple[str, ...] = ()
-    """Names of methods that tables show of the pieces that have them, with a smaller n, and wait for in none."""
+    """Names of methods that a piece may lack and still be in the tables; these methods then have a smaller n."""
 
 
 KINDS = (
@@ -75,7 +75,7 @@ KINDS = (
         SEEDS,
         {"clients": 4, "rounds": 10, "trials": 1},
         BY_MOMENTS,
-        # There the clusters by first layers are those by moments, so One-hot of kind ``digits`` has these.
+        # In these runs the clusters by first layers are those by moments, so One-hot of kind ``digits`` is the same.
         known=(("mnist", 21), ("mnist", 22), ("mnistm", 21), ("mnistm", 22), ("usps", 22)),
     ),
     Kind("pacs", "pacs", PACS, SEEDS, TEN_TF32, MAIN, 64, "cuda", may_lack=("fedwca by update",)),
@@ -96,25 +96,35 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """As it is asked for, and its folder is called."""
+        """Name on the command line, and of its folder and its file of results."""
         return f"{self.kind.name}-{self.source}-{self.seed}"
 
     def settings(self, weights: Path, small: bool) -> dict[str, Any]:
-        """What `fedwca.bench` is given, but for where the data lie."""
+        """Settings for `fedwca.bench`, except the folder of the data.
+
+        Args:
+            weights: file of ImageNet weights for a ResNet-18, used if it exists.
+            small: whether to rehearse.
+        """
         kind = self.kind
         side = 32 if small and kind.dataset != "digit_five" else kind.side
-        name = "resnet50" if kind.dataset == "office_home" else "resnet18"
-        file = "none" if name == "resnet50" else weights if weights.exists() else "imagenet"
-        model = {} if side is None else {"model": f"{name}:side={side},weights={file}"}
-        own = {"dataset": kind.dataset, "source": self.source, "seed": self.seed}
-        one = {"source_models": 1, "baselines": kind.methods, "composed": False}
-        return {"preset": "paper", **own, **one, **kind.settings, **model, **(SMALL if small else {})}
+        architecture = "resnet50" if kind.dataset == "office_home" else "resnet18"
+        pretrained = "none" if architecture == "resnet50" else weights if weights.exists() else "imagenet"
+        model = {} if side is None else {"model": f"{architecture}:side={side},weights={pretrained}"}
+        identity = {"dataset": kind.dataset, "source": self.source, "seed": self.seed}
+        method_settings = {"source_models": 1, "baselines": kind.methods, "composed": False}
+        return {"preset": "paper", **identity, **method_settings, **kind.settings, **model, **(SMALL if small else {})}
 
 
 def pieces(data: Path, small: bool = False) -> Iterator[Piece]:
-    """All of them, of data sets that are there, source models in turn; to rehearse, the first of each kind."""
+    """Pieces of the data sets in a folder, ordered by seed within a kind; for a rehearsal the first of each kind.
+
+    Args:
+        data: folder of data sets.
+        small: whether to rehearse.
+    """
     for kind in KINDS:
         if (data / kind.dataset).is_dir():
-            every = [Piece(kind, source, seed) for seed in kind.seeds for source in kind.sources]
-            every = [piece for piece in every if (piece.source, piece.seed) not in kind.known]
-            yield from every[:1] if small else every
+            kind_pieces = [Piece(kind, source, seed) for seed in kind.seeds for source in kind.sources]
+            kind_pieces = [piece for piece in kind_pieces if (piece.source, piece.seed) not in kind.known]
+            yield from kind_pieces[:1] if small else kind_pieces

@@ -26,63 +26,76 @@ MOMENTS, ONE_HOT_BY_MOMENTS = (parse_method(method).name for method in BY_MOMENT
 RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
 """What FedWCA is compared with by target domain."""
 Run = tuple[str, int]
-"""A source, and the seed of a source model."""
+"""A source domain, and the seed of a source model."""
 
 
 def finished(kind: Kind) -> list[dict[str, Any]]:
-    """A kind's pieces that have the methods that tables wait for, so that means are over the same; where there are none
-    yet, all by now.
+    """The pieces of a kind that have all its methods but those they may lack, so that means are over the same runs; if
+    there are none yet, all pieces.
     """
-    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
+    pieces = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
     needed = {parse_method(method).name for method in kind.methods} - set(kind.may_lack)
-    return [piece for piece in found if piece["complete"] or needed <= piece["methods"].keys()] or found
+    return [piece for piece in pieces if piece["complete"] or needed <= piece["methods"].keys()] or pieces
 
 
 def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """Pieces, with One-hot in clusters by moments in those whose source model it was run from on PACS, too."""
-    found = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
+    """The finished pieces of a kind; those whose source model a piece of kind ``moments_pacs`` has get its One-hot by
+    moments.
+    """
+    pieces = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
     for piece in finished(MOMENTS_PACS):
-        own = found.get((piece["source"], piece["seed"]), {"methods": {}})["methods"]
+        entries = pieces.get((piece["source"], piece["seed"]), {"methods": {}})["methods"]
         one_hot = piece["methods"].get(ONE_HOT_BY_MOMENTS)
-        if one_hot and MOMENTS in own and own[MOMENTS]["source_weights"] == one_hot["source_weights"]:
-            own[ONE_HOT_BY_MOMENTS] = one_hot
-    return list(found.values())
+        if one_hot and MOMENTS in entries and entries[MOMENTS]["source_weights"] == one_hot["source_weights"]:
+            entries[ONE_HOT_BY_MOMENTS] = one_hot
+    return list(pieces.values())
 
 
 def finished_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The pieces in which FedWCA and One-hot have the clusters by moments, with those of kind ``digits`` that are the
-    same runs, where first layers lead to these clusters too.
+    """The pieces in which FedWCA and One-hot have the clusters by moments, and the pieces of kind ``digits`` that are
+    the same runs, because clusters by first layers are the same there.
+
+    Raises:
+        ValueError: such a piece of kind ``digits`` has One-hot in other clusters.
     """
-    own, repeats = finished(kind), []
-    for piece in finished(DIGITS) if own else []:
+    pieces, repeats = finished(kind), []
+    for piece in finished(DIGITS) if pieces else []:
         if (piece["source"], piece["seed"]) in kind.known:
-            both = {MOMENTS: piece["methods"][MOMENTS], ONE_HOT_BY_MOMENTS: piece["methods"]["one_hot"]}
-            if len({tuple(entry["labels"]) for entry in both.values()}) > 1:
+            methods_by_moments = {MOMENTS: piece["methods"][MOMENTS], ONE_HOT_BY_MOMENTS: piece["methods"]["one_hot"]}
+            if len({tuple(entry["labels"]) for entry in methods_by_moments.values()}) > 1:
                 raise ValueError(f"digits-{piece['source']}-{piece['seed']} has other clusters by moments than One-hot")
-            repeats.append(piece | {"methods": both})
-    return own + repeats
+            repeats.append(piece | {"methods": methods_by_moments})
+    return pieces + repeats
 
 
 def command(kind: Kind) -> str:
-    """What measures a table."""
+    """The command that measures a kind, as Markdown."""
     return f"`python benchmarks/paper_size.py{' --device cuda' if kind.device == 'cuda' else ''}`"
 
 
-def by_run(found: Sequence[Mapping[str, Any]], method: str) -> dict[Run, Mapping[str, Any]]:
-    """What a method found; a piece in which no trial of it came to the end is left out."""
-    own = {(piece["source"], piece["seed"]): piece["methods"].get(method) for piece in found}
-    return {run: entry for run, entry in own.items() if entry and entry["accuracy"]}
+def by_run(pieces: Sequence[Mapping[str, Any]], method: str) -> dict[Run, Mapping[str, Any]]:
+    """Results of a method by run, without pieces in which none of its trials finished."""
+    entries = {(piece["source"], piece["seed"]): piece["methods"].get(method) for piece in pieces}
+    return {run: entry for run, entry in entries.items() if entry and entry["accuracy"]}
 
 
 def means(entries: Mapping[Run, Mapping[str, Any]]) -> dict[Run, float]:
-    """Mean over clients with test images and trials, percent."""
+    """Mean accuracy in percent by run, over trials and over clients with test images."""
     return {run: statistics.fmean(map(mean_of_known, entry["accuracy"])) for run, entry in entries.items()}
 
 
-def table(kind: Kind, compared: Sequence[str] = (OWN,), read: Callable[[Kind], list[dict[str, Any]]] = finished) -> str:
-    """A row a method, a column a source; some of them minus each, paired by source and source model."""
-    found = read(kind)
-    runs = {method: by_run(found, method) for method in methods(found)}
+def table(
+    kind: Kind, compared: Sequence[str] = (OWN,), read_pieces: Callable[[Kind], list[dict[str, Any]]] = finished
+) -> str:
+    """One row per method, one column per source, and the compared methods minus the row's, paired by run.
+
+    Args:
+        kind: whose pieces.
+        compared: methods that have a column of differences.
+        read_pieces: reads the pieces of a kind.
+    """
+    pieces = read_pieces(kind)
+    runs = {method: by_run(pieces, method) for method in methods(pieces)}
     if not any(runs.values()):
         return f"Not measured yet: {command(kind)}."
     sources = [name for name in kind.sources if any(name == run[0] for entries in runs.values() for run in entries)]
@@ -92,29 +105,32 @@ def table(kind: Kind, compared: Sequence[str] = (OWN,), read: Callable[[Kind], l
             continue
         values, label = means(entries), next(iter(entries.values()))["label"]
         by_source = [[v for run, v in values.items() if run[0] == source] for source in sources]
-        cells = [sample_cell(sample_of(some)) for some in by_source]
-        apart = [None if method == own else paired_difference(theirs, values) for own, theirs in minuends.items()]
-        index = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
+        cells = [sample_cell(sample_of(sample)) for sample in by_source]
+        differences = [
+            None if method == minuend else paired_difference(minuend_means, values)
+            for minuend, minuend_means in minuends.items()
+        ]
+        ari = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
         lines.append(
             [
                 label,
                 *cells,
-                mean_cell(statistics.fmean(statistics.fmean(some) for some in by_source if some)),
-                *map(difference_cell, apart),
-                Cell(f"{statistics.fmean(index):.2f}") if index else Cell(""),
+                mean_cell(statistics.fmean(statistics.fmean(sample) for sample in by_source if sample)),
+                *map(difference_cell, differences),
+                Cell(f"{statistics.fmean(ari):.2f}") if ari else Cell(""),
                 Cell(f"{len(values)}"),
             ]
         )
     names = [next(iter(runs[method].values()))["label"] if runs.get(method) else "FedWCA" for method in compared]
     minus = [f"{name} minus it" for name in names]
     heads = ("method", *(f"source {source}" for source in sources), "mean", *minus, "ARI", "n")
-    return Table("", heads, lines, notes(found)).markdown()
+    return Table("", heads, lines, notes(pieces)).markdown()
 
 
-def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str, int, str], float]:
-    """Mean over the clients of each source, source model and target domain, and over trials, percent."""
+def by_target(pieces: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str, int, str], float]:
+    """Mean accuracy in percent over clients and trials, by source, seed of the source model and target domain."""
     means_by_place = {}
-    for piece in found:
+    for piece in pieces:
         entry = piece["methods"].get(method) or {"accuracy": []}
         trials = [mean_by_domain(piece["domains"], accuracy) for accuracy in entry["accuracy"]]
         for domain in trials[0] if trials else ():
@@ -123,119 +139,128 @@ def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str
     return means_by_place
 
 
-def label_of(found: Sequence[Mapping[str, Any]], method: str) -> str:
-    """What a method is called in the pieces that have it."""
-    return next((str(piece["methods"][method]["label"]) for piece in found if method in piece["methods"]), method)
+def label_of(pieces: Sequence[Mapping[str, Any]], method: str) -> str:
+    """Label of a method in the pieces that have it; its name if none does."""
+    return next((str(piece["methods"][method]["label"]) for piece in pieces if method in piece["methods"]), method)
 
 
 def gains_by_source_model(
     kind: Kind,
     method: str = OWN,
     rivals: Sequence[str] = RIVALS,
-    read: Callable[[Kind], list[dict[str, Any]]] = finished,
+    read_pieces: Callable[[Kind], list[dict[str, Any]]] = finished,
 ) -> str:
-    """A method minus its rivals, over how often the untouched source model is right in a target domain."""
-    found = read(kind)
-    if not found:
+    """A method minus its rivals, over the accuracy of the untouched source model in a target domain."""
+    pieces = read_pieces(kind)
+    if not pieces:
         return f"Not measured yet: {command(kind)}."
-    right, own = by_target(found, "source_only"), by_target(found, method)
-    others = [by_target(found, rival) for rival in rivals]
-    lines = gains_by_right([[(right[place], own[place] - theirs[place]) for place in theirs] for theirs in others])
-    name, *labels = (label_of(found, key) for key in (method, *rivals))
-    said = [
+    source_accuracy, method_accuracy = by_target(pieces, "source_only"), by_target(pieces, method)
+    rival_accuracies = [by_target(pieces, rival) for rival in rivals]
+    lines = gains_by_right(
+        [
+            [(source_accuracy[target], method_accuracy[target] - rival_accuracy[target]) for target in rival_accuracy]
+            for rival_accuracy in rival_accuracies
+        ]
+    )
+    name, *labels = (label_of(pieces, key) for key in (method, *rivals))
+    sentences = [
         f"{name} minus the method of each column, a value for each target domain, source and source model, with its 95",
         "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
     ]
     heads = ("the source model is right", *(f"minus {label}" for label in labels))
-    # What is bold in a cell is so on purpose.
-    return noted(Table("", heads, lines), [*said, notes(found)[-1]]).replace(r"\*\*", "**")
+    # Bold text in cells is meant as Markdown.
+    return noted(Table("", heads, lines), [*sentences, notes(pieces)[-1]]).replace(r"\*\*", "**")
 
 
-def targets(kind: Kind, shown: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:
-    """A row a source and target domain: means of methods over source models."""
-    found = finished(kind)
-    if not found:
+def targets(kind: Kind, method_names: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:
+    """One row per source and target domain: mean accuracy of each method over clients, trials and source models."""
+    pieces = finished(kind)
+    if not pieces:
         return f"Not measured yet: {command(kind)}."
-    values = {method: by_target(found, method) for method in shown}
-    pairs = dict.fromkeys((source, domain) for source, _, domain in values[OWN])
+    values = {method: by_target(pieces, method) for method in method_names}
+    source_targets = dict.fromkeys((source, domain) for source, _, domain in values[OWN])
     lines = [
         [
-            *pair,
+            *source_target,
             *(
-                mean_cell(statistics.fmean(v for (s, _, d), v in own.items() if (s, d) == pair))
-                for own in values.values()
+                mean_cell(statistics.fmean(v for (s, _, d), v in accuracy.items() if (s, d) == source_target))
+                for accuracy in values.values()
             ),
         ]
-        for pair in pairs
+        for source_target in source_targets
     ]
-    labels = [found[0]["methods"][method]["label"] for method in shown]
+    labels = [pieces[0]["methods"][method]["label"] for method in method_names]
     return Table(
         "",
         ("source", "target", *labels),
         lines,
-        ["Percent, means over clients and source models.", notes(found)[-1]],
+        ["Percent, means over clients and source models.", notes(pieces)[-1]],
         heads=2,
     ).markdown()
 
 
-def methods(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Methods that some piece has, in the order of the list of methods."""
+def methods(pieces: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the methods that any piece has, in the order of `TABLE2` and `BY_MOMENTS`."""
     order = [parse_method(method).name for method in (*TABLE2, *BY_MOMENTS)]
-    return sorted({name for piece in found for name in piece["methods"]}, key=order.index)
+    return sorted({name for piece in pieces for name in piece["methods"]}, key=order.index)
 
 
-def source_models_and_trials(found: Sequence[Mapping[str, Any]]) -> str:
-    """What numbers of pieces are means over, for a note."""
-    seeds, trials = sorted({piece["seed"] for piece in found}), found[0]["config"]["trials"]
-    which = (
+def source_models_and_trials(pieces: Sequence[Mapping[str, Any]]) -> str:
+    """The source models and trials that means are over, for a note."""
+    seeds, trials = sorted({piece["seed"] for piece in pieces}), pieces[0]["config"]["trials"]
+    source_models = (
         f"source models (seeds {', '.join(map(str, seeds))})"
         if len(seeds) > 1
         else f"one source model (seed {seeds[0]})"
     )
-    return f"{which}, {trials} {'trial' if trials == 1 else 'trials'} each"
+    return f"{source_models}, {trials} {'trial' if trials == 1 else 'trials'} each"
 
 
-def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was run and on what, under a table."""
-    config = found[0]["config"]
+def notes(pieces: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Notes under a table: how to read it, settings and hardware."""
+    config = pieces[0]["config"]
     training = config["training"]
-    every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
-    machines = "; ".join(sorted(set(map(name_machine, every))))
-    lowered = {
+    environments = [piece["environment"] | entry for piece in pieces for entry in piece["methods"].values()]
+    machines = "; ".join(sorted(set(map(name_machine, environments))))
+    precision_note = {
         "bf16": " in bfloat16, evidence and evaluation in float32",
         "tf32": " in TensorFloat-32",
     }.get(config.get("precision"), "")
     return [
         "Percent of the clients' test images after the last round: mean ± std (ddof 1) over "
-        f"{source_models_and_trials(found)}; n: runs, a source and a source model "
+        f"{source_models_and_trials(pieces)}; n: runs, a source and a source model "
         "each; mean: of the sources. Differences are paired by run, with Student's t interval at 95 %. ARI: clusters "
         "after round 1 against the true domains; where two methods that differ in their clusterer alone have the same, "
         "they are one run.",
         f"Preset paper, {config['clients']} clients per target domain with all their images, {config['rounds']} rounds "
-        f"of {training['epochs']} epochs{lowered}, learning rate {training['lr']:g}. On {machines}.",
+        f"of {training['epochs']} epochs{precision_note}, learning rate {training['lr']:g}. On {machines}.",
     ]
 
 
-def curves(kind: Kind, apart: int = 10) -> str:
-    """Mean accuracy after every so many rounds, over trials and source models: where curves lead."""
-    found = finished(kind)
+def curves(kind: Kind, spacing: int = 10) -> str:
+    """Mean accuracy every ``spacing`` rounds, over clients, trials and source models."""
+    pieces = finished(kind)
     rows: list[Sequence[str]] = []
-    rounds = list(range(apart, 1 + max((piece["config"]["rounds"] for piece in found), default=0), apart))
-    for method in methods(found):
-        entries = by_run(found, method)
-        # One without training has a single round, and stays where it leads.
-        every = [path for entry in entries.values() for path in entry["curve"]]
-        paths = [path if len(path) > 2 else path + path[-1:] * max(rounds) for path in every if len(path) > 1]
-        paths = [path for path in paths if len(path) > max(rounds)]
-        if paths:
+    rounds = list(range(spacing, 1 + max((piece["config"]["rounds"] for piece in pieces), default=0), spacing))
+    for method in methods(pieces):
+        entries = by_run(pieces, method)
+        # A method without training has one round after round -1, and keeps its accuracy.
+        recorded = [curve for entry in entries.values() for curve in entry["curve"]]
+        method_curves = [
+            curve if len(curve) > 2 else curve + curve[-1:] * max(rounds) for curve in recorded if len(curve) > 1
+        ]
+        method_curves = [curve for curve in method_curves if len(curve) > max(rounds)]
+        if method_curves:
             label = next(iter(entries.values()))["label"]
-            rows.append([label, *(mean_cell(statistics.fmean(path[r] for path in paths)) for r in (0, *rounds))])
+            rows.append(
+                [label, *(mean_cell(statistics.fmean(curve[r] for curve in method_curves)) for r in (0, *rounds))]
+            )
     if not rows:
         return f"Not measured yet: {command(kind)}."
     heads = ("method", "source model", *(f"round {number}" for number in rounds))
-    sources = ", ".join(dict.fromkeys(piece["source"] for piece in found))
-    note = f"Percent, mean over clients; source {sources}, {source_models_and_trials(found)}."
-    return Table("", heads, rows, [note, notes(found)[-1]]).markdown()
+    sources = ", ".join(dict.fromkeys(piece["source"] for piece in pieces))
+    note = f"Percent, mean over clients; source {sources}, {source_models_and_trials(pieces)}."
+    return Table("", heads, rows, [note, notes(pieces)[-1]]).markdown()
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
