@@ -55,8 +55,8 @@ def main() -> None:
     for case in CASES:
         cases.append(measure(*case, tuple(args.candidates)))
         print(cases[-1], flush=True)
-    what = "training steps, forward and backward, of the stacked engine: CPU seconds of one thread, median"
-    keep(args.out, {"what": what, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
+    description = "training steps, forward and backward, of the stacked engine: CPU seconds of one thread, median"
+    keep(args.out, {"what": description, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
 
 
 if __name__ == "__main__":

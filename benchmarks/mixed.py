@@ -61,11 +61,12 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", record_shares):
         fedwca.bench(out=f"{folder}/run", **layer(str(args.data), "mnist", **SETTINGS))
-    what = (
+    description = (
         "shares of a step's images, of all clients' steps of a FedWCA round on Digit-Five files, source mnist, seed 0"
     )
     keep(
-        args.out, {"what": what, "settings": {**SIZES, **SETTINGS}, "rounds": rounds, "environment": provenance("cpu")}
+        args.out,
+        {"what": description, "settings": {**SIZES, **SETTINGS}, "rounds": rounds, "environment": provenance("cpu")},
     )
     print(rounds)
 

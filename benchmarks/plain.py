@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class PlainLeNet(nn.Module):
-    """The same network with ordinary dropout modules."""
+    """The engines' LeNet with ordinary dropout modules and a frozen classifier."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def objective(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int, batch: int = 64) -> None:
-    """A client's epochs, as a script would write them."""
+    """Train one client for some epochs, as a plain script would; ``batch``: images per step."""
     optimiser = torch.optim.SGD(model.features.parameters(), 1e-3, momentum=0.9, weight_decay=1e-3)
     model.train()
     for _ in range(epochs):

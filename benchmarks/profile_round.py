@@ -1,7 +1,7 @@
 """Where the time of a round goes with all images of Digit-Five, on the loop engine; keeps results/profile_round.json.
 
-Seconds by phase of FedAvg and FedWCA, summed over clients, in the second round, the first that mixes models. ``fedwca
-bench --profile`` says the same of any run, as a mean over its rounds. For a machine that has nothing else to do.
+Seconds by phase of FedAvg and FedWCA, summed over clients, in the second round, which is the first that mixes models.
+``fedwca bench --profile`` prints the same for any run, as a mean over its rounds. Use an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ def main() -> None:
     parser.add_argument("--source", default="synth", help="source domain")
     parser.add_argument("--samples", type=int, help="at most so many images a client, to rehearse; default: all")
     parser.add_argument("--out", type=Path, default=RESULT, help="file to write")
-    given = parser.parse_args()
-    size = {"clients": 4, "samples": given.samples, "rounds": ROUND + 1, "source_models": 1, "trials": 1, "seed": 20}
-    data = {"dataset": "digit_five", "data": str(given.data), "source": given.source}
+    args = parser.parse_args()
+    size = {"clients": 4, "samples": args.samples, "rounds": ROUND + 1, "source_models": 1, "trials": 1, "seed": 20}
+    data = {"dataset": "digit_five", "data": str(args.data), "source": args.source}
     settings = {"preset": "paper", "baselines": METHODS, "composed": False, "engine": "loop", "workers": 1}
-    made_on = provenance("cpu")
+    environment = provenance("cpu")
     with tempfile.TemporaryDirectory() as folder:
         run = read_run(bench(out=Path(folder) / "run", keep="none", **data, **size, **settings).path)
         seconds = {
             label: next(r["seconds"] for r in run.rounds(name) if r["round"] == ROUND)
             for name, label in run.labels.items()
         }
-    what = "seconds by phase of one round, summed over clients; round: by the clock"
+    description = "seconds by phase of one round, summed over clients; round: by the clock"
     keep(
-        given.out,
+        args.out,
         {
-            "what": what,
+            "what": description,
             "round": ROUND,
             "clients": len(run.domains),
             "seconds": seconds,
             "config": kept_settings(run.config),
-            "environment": made_on,
+            "environment": environment,
         },
     )
     for label, phases in seconds.items():

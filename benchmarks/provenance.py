@@ -10,18 +10,20 @@ from fedwca.results.environment import describe_environment
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """What `environment` says and the commit; None where this is no checkout, ``+`` where files differ."""
+    """Hardware and versions of `describe_environment`, and under ``commit`` the result of `commit`."""
     return {**describe_environment(device), "commit": commit()}
 
 
 def commit() -> str | None:
-    """The commit that is checked out, short, with ``+`` behind it where code that is tracked was changed since."""
-    here = Path(__file__).parent
-    asked = [["git", "rev-parse", "--short=12", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]
+    """Short hash of the commit that is checked out, followed by ``+`` if a tracked Python file has changed since; None
+    outside a Git checkout.
+    """
+    folder = Path(__file__).parent
+    commands = [["git", "rev-parse", "--short=12", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]
     try:
         head, changed = (
-            subprocess.run(command, cwd=here.parent, capture_output=True, text=True, check=True).stdout
-            for command in asked
+            subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=True).stdout
+            for command in commands
         )
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -12,7 +12,7 @@ from fedwca.results.tables import MISSING, Table
 
 
 def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
-    """A row a reading, a column a source and one for all sources together; what is not there is a dash."""
+    """One row per reading, one column per source and one for all sources together; a dash where a value is missing."""
     accuracy: dict[str, dict[tuple[str, int], float]] = {}
     for entry in results:
         seeds = range(entry["config"]["seed"], entry["config"]["seed"] + len(entry["runs"]))
@@ -22,31 +22,35 @@ def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
     columns = [[source] for source in sources] + ([sources] if len(sources) > 1 else [])
     names = [*(f"source {source}" for source in sources), "all"][: len(columns)]
     lines = []
-    compared = {e["reading"]: (e["question"], e["against"]) for e in results if e["against"] in accuracy}
+    compared = {
+        entry["reading"]: (entry["question"], entry["against"]) for entry in results if entry["against"] in accuracy
+    }
     for reading, (question, base) in compared.items():
         cells = []
         for column in columns:
-            ours, theirs = ({run: v for run, v in accuracy[r].items() if run[0] in column} for r in (reading, base))
-            cells.append(apart(paired_difference(ours, theirs)))
+            reading_accuracy, base_accuracy = (
+                {run: value for run, value in accuracy[r].items() if run[0] in column} for r in (reading, base)
+            )
+            cells.append(apart(paired_difference(reading_accuracy, base_accuracy)))
         lines.append([reading, base, question, *cells])
     config = results[0]["config"]
     bases = [reading for reading in accuracy if reading in {base for _, base in compared.values()}]
     means = [f"{base} {statistics.fmean(accuracy[base].values()):.1f}" for base in bases]
-    others = {base: size(entry["config"]) for base in bases for entry in results if entry["reading"] == base}
-    differing = [f"Minus {base}: {text}." for base, text in others.items() if text != size(config)]
+    size_by_base = {base: size(entry["config"]) for base in bases for entry in results if entry["reading"] == base}
+    size_notes = [f"Minus {base}: {text}." for base, text in size_by_base.items() if text != size(config)]
     notes = [
         "Difference of mean accuracies over clients after the last round, in points, paired by source and seed,",
         "with its 95 % interval (Student's t) and n; **bold** where the interval excludes 0. Accuracies in percent",
         f"over all these runs: {', '.join(means)}. Digit-Five files (`benchmarks/choices.py`),",
         f"{size(config)}; {name_machines([environment])}.",
-        *differing,
+        *size_notes,
     ]
-    written = noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
-    return written.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
+    markdown = noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
+    return markdown.replace(r"\*\*", "**")  # bold text in cells is meant as Markdown
 
 
 def name_machine(environment: Mapping[str, Any]) -> str:
-    """On what a run was made, its accelerator first.
+    """The hardware that a run was made on, its accelerator first.
 
     >>> name_machine({"cores": 1, "cpu": "a CPU"}), name_machine({"cores": 2, "cpu": "a CPU", "device": "a GPU"})
     ('1 core of a CPU', 'a GPU, 2 cores of a CPU')
@@ -56,7 +60,7 @@ def name_machine(environment: Mapping[str, Any]) -> str:
 
 
 def name_machines(environments: Iterable[Mapping[str, Any]]) -> str:
-    """On what runs were made, each machine once.
+    """The hardware that runs were made on, each machine once.
 
     >>> name_machines([{"cores": 1, "cpu": "a CPU"}, {"cores": 2, "cpu": "another"}, {"cores": 1, "cpu": "a CPU"}])
     '1 core of a CPU; 2 cores of another'
@@ -74,7 +78,7 @@ def on_machines(environments: Iterable[Mapping[str, Any]]) -> str:
 
 
 def size(config: dict[str, Any]) -> str:
-    """How large a federation is and how long it trains."""
+    """A federation's size and its length of training, in words."""
     training = config["training"]
     return (
         f"{config['clients']} clients per target domain, at most {config['samples']} images each before the split, "
@@ -82,31 +86,31 @@ def size(config: dict[str, Any]) -> str:
     )
 
 
-def apart(found: Difference | None) -> str:
+def apart(difference: Difference | None) -> str:
     """A paired difference with its interval and number of pairs, bold where the interval excludes 0."""
-    if found is None:
+    if difference is None:
         return "–"
-    if found.low is None or found.high is None:
-        return f"{found.mean:+.2f}, n = {found.n}"
-    text = f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-    return (f"**{text}**" if found.low > 0 or found.high < 0 else text) + f", n = {found.n}"
+    if difference.low is None or difference.high is None:
+        return f"{difference.mean:+.2f}, n = {difference.n}"
+    text = f"{difference.mean:+.2f} ({difference.low:+.2f} to {difference.high:+.2f})"
+    return (f"**{text}**" if difference.low > 0 or difference.high < 0 else text) + f", n = {difference.n}"
 
 
 BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
-"""Percent of images, labelled rightly, between which rows of `gains_by_right` are."""
+"""Percent of rightly labelled images: bounds of the rows of `gains_by_right`."""
 
 
 def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[list[str]]:
-    """A row a bin of how much is right that something is in, a cell a column: mean of gains, interval and number.
+    """One row per bin of `BINS` that has values, with a cell per column: mean gain, its interval and number of values.
 
     Args:
-        columns: of each, (percent that is right, gain in points).
+        columns: values of each column, as (percent that is right, gain in points).
     """
     lines = []
     for low, high in pairwise(BINS):
         cells = []
-        for own in columns:
-            gains = {place: gain for place, (right, gain) in enumerate(own) if low <= right < high}
+        for column in columns:
+            gains = {index: gain for index, (right, gain) in enumerate(column) if low <= right < high}
             cells.append(apart(paired_difference(gains, dict.fromkeys(gains, 0.0))) if gains else MISSING)
         if set(cells) != {MISSING}:
             lines.append([f"{low:.0f} to {high:.0f} %", *cells])
@@ -114,5 +118,5 @@ def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[lis
 
 
 def noted(table: Table, notes: Sequence[str]) -> str:
-    """A table in Markdown with notes below it to the letter: they are Markdown of our own, which it would escape."""
+    """A table in Markdown with notes below it; unlike `Table.notes` these are Markdown already and are not escaped."""
     return "\n".join([table.markdown(), "", *notes])

@@ -21,77 +21,87 @@ COUNTS = {1: "one cluster", 2: "two clusters", 3: "three clusters"}
 
 
 def folders(dataset: str, source: str, probed: bool) -> list[tuple[Path, dict[str, Any]]]:
-    """Runs of a source with their summaries; ``probed``: those that were run for clusters, the others for accuracy."""
-    found = [(path.parent, json.loads(path.read_text())) for path in sorted(RUNS.glob("*/summary.json"))]
-    wanted = (dataset, source, probed)
+    """Run folders of a source domain with their summaries; ``probed``: of the runs for clusters, not for accuracy."""
+    runs = [(path.parent, json.loads(path.read_text())) for path in sorted(RUNS.glob("*/summary.json"))]
+    key = (dataset, source, probed)
     return [
         (path, summary)
-        for path, summary in found
-        if wanted == (summary["config"]["dataset"], summary["config"]["source"], bool(summary["config"]["probes"]))
+        for path, summary in runs
+        if key == (summary["config"]["dataset"], summary["config"]["source"], bool(summary["config"]["probes"]))
     ]
 
 
 def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
-    """A row a method, a column a source, the mean of several.
+    """One row per method, one column per source, and the mean if there are several sources.
 
-    Where the paper prints numbers for this data set they stand beside ours, and rows are in the order of our means.
+    If the paper prints numbers for this data set, they are in a last column, and rows are in the order of our means.
     """
     by_source = [
         {name: entry for _, summary in folders(dataset, source, False) for name, entry in summary["methods"].items()}
         for source in sources
     ]
-    entries = {row: [by[parse_method(word).name] for by in by_source] for row, word in definition(table).rows.items()}
-    means = {row: statistics.fmean(entry["mean"] for entry in own) for row, own in entries.items()}
-    printed, one = published_table(table, dataset), len(sources) == 1
+    entries = {
+        row: [entries_by_name[parse_method(method).name] for entries_by_name in by_source]
+        for row, method in definition(table).rows.items()
+    }
+    means = {row: statistics.fmean(entry["mean"] for entry in row_entries) for row, row_entries in entries.items()}
+    printed, single_source = published_table(table, dataset), len(sources) == 1
     order = sorted(means, key=lambda row: (row != "Source Only", means[row])) if printed else list(means)
     head = [f"Table {table.removeprefix('table')}"]
-    head = [f"{head[0]}, {NAMES[sources[0]]}", "ours"] if one else [*head, *(NAMES[s] for s in sources), "mean"]
-    head += ["printed" if one else "printed mean of these two"] if printed else []
+    head = (
+        [f"{head[0]}, {NAMES[sources[0]]}", "ours"] if single_source else [*head, *(NAMES[s] for s in sources), "mean"]
+    )
+    head += ["printed" if single_source else "printed mean of these two"] if printed else []
     lines = []
     for row in order:
-        own = [mean_cell(entry["mean"], entry["std"]) for entry in entries[row]]
-        cells = [row, *own, *([] if one else [mean_cell(means[row])])]
+        source_cells = [mean_cell(entry["mean"], entry["std"]) for entry in entries[row]]
+        cells = [row, *source_cells, *([] if single_source else [mean_cell(means[row])])]
         if printed:
             cells.append(mean_cell(statistics.fmean(printed.values[row, source][0] for source in sources)))
         lines.append(cells)
-    used = [path for source in sources for path, _ in folders(dataset, source, False)]
-    return noted(Table("", head, lines), [say_where(used)])
+    paths = [path for source in sources for path, _ in folders(dataset, source, False)]
+    return noted(Table("", head, lines), [say_where(paths)])
 
 
 def say_where(paths: Sequence[Path]) -> str:
-    """Configurations and hardware of runs."""
+    """Hardware of runs and where their configurations are, for a note."""
     machines = name_machines(json.loads((path / "environment.json").read_text()) for path in paths)
     return f"{machines}; configurations in `benchmarks/results/reproduce`."
 
 
 def layers(samples: int | None) -> str:
-    """Layers with as many clusters in our run and in the paper's, a row for each pair of numbers.
+    """One row per pair of (clusters in our run, clusters in the paper), with the layers that have these numbers.
 
     Args:
-        samples: images a client at most in that run; None: all.
+        samples: of our run, at most so many images per client; None: all.
     """
-    found = folders("pacs", "art_painting", True)
-    (path,) = (path for path, summary in found if summary["config"]["samples"] == samples)
+    runs = folders("pacs", "art_painting", True)
+    (path,) = (path for path, summary in runs if summary["config"]["samples"] == samples)
     first = next(r for r in map(json.loads, (path / "rounds.jsonl").read_text().splitlines()) if r["round"] == 0)
     printed = published_table("table11", "pacs")
     assert printed
-    alike: dict[tuple[int, int], list[tuple[str, Sequence[Any], Sequence[Any]]]] = {}
+    layers_by_counts: dict[tuple[int, int], list[tuple[str, Sequence[Any], Sequence[Any]]]] = {}
     for layer, signature in definition("table11").signatures.items():
-        ours, theirs = first["probes"][layer_clusterer(signature)]["labels"], printed.clusters[layer]
-        alike.setdefault((len(set(ours)), len(set(theirs))), []).append((layer, ours, theirs))
+        ours, published = first["probes"][layer_clusterer(signature)]["labels"], printed.clusters[layer]
+        layers_by_counts.setdefault((len(set(ours)), len(set(published))), []).append((layer, ours, published))
     lines = []
-    for (ours, theirs), rows in alike.items():
-        names, own, other = zip(*rows, strict=True)
-        lines.append([", ".join(names), told(ours, own), told(theirs, other)])
+    for (ours, published), rows in layers_by_counts.items():
+        names, our_clusterings, published_clusterings = zip(*rows, strict=True)
+        lines.append([", ".join(names), told(ours, our_clusterings), told(published, published_clusterings)])
     return noted(Table("", ("Layers", "ours", "printed"), lines, heads=3), [say_where([path])])
 
 
 def told(count: int, clusterings: Sequence[Sequence[Any]]) -> str:
-    """How many clusters there are, and the adjusted Rand indices to the three domains, whose clients stand together."""
-    found = [adjusted_rand_score([client // 3 for client in range(9)], list(labels)) for labels in clusterings]
-    if min(found) == 1:
+    """Number of clusters and the adjusted Rand index of each clustering to the three domains.
+
+    Args:
+        count: clusters of each clustering.
+        clusterings: clusters of nine clients, three of each domain in turn.
+    """
+    ari = [adjusted_rand_score([client // 3 for client in range(9)], list(labels)) for labels in clusterings]
+    if min(ari) == 1:
         return "the three domains (ARI 1)"
-    return COUNTS[count] + (f" (ARI {', '.join(f'{value:.2f}' for value in found)})" if count > 1 else "")
+    return COUNTS[count] + (f" (ARI {', '.join(f'{value:.2f}' for value in ari)})" if count > 1 else "")
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -22,14 +22,14 @@ from fedwca.results.read_run import Run, read_run
 P = TypeVar("P")
 
 
-def piece_options(what: str, results: Path) -> argparse.ArgumentParser:
-    """The options that all such studies have.
+def piece_options(description: str, results: Path) -> argparse.ArgumentParser:
+    """A parser with the options that all such studies have.
 
     Args:
-        what: the study, in its file's first line.
-        results: folder of the results that are kept; run folders are in runs/ by its name.
+        description: of the study; its first line is shown by --help.
+        results: folder of the results that are kept; run folders are by default in runs/, in a folder of its name.
     """
-    parser = argparse.ArgumentParser(description=what.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("pieces", nargs="*", help="names of pieces")
     parser.add_argument("--list", action="store_true", help="name all pieces, with what is done of each")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
@@ -46,139 +46,152 @@ def piece_options(what: str, results: Path) -> argparse.ArgumentParser:
     return parser
 
 
-def check_pieces(parser: argparse.ArgumentParser, given: argparse.Namespace, known: Iterable[str]) -> None:
-    """End with a sentence where a piece is not known, or what is not to be kept would be."""
-    if (given.small or given.again) and given.out.resolve() == given.kept.resolve():
-        what = "--small is a rehearsal" if given.small else "--again repeats what is kept"
-        parser.error(f"{what}, and its results are not: give another --out")
-    if given.again and not given.pieces:
+def check_pieces(parser: argparse.ArgumentParser, args: argparse.Namespace, piece_names: Iterable[str]) -> None:
+    """Check the options, and with --again choose another folder for runs unless one was given.
+
+    Raises:
+        SystemExit: a piece has no such name, or results that must not be kept would be.
+    """
+    if (args.small or args.again) and args.out.resolve() == args.kept.resolve():
+        reason = "--small is a rehearsal" if args.small else "--again repeats what is kept"
+        parser.error(f"{reason}, and its results are not: give another --out")
+    if args.again and not args.pieces:
         parser.error("--again repeats what is named: give names of pieces; --list has them")
-    if given.again and given.runs == parser.get_default("runs"):
-        given.runs = given.out / "runs"  # a run folder that is there already would be taken for this one
-    if unknown := sorted(set(given.pieces) - set(known)):
-        parser.error(f"no piece {unknown[0]!r} of the data in {given.data}; --list names them")
+    if args.again and args.runs == parser.get_default("runs"):
+        args.runs = args.out / "runs"  # an earlier run folder would be resumed instead
+    if unknown := sorted(set(args.pieces) - set(piece_names)):
+        parser.error(f"no piece {unknown[0]!r} of the data in {args.data}; --list names them")
 
 
-def find_results(name: str, given: argparse.Namespace, results: Path) -> list[Path]:
-    """Files with results of a piece: those that are kept, then those in --out, which win."""
-    folders = dict.fromkeys((*([] if given.small or given.again else [results]), given.out))
+def find_results(name: str, args: argparse.Namespace, results: Path) -> list[Path]:
+    """Existing files with results of a piece: first in ``results``, then in --out, which takes precedence.
+
+    With --small or --again only the file in --out counts.
+    """
+    folders = dict.fromkeys((*([] if args.small or args.again else [results]), args.out))
     return [file for folder in folders if (file := folder / f"{name}.json").is_file()]
 
 
 def run_pieces(
     pieces: Mapping[str, P],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     describe: Callable[[P, argparse.Namespace], str],
 ) -> None:
-    """Run pieces one after the other until the time is up, or say what is done of each.
+    """Run pieces until the time is up; with --list only print what is done of each.
 
     Args:
         pieces: by name.
-        given: of `piece_options`.
-        run: runs what is missing of a piece, and keeps it.
-        describe: what is done of a piece.
+        args: options of `piece_options`.
+        run: runs what is missing of a piece, and keeps its results.
+        describe: says what is done of a piece.
     """
-    clock = StopsAfter(given.minutes)
-    if given.list:
+    clock = StopsAfter(args.minutes)
+    if args.list:
         for name, piece in pieces.items():
-            print(f"{name} {describe(piece, given)}".strip())
+            print(f"{name} {describe(piece, args)}".strip())
         return
-    if given.at_once > 1:
-        ended = run_side_by_side(pieces, given, run, clock)
+    if args.at_once > 1:
+        ended = run_side_by_side(pieces, args, run, clock)
     else:
-        ended = all(ends_in_time(name, piece, given, run, clock) for name, piece in pieces.items())
+        ended = all(ends_in_time(name, piece, args, run, clock) for name, piece in pieces.items())
     if not ended:
-        print(f"stopped after {given.minutes:g} minutes; the same command goes on")
+        print(f"stopped after {args.minutes:g} minutes; the same command goes on")
 
 
 def run_side_by_side(
     pieces: Mapping[str, P],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     clock: StopsAfter,
 ) -> bool:
-    """Run pieces in several processes on one GPU; whether all ended before the time was up. One that fails stops no
-    other, and the exit code is 1.
+    """Run pieces in several processes on one GPU; returns whether all ended before the time was up.
 
-    Small models leave most of a GPU idle while the host prepares the next step, so that many processes fill it.
+    A piece that fails does not stop the others. Small models leave most of a GPU idle while the host prepares the next
+    step, so several processes use it better.
+
+    Raises:
+        SystemExit: a piece failed; the exit code is 1.
     """
-    failed, ended = False, []
-    with ProcessPoolExecutor(given.at_once, get_context("spawn"), share_threads, (given.at_once,)) as pool:
-        begun = {pool.submit(ends_in_time, name, piece, given, run, clock): name for name, piece in pieces.items()}
+    failed, outcomes = False, []
+    with ProcessPoolExecutor(args.at_once, get_context("spawn"), share_threads, (args.at_once,)) as pool:
+        names = {pool.submit(ends_in_time, name, piece, args, run, clock): name for name, piece in pieces.items()}
         try:
-            for future in as_completed(begun):
+            for future in as_completed(names):
                 try:
-                    ended.append(future.result())
-                except (Exception, SystemExit) as problem:
-                    print(f"{begun[future]}: failed", file=sys.stderr)
-                    traceback.print_exception(problem)
+                    outcomes.append(future.result())
+                except (Exception, SystemExit) as error:
+                    print(f"{names[future]}: failed", file=sys.stderr)
+                    traceback.print_exception(error)
                     failed = True
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # no other piece is begun
+            pool.shutdown(wait=False, cancel_futures=True)  # begin no further piece
             raise
     if failed:
         sys.exit(1)
-    return all(ended)
+    return all(outcomes)
 
 
 def share_threads(processes: int) -> None:
-    """Let torch's own threads of some processes be no more than those of one."""
+    """Set this process's number of torch threads so that all processes together have as many as one would."""
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
 
 
 def ends_in_time(
     name: str,
     piece: P,
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     clock: StopsAfter,
 ) -> bool:
-    """Run what is missing of a piece and say that it ended; False: the time was up before."""
+    """Run what is missing of a piece and print its name; returns False if the time was up before it ended."""
     try:
-        run(piece, given, clock)
+        run(piece, args, clock)
     except TimeIsUp:
         return False
     print(name, flush=True)
-    if given.again:
-        print_beside_kept(f"{name}.json", given)
+    if args.again:
+        print_beside_kept(f"{name}.json", args)
     return True
 
 
-def run_bench(folder: Path, settings: Mapping[str, Any], given: argparse.Namespace, clock: StopsAfter) -> Run:
-    """Run what is missing of a run folder, where the options say, and read it; to rehearse, source models train little.
+def run_bench(folder: Path, settings: Mapping[str, Any], args: argparse.Namespace, clock: StopsAfter) -> Run:
+    """Run what is missing of a run folder, and read it; in a rehearsal source models train for one epoch.
 
     Args:
         folder: of the run.
-        settings: what `fedwca.bench` is given.
-        given: of `piece_options`; the data set of ``fedwca`` itself needs no --data.
-        clock: stops it.
+        settings: for `fedwca.bench`.
+        args: options of `piece_options`: device, engine, and --data, which digits_mini does not need.
+        clock: stops the run when the time is up.
+
+    Raises:
+        TimeIsUp: the time is up.
     """
     clock.check()
-    more: dict[str, Any] = {"device": given.device, "engine": given.engine}
+    option_settings: dict[str, Any] = {"device": args.device, "engine": args.engine}
     if settings["dataset"] != "digits_mini":
-        more["data"] = str(given.data)
-    if given.small:
-        more["overrides"] = {"source_training.epochs": 1}
-    bench(out=folder, resume=True, keep="none", reporter=clock, **{**settings, **more})
+        option_settings["data"] = str(args.data)
+    if args.small:
+        option_settings["overrides"] = {"source_training.epochs": 1}
+    bench(out=folder, resume=True, keep="none", reporter=clock, **{**settings, **option_settings})
     return read_run(folder)
 
 
-def print_beside_kept(file: str, given: argparse.Namespace) -> None:
-    """Say what a piece that was run anew comes to, beside what is kept of it."""
-    kept = list_means(given.kept / file)
-    for method, mean in list_means(given.out / file).items():
-        beside = f"{kept[method]:.1f}" if method in kept else "nothing"
-        print(f"  {method}: {mean:.1f} % (kept: {beside})", flush=True)
+def print_beside_kept(file_name: str, args: argparse.Namespace) -> None:
+    """Print the mean accuracies of a piece that was run again, beside those that are kept."""
+    kept_means = list_means(args.kept / file_name)
+    for method, mean in list_means(args.out / file_name).items():
+        kept_text = f"{kept_means[method]:.1f}" if method in kept_means else "nothing"
+        print(f"  {method}: {mean:.1f} % (kept: {kept_text})", flush=True)
 
 
 def list_means(file: Path) -> dict[str, float]:
-    """Mean accuracy by method, over clients with test images and trials, as a file of results has it."""
-    found = json.loads(file.read_text()) if file.is_file() else {}
-    entries = found.get("methods", found).items()
+    """Mean accuracy in percent by method, over trials and clients with test images; empty if there is no file."""
+    result = json.loads(file.read_text()) if file.is_file() else {}
+    entries = result.get("methods", result).items()
     accuracies = {name: entry["accuracy"] for name, entry in entries if isinstance(entry, dict) and "accuracy" in entry}
-    flat = {
-        name: [value for own in some for value in (own if isinstance(own, list) else [own])]
-        for name, some in accuracies.items()
+    values_by_method = {
+        name: [value for trial in accuracy for value in (trial if isinstance(trial, list) else [trial])]
+        for name, accuracy in accuracies.items()
     }
-    return {name: mean_of_known(some) for name, some in flat.items() if known_values(some)}
+    return {name: mean_of_known(values) for name, values in values_by_method.items() if known_values(values)}

@@ -1,6 +1,7 @@
 """How CPU seconds grow with clients and images: curves with fitted exponents, as JSON and as a picture for the docs.
 
-Each point is the median of runs in turn after a warm-up; the exponent is the slope of log seconds over log size.
+Each point is the median of runs after a warm-up, with the sizes of a curve in turn; the exponent is the slope of log
+seconds over log size.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ CLIENTS, IMAGES = (4, 8, 16, 32), (64, 128, 256, 512)
 Work = Callable[[], object]
 
 
-def rounds(name: str, clients: int, images: int) -> Work:
-    """Round 1 of one epoch, two clusters."""
-    setting = Setting(name, clients, 2, 1, images, batch=64)
+def rounds(method: str, clients: int, images: int) -> Work:
+    """Round 1 of a method: one epoch, two clusters."""
+    setting = Setting(method, clients, 2, 1, images, batch=64)
     return lambda: setting.run(1)
 
 
 def signatures(clients: int) -> Work:
-    """FINCH over 500 values a client."""
+    """FINCH over signatures of 500 values per client."""
     x = torch.randn(clients, 500, generator=torch.Generator().manual_seed(0))
     return lambda: finch(x)
 
@@ -47,17 +48,17 @@ def density(images: int) -> Work:
 
 
 def mixing(clients: int) -> Work:
-    """A model for each client out of eight."""
-    draw = torch.Generator().manual_seed(0)
-    rows, weights = torch.randn(8, 347_850, generator=draw), torch.rand(clients, 8, generator=draw).softmax(1)
+    """A model for each client as a weighted mean of eight."""
+    generator = torch.Generator().manual_seed(0)
+    rows, weights = torch.randn(8, 347_850, generator=generator), torch.rand(clients, 8, generator=generator).softmax(1)
     return lambda: mix_rows(weights, rows)
 
 
 def curves() -> Iterator[tuple[str, str, dict[int, Callable[[], Work]]]]:
-    """(what, over what, how each point is set up)."""
-    for name in ("fedavg", "wca"):
-        yield f"round, {name}", "clients", {k: lambda k=k, n=name: rounds(n, k, 64) for k in CLIENTS}  # type: ignore[misc]
-        yield f"round, {name}", "images", {i: lambda i=i, n=name: rounds(n, 4, i) for i in IMAGES}  # type: ignore[misc]
+    """Yield (label of a curve, quantity on its x axis, setup of the work by size)."""
+    for method in ("fedavg", "wca"):
+        yield f"round, {method}", "clients", {k: lambda k=k, method=method: rounds(method, k, 64) for k in CLIENTS}  # type: ignore[misc]
+        yield f"round, {method}", "images", {i: lambda i=i, method=method: rounds(method, 4, i) for i in IMAGES}  # type: ignore[misc]
     yield "FINCH", "clients", {k: lambda k=k: signatures(k) for k in (500, 1000, 2000, 4000)}  # type: ignore[misc]
     yield "mixing", "clients", {k: lambda k=k: mixing(k) for k in (32, 64, 128, 256)}  # type: ignore[misc]
     yield "density (SND)", "images", {i: lambda i=i: density(i) for i in (512, 1024, 2048, 4096)}  # type: ignore[misc]
@@ -74,54 +75,54 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
 
 
 def measure(repeats: int) -> list[dict[str, Any]]:
-    """All curves."""
-    found = []
-    for what, over, points in curves():
-        works = {size: build() for size, build in points.items()}
-        for work in works.values():
+    """Measure all curves."""
+    measured = []
+    for label, over, points in curves():
+        work_by_size = {size: build() for size, build in points.items()}
+        for work in work_by_size.values():
             work()
-        runs: dict[int, list[float]] = {size: [] for size in works}
+        runs: dict[int, list[float]] = {size: [] for size in work_by_size}
         for _ in range(repeats):
-            for size, work in works.items():
+            for size, work in work_by_size.items():
                 runs[size].append(cpu(work))  # type: ignore[arg-type]
         medians = [statistics.median(r) for r in runs.values()]
         spread = [statistics.quantiles(r, n=4) for r in runs.values()]
         curve = {
-            "what": what,
+            "what": label,
             "over": over,
-            "sizes": list(works),
+            "sizes": list(work_by_size),
             "cpu_seconds": [round(m, 6) for m in medians],
             "iqr": [round(q[2] - q[0], 6) for q in spread],
-            "exponent": round(exponent(list(works), medians), 2),
+            "exponent": round(exponent(list(work_by_size), medians), 2),
         }
         print(curve, flush=True)
-        found.append(curve)
-    return found
+        measured.append(curve)
+    return measured
 
 
-def picture(found: list[dict[str, Any]], file: Path) -> None:
-    """Curves over clients and over images, with their exponents, on logarithmic axes."""
+def picture(measured: list[dict[str, Any]], path: Path) -> None:
+    """Draw curves over clients and over images, with their exponents, on logarithmic axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axes, over in zip(figure.subplots(1, 2, sharey=True), ("clients", "images"), strict=True):
-        for curve in found:
+        for curve in measured:
             if curve["over"] == over:
                 name = f"{curve['what']} ~ {over}^{curve['exponent']}"
                 axes.loglog(curve["sizes"], curve["cpu_seconds"], marker="o", label=name)
         axes.set(xlabel=over, ylabel="CPU seconds")
         axes.legend(fontsize=7, loc="lower right" if over == "clients" else "center right")
         axes.grid(alpha=0.3)
-    figure.savefig(file, dpi=110)
+    figure.savefig(path, dpi=110)
 
 
 def commit() -> str:
-    """What was measured; a plus sign where files differ from it."""
-    said = [
+    """Short hash of the commit that is checked out, followed by ``+`` if a tracked file has changed since."""
+    outputs = [
         subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
         for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
     ]
-    return said[0] + ("+" if said[1] else "")
+    return outputs[0] + ("+" if outputs[1] else "")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -129,19 +130,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "internals" / "scaling.png")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    found = measure(given.repeats)
+    measured = measure(args.repeats)
     result = {
         "what": "CPU seconds on one thread, median and interquartile range of runs in turn after a warm-up",
-        "repeats": given.repeats,
+        "repeats": args.repeats,
         "commit": commit(),
-        "curves": found,
+        "curves": measured,
         "load_average": round(os.getloadavg()[0], 1),
         "environment": describe_environment("cpu"),
     }
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
-    picture(found, given.picture)
+    args.out.write_text(json.dumps(result, indent=2) + "\n")
+    picture(measured, args.picture)
 
 
 if __name__ == "__main__":

@@ -26,36 +26,36 @@ NOTHING = "Not measured yet: `sh benchmarks/sfda.sh`."
 
 
 ORDER = ("mnist", "mnistm", "svhn", "synth", "usps")
-"""Targets, as the paper's columns."""
+"""Targets in the order of the paper's columns."""
 
 
-def results(found: Definition) -> dict[str, dict[str, Row]]:
-    """Results by target and row of a table: of several folders that ran a method, all runs."""
-    names = {row: parse_method(word).name for row, word in found.rows.items()}
-    kept: dict[str, dict[str, Row]] = {}
+def results(table: Definition) -> dict[str, dict[str, Row]]:
+    """Results by target and row of a table; runs of a method in several folders are joined."""
+    names = {row: parse_method(method).name for row, method in table.rows.items()}
+    by_target: dict[str, dict[str, Row]] = {}
     for path in sorted(RUNS.glob("*/summary.json")):
         summary = json.loads(path.read_text())
-        own = kept.setdefault(summary["config"]["target"], {})
+        target_rows = by_target.setdefault(summary["config"]["target"], {})
         for row, name in names.items():
             if name in summary["methods"]:
                 new = read_row(name, summary["methods"][name])
-                old = own.get(row, new)
-                own[row] = replace(new, runs={**old.runs, **new.runs}, before={**old.before, **new.before})
-    return {target: kept[target] for target in sorted(kept, key=ORDER.index)}
+                old = target_rows.get(row, new)
+                target_rows[row] = replace(new, runs={**old.runs, **new.runs}, before={**old.before, **new.before})
+    return {target: by_target[target] for target in sorted(by_target, key=ORDER.index)}
 
 
-def complete(found: Definition) -> dict[str, list[Row]]:
-    """The targets that have every row, each in the order of the table."""
+def complete(table: Definition) -> dict[str, list[Row]]:
+    """Rows in the order of the table, by target; without targets that lack a row."""
     return {
-        target: [own[row] for row in found.rows]
-        for target, own in results(found).items()
-        if all(row in own for row in found.rows)
+        target: [target_rows[row] for row in table.rows]
+        for target, target_rows in results(table).items()
+        if all(row in target_rows for row in table.rows)
     }
 
 
-def hardware(found: Definition) -> str:
-    """On what the folders were run that have a row of a table."""
-    names = {parse_method(word).name for word in found.rows.values()}
+def hardware(table: Definition) -> str:
+    """Hardware of the run folders that have a row of a table, as a sentence."""
+    names = {parse_method(method).name for method in table.rows.values()}
     paths = [p for p in sorted(RUNS.glob("*/summary.json")) if names & set(json.loads(p.read_text())["methods"])]
     return on_machines(json.loads(path.with_name("environment.json").read_text()) for path in paths)
 
@@ -69,87 +69,103 @@ def read_row(name: str, entry: dict[str, Any]) -> Row:
 
 
 def parts() -> str:
-    """Each method before and after the last phase, paired by run."""
-    found = definition("sfda-parts")
-    tables = complete(found)
-    if not tables:
+    """One row per target and method: accuracy before and after the last phase, and differences paired by run."""
+    table = definition("sfda-parts")
+    by_target = complete(table)
+    if not by_target:
         return NOTHING
-    grid, _ = phases_apart("", tables, {row: parse_method(word).name for row, word in found.rows.items()})
-    return replace(grid, notes=[*grid.notes, hardware(found)]).markdown()
+    grid, _ = phases_apart("", by_target, {row: parse_method(method).name for row, method in table.rows.items()})
+    return replace(grid, notes=[*grid.notes, hardware(table)]).markdown()
 
 
 def weighting() -> str:
-    """What each weighting adds to the uniform mean: the mean over targets of one initial network, paired by network."""
-    found = definition("sfda-parts")
-    tables = complete(found)
-    if len(tables) < 2:
+    """One row per weighting: its gain over the uniform mean, averaged over targets and paired by initial network."""
+    table = definition("sfda-parts")
+    targets = complete(table)
+    if len(targets) < 2:
         return NOTHING
     lines = []
-    for number, row in enumerate(found.rows):
+    for row_index, row in enumerate(table.rows):
         if row == "uniform":
             continue
         cells = []
         for phase in ("before", "runs"):
-            ours, uniform = (_over_targets(tables, at, phase) for at in (number, UNIFORM))
-            cells.append(difference_cell(paired_difference(ours, uniform)))
+            weighted, uniform = (_over_targets(targets, index, phase) for index in (row_index, UNIFORM))
+            cells.append(difference_cell(paired_difference(weighted, uniform)))
         lines.append([f"{row} − uniform", *cells])
-    count = len(_over_targets(tables, UNIFORM, "runs"))
+    count = len(_over_targets(targets, UNIFORM, "runs"))
     notes = [
-        f"Points, mean over the targets {', '.join(tables)} of an initial network; Student's t interval at 95 % over",
-        f"{count} initial networks, each with splits of its own. {hardware(found)}",
+        f"Points, mean over the targets {', '.join(targets)} of an initial network; Student's t interval at 95 % over",
+        f"{count} initial networks, each with splits of its own. {hardware(table)}",
     ]
     return Table("", ("difference", "before the last phase", "after it"), lines, notes).markdown()
 
 
 UNIFORM = 1
-"""Place of the uniform mean among the rows of `sfda-parts`."""
+"""Index of the uniform mean among the rows of `sfda-parts`."""
 
 
-def _over_targets(tables: Mapping[str, Sequence[Row]], number: int, phase: str) -> dict[tuple[int, int], float]:
-    """The mean over targets by run, of the runs that every target has."""
-    values = [getattr(rows[number], phase) for rows in tables.values()]
-    return {run: statistics.fmean(each[run] for each in values) for run in values[0] if all(run in v for v in values)}
+def _over_targets(by_target: Mapping[str, Sequence[Row]], row_index: int, phase: str) -> dict[tuple[int, int], float]:
+    """Mean over targets by run, for the runs that all targets have.
+
+    Args:
+        by_target: rows of a table by target.
+        row_index: which of these rows.
+        phase: attribute of `Row`: "before" the last phase, or "runs" after it.
+    """
+    means_by_run = [getattr(rows[row_index], phase) for rows in by_target.values()]
+    return {
+        run: statistics.fmean(means[run] for means in means_by_run)
+        for run in means_by_run[0]
+        if all(run in means for means in means_by_run)
+    }
 
 
-def accuracies(table: str) -> str:
-    """Rows of a table, a column a target; beside the mean of these targets what is printed for them."""
-    found = definition(table)
-    tables, printed = results(found), published_table(table, "digit_five")
-    rows = [row for row in found.rows if any(row in own for own in tables.values())]
-    if len(rows) < len(found.rows) - 1 or printed is None:
+def accuracies(table_name: str) -> str:
+    """One row per row of a published table, one column per target; beside our mean over these targets the paper's."""
+    table = definition(table_name)
+    by_target, printed = results(table), published_table(table_name, "digit_five")
+    rows = [row for row in table.rows if any(row in target_rows for target_rows in by_target.values())]
+    if len(rows) < len(table.rows) - 1 or printed is None:
         return NOTHING
-    shared = set.intersection(*(set(row.runs) for own in tables.values() for row in own.values()))
-    tables = {target: own for target, own in tables.items() if sum(row in own for row in rows) > 1}
+    runs = set.intersection(*(set(row.runs) for target_rows in by_target.values() for row in target_rows.values()))
+    by_target = {
+        target: target_rows for target, target_rows in by_target.items() if sum(row in target_rows for row in rows) > 1
+    }
     lines, reference = [], rows[-1]
     for row in rows:
-        own = {
-            target: [table[row].runs[run] for run in sorted(shared)] for target, table in tables.items() if row in table
+        samples = {
+            target: [target_rows[row].runs[run] for run in sorted(runs)]
+            for target, target_rows in by_target.items()
+            if row in target_rows
         }
-        cells = [sample_cell(sample_of(own[target])) if target in own else Cell(MISSING) for target in tables]
-        every = statistics.fmean(value for values in own.values() for value in values)
-        theirs = statistics.fmean(printed.values[row, target][0] for target in tables)
-        if len(tables) == len(ORDER):
-            theirs = printed.values[row, AVERAGE][0]
-        beside = Cell(MISSING)
-        if len(own) == len(tables):
-            means = [_mean_by_run(tables, name, shared) for name in (row, reference)]
-            beside = Cell("") if row == reference else difference_cell(paired_difference(*means))
-        mean = mean_cell(every if len(own) == len(tables) else math.nan)
-        lines.append([row, *cells, mean, beside, mean_cell(theirs)])
+        cells = [
+            sample_cell(sample_of(samples[target])) if target in samples else Cell(MISSING) for target in by_target
+        ]
+        row_mean = statistics.fmean(value for values in samples.values() for value in values)
+        printed_mean = statistics.fmean(printed.values[row, target][0] for target in by_target)
+        if len(by_target) == len(ORDER):
+            printed_mean = printed.values[row, AVERAGE][0]
+        difference = Cell(MISSING)
+        if len(samples) == len(by_target):
+            means = [_mean_by_run(by_target, key, runs) for key in (row, reference)]
+            difference = Cell("") if row == reference else difference_cell(paired_difference(*means))
+        mean = mean_cell(row_mean if len(samples) == len(by_target) else math.nan)
+        lines.append([row, *cells, mean, difference, mean_cell(printed_mean)])
     notes = [
         "Percent of the target's test images after the last phase, where there is one; mean ± std (ddof 1) over",
-        f"n = {len(shared)} runs with initial networks and splits of their own. − {reference}: difference of means",
+        f"n = {len(runs)} runs with initial networks and splits of their own. − {reference}: difference of means",
         "over these targets, paired by run, with Student's t interval at 95 %. Printed: the mean of these targets",
-        f"in the paper, on other data. {hardware(found)}",
+        f"in the paper, on other data. {hardware(table)}",
     ]
-    return Table("", ("row", *tables, "mean", f"− {reference}", "printed mean"), lines, notes).markdown()
+    return Table("", ("row", *by_target, "mean", f"− {reference}", "printed mean"), lines, notes).markdown()
 
 
 def _mean_by_run(
-    tables: Mapping[str, Mapping[str, Row]], row: str, runs: Iterable[tuple[int, int]]
+    by_target: Mapping[str, Mapping[str, Row]], row: str, runs: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], float]:
-    """The mean over targets of each run."""
-    return {run: statistics.fmean(own[row].runs[run] for own in tables.values()) for run in runs}
+    """Mean of a row over targets, by run."""
+    return {run: statistics.fmean(target_rows[row].runs[run] for target_rows in by_target.values()) for run in runs}
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
