@@ -1,10 +1,10 @@
 """Whether a change left all numbers as they were, to the bit.
 
-``python benchmarks/same_numbers.py record BEFORE`` makes small runs of what the command line does, by the checkout it
-is in: about six minutes of one core, one gigabyte. After the change, ``record AFTER`` makes them again, and ``compare
-BEFORE AFTER`` prints a line a case, the same or the first number that differs, and fails if one does. Both recordings
-have to come from one machine with the same libraries; other ones have other last digits. What says when, how fast,
-where or by which version something was run is not compared. ``--only CASE`` takes some cases alone, for both.
+``python benchmarks/same_numbers.py record BEFORE`` runs small cases of all commands with the checkout that this file is
+in and keeps what they write; this takes about six minutes on one core and one gigabyte. After the change, ``record
+AFTER`` runs them again, and ``compare BEFORE AFTER`` prints a line per case, with the first number that differs, and
+fails if any does. Both recordings must come from the same machine with the same libraries, since otherwise last digits
+differ. Times, paths and versions are not compared. ``--only CASE`` selects cases, for both commands.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 ENGINES = ("loop", "stacked")
 LIBRARIES = ("faiss", "matplotlib.figure", "pydantic", "rich.console", "sklearn.metrics", "torchvision", "typer")
-"""Imported once for all: every command is a process forked from this one."""
+"""Imported once, because every command runs in a process forked from this one."""
 IMAGES = "../images"
-"""Three domains of pictures, from a case's folder."""
+"""Folder of three domains of images, relative to a case's folder."""
 SHORT = "--rounds 2 --epochs 1 --batch-size 16 --device cpu --seed 1"
 SIZE = "--rounds 2 --epochs 1 --lr 0.05 --batch-size 16 --device cpu --set source_training.epochs=1"
-# Signatures by update: so little training leaves raw first layers too alike for several clusters. Temperatures at which
-# weights are not one-hot.
+# Signatures are updates, because after so little training raw first layers are too alike for several clusters. With
+# these temperatures mixing weights are not one-hot.
 DIGITS = (
     f"{SIZE} --clients 2 --samples 30 --seed 1 --set model.bottleneck=16 --set clusterer.reference=source "
     "--set aggregator.ta=0.2 --set aggregator.tb=0.2"
@@ -54,7 +54,7 @@ PARTS = [
 PROBES = "probes = ['finch:signature=2', 'finch:signature=all', 'kmeans', 'ladd']\nevidence = true\n"
 
 Step = str | Callable[[], None]
-"""A command line without its program, or a function that works in the case's folder."""
+"""A command line without the program's name, or a function that is called in the case's folder."""
 
 
 SEVERAL_SOURCES = f"bench {SHORT} --target neon --clients 1 --samples 30 --lr 0.05 --set model.bottleneck=16 --quiet"
@@ -64,16 +64,16 @@ NEW_CLIENTS = (
 
 
 def cases(listed: Mapping[str, Sequence[str]]) -> dict[str, list[Step]]:
-    """What is recorded, by the name of its folder.
+    """The steps of each case, by name of the case, which is that of its folder.
 
     Args:
-        listed: what ``fedwca list --json`` says: names of baselines by setting.
+        listed: output of ``fedwca list --json``: names of baselines by setting.
     """
     baselines = listed["baselines"]
-    found: dict[str, list[Step]] = {"cache": []}
+    steps_by_case: dict[str, list[Step]] = {"cache": []}
     for engine in ENGINES:
         run, alone = f"{BENCH} --engine {engine}", f"{BENCH} --baseline none --engine {engine}"
-        found |= {
+        steps_by_case |= {
             f"baselines-{engine}": [f"{run} --rounds 3 {_named([*baselines, 'revised_fedwca:u=2'])} --out run"],
             f"several-sources-{engine}": [
                 f"{SEVERAL_SOURCES} --engine {engine} {_named(listed['baselines_of_sfda'])} --out run"
@@ -107,7 +107,7 @@ def cases(listed: Mapping[str, Sequence[str]]) -> dict[str, list[Step]]:
         }
     stacked = f"{BENCH} --engine stacked"
     together = f"{stacked} --baseline none --source-models 2 --trials 2 --trials-at-once 2"
-    return found | {
+    return steps_by_case | {
         "trials-together": [partial(_stopped, together)],
         "kernels": [f"{stacked} --baseline none --kernels {name} --out {name}" for name in ("eager", "channels-last")],
         "ranks": [partial(_ranks, f"{BENCH} {_named(['fedavg'])} --ranks-per-trial 2 --out run")],
@@ -151,7 +151,15 @@ def _write(name: str, text: str) -> None:
 
 
 def _stopped(bench: str, lines: int = 3) -> None:
-    """A run, and the same run killed after some rounds and resumed: both are recorded, and have to be the same."""
+    """Record a run, and the same run killed after some rounds and resumed.
+
+    Args:
+        bench: the command line, without --out.
+        lines: records after which the run is killed.
+
+    Raises:
+        SystemExit: the two runs differ, or the run ended before it was killed.
+    """
     _finished(bench + " --out unbroken", Path("unbroken.log"))
     process = _begun(bench + " --out resumed", Path("killed.log"))
     rounds = Path("resumed/rounds.jsonl")
@@ -162,26 +170,28 @@ def _stopped(bench: str, lines: int = 3) -> None:
     if process.exitcode != -signal.SIGKILL or Path("resumed/summary.json").exists():
         raise SystemExit(f"{Path.cwd()}: the run had ended before it could be killed")
     _finished("resume resumed --json", Path("resumed.log"))
-    if found := next(differences(Path("unbroken"), Path("resumed")), None):
-        raise SystemExit(f"{Path.cwd()}: the resumed run differs from the unbroken one: {found}")
+    if message := next(differences(Path("unbroken"), Path("resumed")), None):
+        raise SystemExit(f"{Path.cwd()}: the resumed run differs from the unbroken one: {message}")
 
 
 def _ranks(bench: str) -> None:
-    """A run shared by two processes, as torchrun starts them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    """Record a run shared by two processes that are started as torchrun does."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
     ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    given = [{**ranks, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
-    for process in [_begun(bench, Path(f"rank-{one['RANK']}.log"), one) for one in given]:
+    environments = [{**ranks, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    for process in [
+        _begun(bench, Path(f"rank-{environment['RANK']}.log"), environment) for environment in environments
+    ]:
         _ended(process, bench)
 
 
 def _deployed() -> None:
-    """Server and clients in one process, message by message; the server's models and those that clients end with.
+    """Record a deployment with server and clients in one process: the server's models and the clients' final ones.
 
-    The only function that imports the package: what a network would run cannot be had from the command line without
-    Flower. Its imports follow the package's modules.
+    This is the only function that imports the package, because a deployment cannot be run from the command line without
+    Flower. If modules of the package move, its imports must be adapted.
     """
     import torch
     from safetensors.torch import save_file
@@ -202,14 +212,14 @@ def _deployed() -> None:
 
     generator = torch.Generator().manual_seed(0)
     images = [torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator) for n in (13, 20, 9, 16)]
-    plain: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     variants: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-        **{name: (name, plain, plain) for name in aggregators.names() if aggregators.get(name).travels},
-        "pooled": ("fedavg", {"batch_norm": "pooled"}, plain),
-        "half": ("fedavg", {"transport": "half"}, plain),
-        "top": ("wca", {"top": 0.1, "feedback": True}, plain),
-        "median": ("fedavg", plain, {"robust": "median", "norm_bound": 5.0}),
-        "few": ("fedavg", plain, {"participation": 0.5}),
+        **{name: (name, defaults, defaults) for name in aggregators.names() if aggregators.get(name).travels},
+        "pooled": ("fedavg", {"batch_norm": "pooled"}, defaults),
+        "half": ("fedavg", {"transport": "half"}, defaults),
+        "top": ("wca", {"top": 0.1, "feedback": True}, defaults),
+        "median": ("fedavg", defaults, {"robust": "median", "norm_bound": 5.0}),
+        "few": ("fedavg", defaults, {"participation": 0.5}),
     }
     for name, (aggregator, options, rules) in variants.items():
         built = aggregators.build(aggregator)
@@ -221,7 +231,7 @@ def _deployed() -> None:
             session = Session(method, model.build(3, seed=1), composition, Rules(clients=4, alone="warn", **rules))
         except UsageError:  # not every method can be deployed
             continue
-        clients = [Client(lambda side, stretch, own=own: own) for own in images]
+        clients = [Client(lambda side, stretch, client_images=client_images: client_images) for client_images in images]
         run_in_process(session, clients, 3)
         server = session.state.server
         finals = {f"client {k}": client.final for k, client in enumerate(clients) if client.final is not None}
@@ -229,7 +239,7 @@ def _deployed() -> None:
 
 
 def _images(folder: Path) -> None:
-    """Three domains of pictures that are not square, in two classes."""
+    """Write three domains of images that are not square, in two classes."""
     import numpy as np
     from PIL import Image
 
@@ -243,42 +253,46 @@ def _images(folder: Path) -> None:
 
 
 def record(folder: Path, only: Sequence[str]) -> None:
-    """Carry out the cases, each in a folder of its own.
+    """Run the cases, each in a folder of its own.
+
+    Args:
+        folder: to be created.
+        only: names of cases; empty: all.
 
     Raises:
-        SystemExit: the folder is there already, a command failed, or there is no such case.
+        SystemExit: the folder exists already, a command failed, or there is no such case.
     """
     folder = folder.resolve()
     if folder.exists():
         raise SystemExit(f"{folder}: is there already; name another folder or remove it")
     (folder / "cache").mkdir(parents=True)
-    # One thread, so that sums do not depend on how many cores are free; source models are trained, not found.
+    # One thread, so that sums do not depend on the number of cores; an empty cache, so that source models are trained.
     os.environ |= {"OMP_NUM_THREADS": "1", "FEDWCA_CACHE": str(folder / "cache"), "COLUMNS": "200"}
     os.environ.pop("FEDWCA_DATA", None)
-    # Not the scripts beside this one, nor the package that is installed.
+    # Import this checkout's package, not an installed one, nor scripts of this folder.
     sys.path[0] = str(ROOT)
     for library in LIBRARIES:
         importlib.import_module(library)
     _images(folder / "images")
     _finished("list --json", folder / "cache" / "listed.json")
-    found = cases(json.loads((folder / "cache" / "listed.json").read_text()))
-    for name in _chosen(list(found), only):
-        before = os.times()
+    steps_by_case = cases(json.loads((folder / "cache" / "listed.json").read_text()))
+    for name in _chosen(list(steps_by_case), only):
+        start_times = os.times()
         (folder / name).mkdir(exist_ok=True)
         os.chdir(folder / name)
-        for number, step in enumerate(found[name]):
+        for number, step in enumerate(steps_by_case[name]):
             if isinstance(step, str):
                 _finished(step, Path(f"{number}.{'json' if 'json' in step else 'txt'}"))
             else:
                 _ended(_process(step, Path(f"{number}.log")), f"({name})")
-        seconds = sum(os.times()[2:4]) - sum(before[2:4])
+        seconds = sum(os.times()[2:4]) - sum(start_times[2:4])
         print(f"{seconds:6.1f} CPU s  {name}", flush=True)
     print(f"recorded {ROOT.name} in {folder}")
 
 
 def _chosen(names: Sequence[str], only: Sequence[str]) -> Sequence[str]:
-    if strange := set(only) - set(names):
-        raise SystemExit(f"--only {min(strange)}: there are {', '.join(names)}")
+    if unknown := set(only) - set(names):
+        raise SystemExit(f"--only {min(unknown)}: there are {', '.join(names)}")
     return only or names
 
 
@@ -287,7 +301,7 @@ def _finished(words: str, out: Path) -> None:
 
 
 def _begun(words: str, out: Path, environment: Mapping[str, str] | None = None) -> ForkProcess:
-    """``python -m fedwca`` with these words, what it prints in a file and in a ``.log`` beside it."""
+    """Start ``python -m fedwca`` with these arguments; stdout goes to a file, stderr to a ``.log`` file beside it."""
 
     def main() -> None:
         os.environ.update(environment or {})
@@ -298,7 +312,7 @@ def _begun(words: str, out: Path, environment: Mapping[str, str] | None = None) 
 
 
 def _process(work: Callable[[], None], out: Path) -> ForkProcess:
-    def inside() -> None:
+    def run_redirected() -> None:
         for stream, path in ((sys.stdout, out), (sys.stderr, out.with_suffix(".log"))):
             with path.open("a") as file:
                 os.dup2(file.fileno(), stream.fileno())
@@ -307,7 +321,7 @@ def _process(work: Callable[[], None], out: Path) -> ForkProcess:
         finally:
             sys.stdout.flush()
 
-    process = multiprocessing.get_context("fork").Process(target=inside)
+    process = multiprocessing.get_context("fork").Process(target=run_redirected)
     process.start()
     return process
 
@@ -319,34 +333,34 @@ def _ended(process: ForkProcess, words: str) -> None:
 
 
 class Tensor(NamedTuple):
-    """A tensor in a file, as it stands there."""
+    """A tensor as stored in a file: type, shape and bytes."""
 
     kind: str
     shape: tuple[int, ...]
     content: bytes
 
     def at(self, byte: int) -> str:
-        """The number that a byte belongs to, with its place."""
-        kinds = {"F64": ("d", 8), "F32": ("f", 4), "F16": ("e", 2), "I64": ("q", 8), "I32": ("i", 4), "U8": ("B", 1)}
-        letter, size = kinds.get(self.kind, ("B", 1))
-        place = byte // size
-        return f"{struct.unpack_from('<' + letter, self.content, place * size)[0]!r} at {place}"
+        """The number that a byte belongs to, and its index in the flattened tensor."""
+        formats = {"F64": ("d", 8), "F32": ("f", 4), "F16": ("e", 2), "I64": ("q", 8), "I32": ("i", 4), "U8": ("B", 1)}
+        letter, size = formats.get(self.kind, ("B", 1))
+        index = byte // size
+        return f"{struct.unpack_from('<' + letter, self.content, index * size)[0]!r} at {index}"
 
 
 SKIPPED = re.compile(
     r"seconds|^(timing|time|path|places|checksum|python|system|cpu|instructions|cores|versions|resumed)$"
 )
-"""Keys of what says when, how fast, where and by what, and checksums of what is compared itself."""
+"""Keys that are not compared: times, paths, hardware, versions, and checksums of content that is compared itself."""
 HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
-"""Keys that tell configurations apart, which may change where a value is written in another way."""
+"""Keys that identify a configuration; they may change when a value is only written differently."""
 ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery|resumed)$")
-"""Keys that later versions, or resumed runs, write too, and that may be missing in one."""
+"""Keys that only later versions or resumed runs write, so that one recording may lack them."""
 UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
-"""Names of files of such things, and of images that are kept under a name of their folder's path."""
+"""Names of files that are not compared: such information, and image caches whose names depend on their folder's path."""
 
 
 def values(path: Path) -> Any:
-    """What a file says, without what may differ: nested mappings and lists, with numbers as they are written."""
+    """Content of a file without what may differ: nested mappings and lists with numbers as written, or bytes."""
     if path.suffix == ".safetensors":
         return _tensors(path.read_bytes())
     if path.suffix not in (".json", ".jsonl", ".csv", ".txt", ".md", ".tex", ".html"):
@@ -354,7 +368,7 @@ def values(path: Path) -> Any:
     text = path.read_text()
     if path.suffix == ".json":
         return _json(text)
-    if path.suffix == ".html":  # the numbers of its charts; the words around them tell of versions and times
+    if path.suffix == ".html":  # the data of its charts; the text around it has versions and times
         return _json(text.partition('id="data">')[2].partition("</script>")[0])
     if path.suffix == ".csv":
         return _lines(csv.DictReader(text.splitlines()))
@@ -369,92 +383,119 @@ def _json(text: str) -> Any:
     return json.loads(text, parse_float=str, parse_int=str)
 
 
-def _lines(found: Any) -> dict[str, Any]:
-    return {f"line {number}": line for number, line in enumerate(found, 1)}
+def _lines(records: Any) -> dict[str, Any]:
+    return {f"line {number}": line for number, line in enumerate(records, 1)}
 
 
 def _tensors(content: bytes) -> dict[str, Any]:
-    """A safetensors file's tensors by name, and its metadata."""
+    """The tensors of a safetensors file by name, and its metadata under ``metadata``."""
     start = 8 + struct.unpack_from("<Q", content)[0]
     header = json.loads(content[8:start])
-    about = {key: _json(text) if text.startswith("{") else text for key, text in header.pop("__metadata__", {}).items()}
+    metadata = {
+        key: _json(text) if text.startswith("{") else text for key, text in header.pop("__metadata__", {}).items()
+    }
 
     def tensor(dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
         first, end = data_offsets
         return Tensor(dtype, tuple(shape), content[start + first : start + end])
 
-    return {**{name: tensor(**entry) for name, entry in header.items()}, "metadata": about}
+    return {**{name: tensor(**entry) for name, entry in header.items()}, "metadata": metadata}
 
 
-def without_hashes(found: Any) -> Any:
-    """What a file says, without what tells configurations apart, and with numbers that stand there as text."""
-    if isinstance(found, dict):
-        return {key: without_hashes(value) for key, value in found.items() if not HASHES.search(key)}
-    return [without_hashes(value) for value in found] if isinstance(found, list) else found
+def without_hashes(content: Any) -> Any:
+    """Content of a file without the keys of `HASHES`."""
+    if isinstance(content, dict):
+        return {key: without_hashes(value) for key, value in content.items() if not HASHES.search(key)}
+    return [without_hashes(value) for value in content] if isinstance(content, list) else content
 
 
-def difference(one: Any, other: Any, where: str = "", added: bool = False) -> str | None:
-    """The first place where two values differ, and both values; None where they are the same, or but ``added`` to."""
-    if type(one) is not type(other):
-        return f"{where}: {_short(one)} and {_short(other)}"
-    if isinstance(one, dict):
-        either = one if added else (*one, *other)
-        lost = next((key for key in either if (key in one) != (key in other) and not ADDED.search(key)), None)
-        if lost is not None:
-            return f"{where}: {lost!r} is in the {'first' if lost in one else 'second'} alone"
-        both = [key for key in one if key in other and not SKIPPED.search(key)]
-        pairs = ((f"{where}, {key}", one[key], other[key]) for key in both)
+def difference(first: Any, second: Any, path: str = "", added: bool = False) -> str | None:
+    """The first place where two values differ, with both values; None if there is none.
+
+    Args:
+        first: a value of `values`.
+        second: the other recording's.
+        path: where they are, for the answer.
+        added: whether the second may have keys that the first lacks.
+    """
+    if type(first) is not type(second):
+        return f"{path}: {_short(first)} and {_short(second)}"
+    if isinstance(first, dict):
+        keys = first if added else (*first, *second)
+        missing_key = next((key for key in keys if (key in first) != (key in second) and not ADDED.search(key)), None)
+        if missing_key is not None:
+            return f"{path}: {missing_key!r} is in the {'first' if missing_key in first else 'second'} alone"
+        shared_keys = [key for key in first if key in second and not SKIPPED.search(key)]
+        pairs = ((f"{path}, {key}", first[key], second[key]) for key in shared_keys)
         return next(filter(None, (difference(a, b, key, added) for key, a, b in pairs)), None)
-    if isinstance(one, list):
-        if len(one) != len(other):
-            return f"{where}: {len(one)} and {len(other)} values"
-        pairs = ((f"{where}[{index}]", a, b) for index, (a, b) in enumerate(zip(one, other, strict=True)))
+    if isinstance(first, list):
+        if len(first) != len(second):
+            return f"{path}: {len(first)} and {len(second)} values"
+        pairs = ((f"{path}[{index}]", a, b) for index, (a, b) in enumerate(zip(first, second, strict=True)))
         return next(filter(None, (difference(a, b, key, added) for key, a, b in pairs)), None)
-    if one == other:
+    if first == second:
         return None
-    if isinstance(one, Tensor):
-        if one[:2] != other[:2]:
-            return f"{where}: {one.kind} {list(one.shape)} and {other.kind} {list(other.shape)}"
-        byte = next(byte for byte, (a, b) in enumerate(zip(one.content, other.content, strict=True)) if a != b)
-        return f"{where}: {one.at(byte)} and {other.at(byte)}"
-    return f"{where}: {_short(one)} and {_short(other)}"
+    if isinstance(first, Tensor):
+        if first[:2] != second[:2]:
+            return f"{path}: {first.kind} {list(first.shape)} and {second.kind} {list(second.shape)}"
+        byte = next(byte for byte, (a, b) in enumerate(zip(first.content, second.content, strict=True)) if a != b)
+        return f"{path}: {first.at(byte)} and {second.at(byte)}"
+    return f"{path}: {_short(first)} and {_short(second)}"
 
 
 def _short(value: Any) -> str:
     return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:200]
 
 
-def differences(one: Path, other: Path, hashes: bool = True, added: bool = False) -> Iterator[str]:
-    """In which files two folders differ: a sentence each, with the first difference in it."""
+def differences(first: Path, second: Path, hashes: bool = True, added: bool = False) -> Iterator[str]:
+    """Yield a sentence for each file in which two folders differ, with the first difference.
+
+    Args:
+        first: folder.
+        second: folder.
+        hashes: whether keys that identify configurations are compared.
+        added: whether the second may have files and keys that the first lacks.
+    """
     read = values if hashes else lambda path: without_hashes(values(path))
-    mine, theirs = _files(one), _files(other)
-    for name in sorted(mine if added else mine | theirs):
-        if name not in mine or name not in theirs:
-            yield f"{name}: is in the {'first' if name in mine else 'second'} alone"
-        elif found := difference(read(one / name), read(other / name), name, added):
-            yield found
+    first_files, second_files = _files(first), _files(second)
+    for name in sorted(first_files if added else first_files | second_files):
+        if name not in first_files or name not in second_files:
+            yield f"{name}: is in the {'first' if name in first_files else 'second'} alone"
+        elif message := difference(read(first / name), read(second / name), name, added):
+            yield message
 
 
 def _files(folder: Path) -> set[str]:
-    found = (path for path in folder.rglob("*") if path.is_file() and not UNREAD.search(path.name))
-    return {str(path.relative_to(folder)) for path in found}
+    paths = (path for path in folder.rglob("*") if path.is_file() and not UNREAD.search(path.name))
+    return {str(path.relative_to(folder)) for path in paths}
 
 
-def compare(one: Path, other: Path, only: Sequence[str], hashes: bool = True, added: bool = False) -> bool:
-    """Print a line a case; returns whether all are the same.
+def compare(first: Path, second: Path, only: Sequence[str], hashes: bool = True, added: bool = False) -> bool:
+    """Print a line per case; returns whether all are the same.
+
+    Args:
+        first: recording.
+        second: recording.
+        only: names of cases; empty: all.
+        hashes: see `differences`.
+        added: see `differences`.
 
     Raises:
-        SystemExit: one of the folders is not there, or there is no such case.
+        SystemExit: a folder does not exist, or there is no such case.
     """
-    for folder in (one, other):
+    for folder in (first, second):
         if not folder.is_dir():
             raise SystemExit(f"{folder}: no such folder")
-    names, same = sorted({path.name for folder in (one, other) for path in folder.iterdir()}), True
+    names, same = sorted({path.name for folder in (first, second) for path in folder.iterdir()}), True
     for name in _chosen(names, only):
-        found = list(differences(one / name, other / name, hashes, added))
-        same &= not found
-        more = f" (and {len(found) - 1} other files)" if len(found) > 1 else ""
-        print(f"DIFFERS   {name}: {found[0]}{more}" if found else f"same      {name}, files: {len(_files(one / name))}")
+        messages = list(differences(first / name, second / name, hashes, added))
+        same &= not messages
+        suffix = f" (and {len(messages) - 1} other files)" if len(messages) > 1 else ""
+        print(
+            f"DIFFERS   {name}: {messages[0]}{suffix}"
+            if messages
+            else f"same      {name}, files: {len(_files(first / name))}"
+        )
     return same
 
 
@@ -468,11 +509,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--only", action="append", default=[], metavar="NAME", help="a case; repeat for more")
     command.add_argument("--without-hashes", action="store_true", help="leave out what tells configurations apart")
     command.add_argument("--added", action="store_true", help="leave out what the second recording has more of")
-    given = parser.parse_args(arguments)
-    if given.command == "record":
-        record(given.folder, given.only)
+    args = parser.parse_args(arguments)
+    if args.command == "record":
+        record(args.folder, args.only)
         return 0
-    return 0 if compare(given.one, given.other, given.only, not given.without_hashes, given.added) else 1
+    return 0 if compare(args.one, args.other, args.only, not args.without_hashes, args.added) else 1
 
 
 if __name__ == "__main__":
