@@ -1,8 +1,9 @@
 """When clusters find domains: FINCH by what it is shown, over steps of round 0, learning rate, images and data sets.
 
-``python benchmarks/signatures.py`` measures the pieces that results/signatures.json lacks (a piece is a data set, a
-source, a seed, images a client and a learning rate), each written down when it ends, and draws the figure. One training
-of round 0, as FedWCA's, gives all signatures at all numbers of steps. ``--dataset`` and ``--minutes`` take a part.
+``python benchmarks/signatures.py`` measures the pieces that results/signatures.json lacks, writes each when it ends,
+and draws the figure. A piece is a data set, a source, a seed, a number of images per client and a learning rate. One
+training of round 0, as in FedWCA, gives all signatures at all numbers of steps. ``--dataset``, ``--side`` and
+``--minutes`` limit what is run.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from fedwca.runs.split_trials import split_trial
 RESULT = Path(__file__).parent / "results" / "signatures.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "clusters-by-signature.png"
 STEPS = (1, 4, 16, 64)
-"""Steps of SGD after which clients are looked at, beside the end of the round."""
+"""Steps of SGD after which clients are clustered, besides the end of the round."""
 EPOCHS, MANY = 5, 50
-"""Of a round, and of a few that show where more steps lead."""
+"""Epochs of a round, and of a few rounds that show the effect of more steps."""
 SIDE, LARGE = 64, (128, 224)
-"""Pixels of PACS, and of a few rounds that show where more of them lead."""
+"""Image side of PACS in pixels, and of a few rounds that show the effect of larger images."""
 MOMENTS = {"moments": AdaBN(), "moments, all layers": AdaBN(layers="all")}
-"""Of the untouched source model: no step changes them."""
+"""Clusterers by moments of the untouched source model, which no training step changes."""
 TRAINED: dict[str, Clusterer] = {
     "first layer": Finch(),
     "first layer, update": Finch(reference="source"),
@@ -67,7 +68,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pacs": {"clients": 3, "source_training": {"epochs": 2, "lr": 3e-3}},
 }
 SIZES = {64: 100, 256: 400, 720: 1125}
-"""Training images a client, of as many images before the split."""
+"""Images per client before the split, by training images per client."""
 DIGITS = ("synth", "mnistm", "mnist", "usps")
 RATES = (0.003, 0.001, 0.0003)
 SEEDS = (0, 1, 2)
@@ -84,93 +85,132 @@ class Piece:
     lr: float
     epochs: int = EPOCHS
     side: int = SIDE
-    """Pixels that a ResNet reads."""
+    """Image side in pixels for a ResNet."""
 
     def layer(self, data: Path, weights: Path) -> dict[str, Any]:
-        """As a layer of a run's configuration; one_hot's clients do what FedWCA's do in round 0."""
+        """The piece as a layer of a run's configuration, with one_hot, whose round 0 is that of FedWCA.
+
+        Args:
+            data: folder of data sets.
+            weights: file that a ResNet-18 begins with.
+        """
         model = {"model": f"resnet18:side={self.side},weights={weights}"} if self.dataset == "pacs" else {}
-        own = {"dataset": self.dataset, "data": str(data), "source": self.source, "seed": self.seed, "baselines": []}
+        identity = {
+            "dataset": self.dataset,
+            "data": str(data),
+            "source": self.source,
+            "seed": self.seed,
+            "baselines": [],
+        }
         size = {"samples": SIZES[self.images], "training": {"epochs": self.epochs, "lr": self.lr}}
-        return {**own, **SETTINGS[self.dataset], **size, **model, "aggregator": "one_hot"}
+        return {**identity, **SETTINGS[self.dataset], **size, **model, "aggregator": "one_hot"}
 
 
 def digits(
     images: int, rates: Iterable[float] = RATES, seeds: Iterable[int] = SEEDS, sources: Iterable[str] = DIGITS
 ) -> list[Piece]:
-    """Pieces of Digit-Five, source models in turn."""
+    """Pieces of Digit-Five, ordered by seed, then source, then learning rate."""
     return [Piece("digit_five", source, seed, images, lr) for seed, source, lr in product(seeds, sources, rates)]
 
 
 def pieces() -> list[Piece]:
-    """All of the study, what conclusions need first: one seed; then others, and PACS; then all cells of the grid."""
-    usual = (1e-3,)
-    art, photo = ([Piece("pacs", s, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for s in ("art_painting", "photo"))
-    few = [Piece("pacs", piece.source, 0, 64, piece.lr) for piece in (*art[:2], *photo[:2])]
-    begin = [digits(256, RATES[:2], (0,)), digits(256, usual, (1,), ("synth",)), digits(64, usual, (0,))]
-    # Source models of USPS, which has the fewest images, are made the soonest.
-    seeds = [digits(256, usual, SEEDS[1:], (source,)) for source in ("usps", "synth", "mnist", "mnistm")]
-    then = [art[:1], digits(256, RATES[:1]), digits(720, usual, (0,)), art[1:3], photo[:1], digits(256)]
-    long = [Piece("pacs", source, 0, 256, 1e-3, MANY) for source in ("art_painting", "photo")]
-    large = [
+    """All pieces in order of importance: first one seed, then other seeds and PACS, then the rest of the grid."""
+    main_rates = (1e-3,)
+    art, photo = (
+        [Piece("pacs", source, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for source in ("art_painting", "photo")
+    )
+    small_pacs = [Piece("pacs", piece.source, 0, 64, piece.lr) for piece in (*art[:2], *photo[:2])]
+    first_pieces = [
+        digits(256, RATES[:2], (0,)),
+        digits(256, main_rates, (1,), ("synth",)),
+        digits(64, main_rates, (0,)),
+    ]
+    # USPS first: it has the fewest images, so its source models are trained fastest.
+    seed_pieces = [digits(256, main_rates, SEEDS[1:], (source,)) for source in ("usps", "synth", "mnist", "mnistm")]
+    next_pieces = [art[:1], digits(256, RATES[:1]), digits(720, main_rates, (0,)), art[1:3], photo[:1], digits(256)]
+    long_rounds = [Piece("pacs", source, 0, 256, 1e-3, MANY) for source in ("art_painting", "photo")]
+    large_images = [
         Piece("pacs", source, 0, 256, lr, side=LARGE[0]) for lr in (1e-4, 1e-3) for source in ("art_painting", "photo")
     ]
-    large += [Piece("pacs", "art_painting", 0, 256, 1e-4, side=LARGE[1])]
-    rest = [digits(64, usual), digits(720, usual), photo, art, few, long, large, digits(64), digits(720)]
-    return list(dict.fromkeys(chain(*begin, *seeds, *then, *rest)))
+    large_images += [Piece("pacs", "art_painting", 0, 256, 1e-4, side=LARGE[1])]
+    remaining_pieces = [
+        digits(64, main_rates),
+        digits(720, main_rates),
+        photo,
+        art,
+        small_pacs,
+        long_rounds,
+        large_images,
+        digits(64),
+        digits(720),
+    ]
+    return list(dict.fromkeys(chain(*first_pieces, *seed_pieces, *next_pieces, *remaining_pieces)))
 
 
 @contextmanager
 def snapshots(engine: SequentialEngine) -> Iterator[dict[int, Tensor]]:
-    """While inside: the bank as it is when each client has done so many steps; who does fewer keeps its last model."""
-    kept: dict[int, dict[int, Tensor]] = {steps: {} for steps in STEPS}
-    found: dict[int, Tensor] = {}
-    plain, width = ClientWorker._step, engine.bank.shape[1]
+    """Save each client's model after the numbers of steps in `STEPS`, while an engine trains.
 
-    def step(worker: ClientWorker, here: Tensor, places: Tensor, context: Any, number: int) -> None:
-        plain(worker, here, places, context, number)
-        if number + 1 in kept:
-            kept[number + 1][int(worker.slot.storage_offset()) // width] = worker.slot.clone()
+    Yields a dictionary that on exit holds, by number of steps, the engine's bank of models at that time ``[K, P]``; a
+    client that does fewer steps has its last model there.
+    """
+    rows_by_steps: dict[int, dict[int, Tensor]] = {steps: {} for steps in STEPS}
+    banks: dict[int, Tensor] = {}
+    original_step, width = ClientWorker._step, engine.bank.shape[1]
 
-    with patch.object(ClientWorker, "_step", step):
-        yield found
-    for steps, rows in kept.items():
-        found[steps] = engine.bank.clone()
+    def step_and_save(
+        worker: ClientWorker, indices: Tensor, mixed_positions: Tensor, context: Any, step_index: int
+    ) -> None:
+        original_step(worker, indices, mixed_positions, context, step_index)
+        if step_index + 1 in rows_by_steps:
+            rows_by_steps[step_index + 1][int(worker.slot.storage_offset()) // width] = worker.slot.clone()
+
+    with patch.object(ClientWorker, "_step", step_and_save):
+        yield banks
+    for steps, rows in rows_by_steps.items():
+        banks[steps] = engine.bank.clone()
         for client, row in rows.items():
-            found[steps][client] = row
+            banks[steps][client] = row
 
 
 def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What FINCH finds by signature, at each number of steps and at the end of the round.
+    """Train round 0 of a piece, and judge the clusters of each signature after each number of steps.
 
     Args:
-        piece: which training.
+        piece: to be measured.
         data: folder of data sets.
         weights: file that a ResNet-18 begins with.
-        moments: what was found by these for the same clients, whose learning rate changes nothing of it.
+        moments: results of `MOMENTS` for the same clients, which do not depend on training; None: computed.
     """
     plan = resolve_plan(piece.layer(data, weights))
     config, (method, _) = plan.config, plan.methods[-1]
     dataset, domain = images_of(piece.dataset, piece.source, piece.side, data, weights)
     federation, source = split_trial(config, dataset, domain, 0, 0), source_model(config, dataset, domain, 0)
     metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients)
-    server, began = init_server(engine), time.process_time()
+    server, started = init_server(engine), time.process_time()
     with snapshots(engine) as banks:
-        turn = open_round(0, server, method, engine, config.training, Keys(piece.seed), metrics.domain_labels())
-        engine.run(turn)
-    seconds = time.process_time() - began
-    steps = [turn.task(k).count_steps(len(own), engine.layout.least_images) for k, own in enumerate(engine.images)]
-    ends = [*(count for count in STEPS if count < max(steps)), max(steps)]
-    trained = [BankSignatures(banks.get(n, engine.bank), engine.layout, server.source) for n in ends]
+        opened_round = open_round(0, server, method, engine, config.training, Keys(piece.seed), metrics.domain_labels())
+        engine.run(opened_round)
+    seconds = time.process_time() - started
+    steps = [
+        opened_round.task(k).count_steps(len(images), engine.layout.least_images)
+        for k, images in enumerate(engine.images)
+    ]
+    step_counts = [*(count for count in STEPS if count < max(steps)), max(steps)]
+    trained = [BankSignatures(banks.get(count, engine.bank), engine.layout, server.source) for count in step_counts]
     start = BankSignatures(engine.bank, engine.layout, server.source, images=engine.images, network=engine.network)
     return {
         **vars(piece),
-        "train_images": [len(own) for own in engine.images],
+        "train_images": [len(images) for images in engine.images],
         "source_accuracy": source.accuracy,
-        "after_steps": ends,
+        "after_steps": step_counts,
         "last_steps": steps,
         "moments": moments or {name: judge(clusterer, start, metrics) for name, clusterer in MOMENTS.items()},
-        "trained": {name: [judge(f, each, metrics) for each in trained] for name, f in TRAINED.items()},
-        "updates": [alike(each, metrics) for each in trained],
+        "trained": {
+            name: [judge(clusterer, signatures, metrics) for signatures in trained]
+            for name, clusterer in TRAINED.items()
+        },
+        "updates": [alike(signatures, metrics) for signatures in trained],
         **({"layers": judge_layers(trained[-1], metrics)} if piece.dataset == "pacs" else {}),
         "cpu_seconds": round(seconds, 1),
     }
@@ -178,18 +218,18 @@ def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | N
 
 @cache
 def images_of(dataset: str, source: str, side: int, data: Path, weights: Path) -> tuple[FederatedDataset, str | None]:
-    """A data set and its source, read once."""
+    """A data set and the name of its source domain, read once per process."""
     return load(resolve_plan(Piece(dataset, source, 0, 64, 1e-3, side=side).layer(data, weights)).config)
 
 
 def judge(clusterer: Clusterer, signatures: BankSignatures, metrics: Metrics) -> list[float]:
-    """ARI to the true domains, and how many clusters there are."""
+    """Adjusted Rand index (ARI) to the true domains, and the number of clusters."""
     labels = clusterer(signatures)
     return [round(float(metrics.clustering(labels)["ari"]), 4), int(labels.max()) + 1]  # type: ignore[arg-type]
 
 
 def judge_layers(signatures: BankSignatures, metrics: Metrics) -> dict[str, dict[str, list[float]]]:
-    """Of each layer, as in Table 11 of the paper, raw and as update."""
+    """ARI and number of clusters by layer, as in Table 11 of the paper, for raw weights and for updates."""
     layers: list[Any] = [*range(1, signatures.layers + 1), "all"]
     return {
         reference: {
@@ -200,25 +240,25 @@ def judge_layers(signatures: BankSignatures, metrics: Metrics) -> dict[str, dict
 
 
 def alike(signatures: BankSignatures, metrics: Metrics) -> dict[str, float]:
-    """Of the first layer's updates: mean cosine within domains and between them, and longest over shortest."""
-    moved = Finch(reference="source").read(signatures)
-    length, same = moved.norm(dim=1), metrics.domain_labels()
-    cosine = torch.nn.functional.normalize(moved) @ torch.nn.functional.normalize(moved).T
-    within = same[:, None] == same
-    pairs = ~torch.eye(len(moved), dtype=torch.bool)
-    found = {"within": cosine[within & pairs].mean(), "between": cosine[~within].mean()}
-    return {name: round(float(x), 4) for name, x in {**found, "lengths": length.max() / length.min()}.items()}
+    """Mean cosine of first layers' updates within and between domains; ratio of largest to smallest norm."""
+    updates = Finch(reference="source").read(signatures)
+    length, domains = updates.norm(dim=1), metrics.domain_labels()
+    cosine = torch.nn.functional.normalize(updates) @ torch.nn.functional.normalize(updates).T
+    within = domains[:, None] == domains
+    different_clients = ~torch.eye(len(updates), dtype=torch.bool)
+    cosines = {"within": cosine[within & different_clients].mean(), "between": cosine[~within].mean()}
+    return {name: round(float(value), 4) for name, value in {**cosines, "lengths": length.max() / length.min()}.items()}
 
 
 def read_found(file: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Pieces that are done."""
-    kept = json.loads(file.read_text())["pieces"] if file.exists() else []
-    return {key_of(own): own for own in kept}
+    """Finished pieces by `key_of`; none if there is no file."""
+    pieces = json.loads(file.read_text())["pieces"] if file.exists() else []
+    return {key_of(piece): piece for piece in pieces}
 
 
-def key_of(own: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Which piece a result is of."""
-    return tuple({"epochs": EPOCHS, "side": SIDE, **own}[name] for name in vars(Piece("", "", 0, 0, 0.0)))
+def key_of(result: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The fields of the piece that a result is of, in order."""
+    return tuple({"epochs": EPOCHS, "side": SIDE, **result}[name] for name in vars(Piece("", "", 0, 0, 0.0)))
 
 
 def main() -> None:
@@ -229,31 +269,35 @@ def main() -> None:
     parser.add_argument("--side", type=int, choices=(SIDE, *LARGE), help="pieces of this size alone")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further piece after so many")
     parser.add_argument("--out", type=Path, default=RESULT)
-    given = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore", DatasetWarning)
-    began, done = time.monotonic(), read_found(given.out)
-    wanted = [
-        piece for piece in pieces() if piece.dataset in (given.dataset or SETTINGS) and given.side in (None, piece.side)
+    started, results = time.monotonic(), read_found(args.out)
+    selected = [
+        piece for piece in pieces() if piece.dataset in (args.dataset or SETTINGS) and args.side in (None, piece.side)
     ]
-    for piece in wanted:
+    for piece in selected:
         key = tuple(vars(piece).values())
-        if key in done:
+        if key in results:
             continue
-        if time.monotonic() - began > 60 * given.minutes:
+        if time.monotonic() - started > 60 * args.minutes:
             break
-        same = (own["moments"] for known, own in done.items() if (*known[:4], known[-1]) == (*key[:4], key[-1]))
-        made_on = provenance("cpu")
-        done[key] = measure(piece, given.data, given.weights, next(same, None)) | {"cpu": made_on["cpu"]}
-        order = {tuple(vars(own).values()): place for place, own in enumerate(pieces())}
+        known_moments = (
+            piece["moments"]
+            for known_key, piece in results.items()
+            if (*known_key[:4], known_key[-1]) == (*key[:4], key[-1])
+        )
+        environment = provenance("cpu")
+        results[key] = measure(piece, args.data, args.weights, next(known_moments, None)) | {"cpu": environment["cpu"]}
+        order = {tuple(vars(piece).values()): index for index, piece in enumerate(pieces())}
         result = {
             "what": "FINCH level 0 after round 0 against the true domains: [adjusted Rand index, clusters]",
             "settings": {**SETTINGS, "epochs": EPOCHS, "steps": STEPS},
-            "environment": made_on,
-            "pieces": sorted(done.values(), key=lambda own: order[key_of(own)]),
+            "environment": environment,
+            "pieces": sorted(results.values(), key=lambda piece: order[key_of(piece)]),
         }
-        keep(given.out, result)
-        print(*key, done[key]["cpu_seconds"], flush=True)
-    if given.out == RESULT:
+        keep(args.out, result)
+        print(*key, results[key]["cpu_seconds"], flush=True)
+    if args.out == RESULT:
         draw(finished(), PICTURE)
 
 
