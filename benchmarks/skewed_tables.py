@@ -20,7 +20,7 @@ DEALS = {
     "clients": "clients by Dirichlet(0.3)",
     "both": "the same, source 10 to 1, targets 1 to 10: preset skewed",
 }
-"""Folders of runs and what their rows are called; the others are compared with the first."""
+"""Run folders and the labels of their rows; the others are compared with the first."""
 METHODS = {"fedscal": "FedSCAl", "wca": "FedWCA"}
 UNTRAINED = "source_ada_bn"
 
@@ -29,46 +29,49 @@ ByRun = dict[int, float]
 
 
 def measured(deal: str) -> dict[str, ByRun]:
-    """Numbers of a deal in percent: accuracy, and the share of right labels in the first and the last round."""
+    """Percentages by name and source model: accuracy, and right pseudo-labels in the first and the last round."""
     lines = (RUNS / deal / "rounds.jsonl").read_text().splitlines()
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     last = max(record["round"] for record in records)
-    found: dict[str, ByRun] = {}
+    values_by_name: dict[str, ByRun] = {}
     for record in records:
         method, run = record["method"], record["source_model"]
         if record["round"] == -1 and method == "source_only":
-            found.setdefault("source", {})[run] = mean_of_known(record["accuracy"])
+            values_by_name.setdefault("source", {})[run] = mean_of_known(record["accuracy"])
         if method == UNTRAINED:
-            found.setdefault("untrained", {})[run] = mean_of_known(record["accuracy"])  # of its last record
+            # The value of the last record stays.
+            values_by_name.setdefault("untrained", {})[run] = mean_of_known(record["accuracy"])
         if record["round"] in (0, last) and method in METHODS:
-            when = "first" if record["round"] == 0 else "last"
-            found.setdefault(f"{method} {when}", {})[run] = mean_of_known(record["pseudo_label_accuracy"])
+            phase = "first" if record["round"] == 0 else "last"
+            values_by_name.setdefault(f"{method} {phase}", {})[run] = mean_of_known(record["pseudo_label_accuracy"])
         if record["round"] == last and method in METHODS:
-            found.setdefault(f"{method} accuracy", {})[run] = mean_of_known(record["accuracy"])
-    return found
+            values_by_name.setdefault(f"{method} accuracy", {})[run] = mean_of_known(record["accuracy"])
+    return values_by_name
 
 
 def skewed() -> str:
-    """A row a deal: the untouched source model and Source + AdaBN, then of each method right labels and accuracy."""
-    found = {deal: measured(deal) for deal in DEALS if (RUNS / deal / "rounds.jsonl").exists()}
-    if "even" not in found:
+    """One row per deal: the untouched source model, Source + AdaBN, then right labels and accuracy of each method."""
+    values_by_deal = {deal: measured(deal) for deal in DEALS if (RUNS / deal / "rounds.jsonl").exists()}
+    if "even" not in values_by_deal:
         return "Not measured yet: `bash benchmarks/skewed.sh`."
     heads = ["Source Only", "Source + AdaBN"]
     for label in METHODS.values():
         heads += [f"{label}: labels right, round 1", "last round", "minus even", "accuracy"]
     lines = []
-    for deal, own in found.items():
-        cells = [f"{statistics.fmean(own[start].values()):.1f}" for start in ("source", "untrained")]
+    for deal, values in values_by_deal.items():
+        cells = [f"{statistics.fmean(values[name].values()):.1f}" for name in ("source", "untrained")]
         for method in METHODS:
-            cells += [f"{statistics.fmean(own[f'{method} {when}'].values()):.1f}" for when in ("first", "last")]
-            beside = (
-                None if deal == "even" else paired_difference(own[f"{method} last"], found["even"][f"{method} last"])
+            cells += [f"{statistics.fmean(values[f'{method} {phase}'].values()):.1f}" for phase in ("first", "last")]
+            difference = (
+                None
+                if deal == "even"
+                else paired_difference(values[f"{method} last"], values_by_deal["even"][f"{method} last"])
             )
-            cells.append(difference_cell(beside) if beside else "")
-            cells.append(f"{statistics.fmean(own[f'{method} accuracy'].values()):.1f}")
+            cells.append(difference_cell(difference) if difference else "")
+            cells.append(f"{statistics.fmean(values[f'{method} accuracy'].values()):.1f}")
         lines.append([DEALS[deal], *cells])
     config = json.loads((RUNS / "even" / "config.json").read_text())["config"]
-    machines = [json.loads((RUNS / deal / "environment.json").read_text()) for deal in found]
+    machines = [json.loads((RUNS / deal / "environment.json").read_text()) for deal in values_by_deal]
     training = config["training"]
     size = f"{config['clients']} clients per target domain, at most {config['samples']} images each"
     length = f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}"

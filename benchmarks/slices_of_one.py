@@ -1,9 +1,8 @@
 """Could the engine for one client after another be the stacked one, with slices of one client? What that would cost.
 
-CPU seconds of a round on one thread, both engines in one process and in turn: LeNets on digits, and ResNet-18s on
-images of 32 and of 64 pixels. *Training* is a round of FedAvg with labels given, so that a round is nothing but
-training; *round* is one of FedWCA from the first message to the last. One client's round has the same numbers in both,
-within rounding.
+CPU seconds of a round on one thread, both engines in one process and in turn, for LeNet on digits and ResNet-18 on
+images of 32 and 64 pixels. *Training* is a round of FedAvg with fixed labels, which does nothing but train; *round* is
+a complete round of FedWCA. A client's results are the same on both engines, within rounding.
 """
 
 from __future__ import annotations
@@ -39,50 +38,58 @@ CASES = (
     ("resnet18:weights=none,side=32", 32, 1, 16, "round"),
     ("resnet18:weights=none,side=64", 32, 1, 16, "training"),
 )
-"""Model, images of each client, epochs, images of a step, and what a round is."""
+"""Model, images per client, epochs, images per step, and kind of round, a key of `METHODS`."""
 CLIENTS = 2
 METHODS = {
     "training": Method("fedavg", "FedAvg", FedAvg(), Fixed(), (Shot(),)),
     "round": Method("wca", "FedWCA", WCA(), TwoModel(), (Shot(),), TrueDomains()),
 }
 ENOUGH = 1.05
-"""Share of the loop's time that slices of one may take for one engine to do for both."""
+"""Largest ratio to the loop's time at which the stacked engine with one client at a time could replace the loop."""
 
 
-def clients(model: str, each: int) -> list[ClientImages]:
-    """Digits of two domains for a LeNet; for others noise of the size that the model keeps."""
+def clients(model: str, images_per_client: int) -> list[ClientImages]:
+    """Images of each client: digits of two domains for a LeNet, for other models noise of the size they store."""
     if model == "lenet":
         domains = datasets.build("digits_mini").load().domains.values()
-        found = [torch.from_numpy(domain.images[:each]).permute(0, 3, 1, 2) for domain in list(domains)[:CLIENTS]]
-    else:
-        side, draw = models.build(model).stored, torch.Generator().manual_seed(0)
-        found = [
-            torch.randint(0, 256, (each, 3, side, side), dtype=torch.uint8, generator=draw) for _ in range(CLIENTS)
+        images = [
+            torch.from_numpy(domain.images[:images_per_client]).permute(0, 3, 1, 2)
+            for domain in list(domains)[:CLIENTS]
         ]
-    assert [len(x) for x in found] == [each] * CLIENTS
-    return [ClientImages(x, x[:0], x[:0]) for x in found]
+    else:
+        side, generator = models.build(model).stored, torch.Generator().manual_seed(0)
+        images = [
+            torch.randint(0, 256, (images_per_client, 3, side, side), dtype=torch.uint8, generator=generator)
+            for _ in range(CLIENTS)
+        ]
+    assert [len(x) for x in images] == [images_per_client] * CLIENTS
+    return [ClientImages(x, x[:0], x[:0]) for x in images]
 
 
-def work(kind: str, model: str, own: list[ClientImages], method: Method, training: Training) -> Callable[[], None]:
-    """Round 1 of a method on an engine, one client at a time, as often as it is called."""
-    engine: Engine = ENGINES[kind](models.build(model).build(CLASSES, seed=0), own, "cpu", 1)
+def work(
+    kind: str, model: str, client_images: list[ClientImages], method: Method, training: Training
+) -> Callable[[], None]:
+    """A function that runs round 1 of a method on an engine, one client at a time, each time it is called."""
+    engine: Engine = ENGINES[kind](models.build(model).build(CLASSES, seed=0), client_images, "cpu", 1)
     domains = torch.arange(CLIENTS)
     server, _ = run_round(0, init_server(engine), method, engine, training, Keys(0), domains)
     return lambda: run_round(1, server, method, engine, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
 
 
-def measure(model: str, each: int, epochs: int, batch: int, what: str, repeats: int) -> dict[str, Any]:
-    """One model and kind of round: medians, and of the ratios of neighbouring pairs median and quartiles."""
-    own, training = clients(model, each), Training(epochs=epochs, batch_size=batch)
-    ways = {kind: work(kind, model, own, METHODS[what], training) for kind in ENGINES}
-    seconds = take_turns(ways, repeats)
+def measure(
+    model: str, images_per_client: int, epochs: int, batch: int, round_kind: str, repeats: int
+) -> dict[str, Any]:
+    """Measure one model and kind of round: median seconds by engine, median and quartiles of ratios within turns."""
+    client_images, training = clients(model, images_per_client), Training(epochs=epochs, batch_size=batch)
+    work_by_engine = {kind: work(kind, model, client_images, METHODS[round_kind], training) for kind in ENGINES}
+    seconds = take_turns(work_by_engine, repeats)
     return {
         "model": model,
-        "what": what,
-        "images": each,
+        "what": round_kind,
+        "images": images_per_client,
         "epochs": epochs,
         "batch": batch,
-        "seconds": {kind: round(statistics.median(own), 4) for kind, own in seconds.items()},
+        "seconds": {kind: round(statistics.median(values), 4) for kind, values in seconds.items()},
         "stacked_over_loop": describe_ratios(seconds["stacked"], seconds["loop"], digits=3),
     }
 
@@ -91,17 +98,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "slices_of_one.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    # Now: files may be others by the end.
-    made_on, cases = provenance("cpu"), []
+    # Before measuring, because the checkout may change meanwhile.
+    environment, cases = provenance("cpu"), []
     for case in CASES:
-        cases.append(measure(*case, given.repeats))
+        cases.append(measure(*case, args.repeats))
         print(cases[-1], flush=True)
-    met = all(case["stacked_over_loop"]["median"] <= ENOUGH for case in cases)
-    what = f"CPU seconds of a round of {CLIENTS} clients, one at a time, on one thread; medians of {given.repeats}"
-    result = {"what": what, "clients": CLIENTS, "cases": cases, "limit": ENOUGH, "met": met}
-    keep(given.out, {**result, "environment": made_on})
+    within_limit = all(case["stacked_over_loop"]["median"] <= ENOUGH for case in cases)
+    description = (
+        f"CPU seconds of a round of {CLIENTS} clients, one at a time, on one thread; medians of {args.repeats}"
+    )
+    result = {"what": description, "clients": CLIENTS, "cases": cases, "limit": ENOUGH, "met": within_limit}
+    keep(args.out, {**result, "environment": environment})
 
 
 if __name__ == "__main__":

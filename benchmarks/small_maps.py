@@ -1,7 +1,7 @@
 """What convolutions over few pixels cost a ResNet-18 on a CPU: as matrix products, and as torch's own.
 
-CPU milliseconds of an image in a training step and in a pass forward, on one thread, both ways in turn in one process,
-so that ratios are of one run.
+CPU milliseconds per image of a training step and of a forward pass, on one thread; both ways take turns in one process,
+so that ratios are of the same run.
 """
 
 from __future__ import annotations
@@ -31,38 +31,41 @@ WAYS = ("as products", "torch's own")
 
 
 def build(side: int, way: str) -> Network:
-    """A network whose small maps are convolved in one of both ways; its weights lie as those of clients do."""
+    """A ResNet-18 whose convolutions over small maps are computed in one of the two `WAYS`.
+
+    Its weights have the same memory layout in both, that of clients.
+    """
     network = ResNet18(side=side, weights="none").build(CLASSES, seed=0)
-    for part in network.modules():
-        if way == "torch's own" and isinstance(part, SmallMapConvolution):
-            part.__class__ = nn.Conv2d
+    for module in network.modules():
+        if way == "torch's own" and isinstance(module, SmallMapConvolution):
+            module.__class__ = nn.Conv2d
     return network
 
 
 def train(network: Network, images: torch.Tensor, precision: Precision) -> None:
-    """A pass forward and backward of the backbone."""
+    """A forward and backward pass of the backbone."""
     with compute_precision(precision, "train", images.device):
         features = network.backbone(images, ())
     features.float().square().mean().backward()
 
 
 def predict(network: Network, images: torch.Tensor, precision: Precision) -> None:
-    """A pass forward of the backbone."""
+    """A forward pass of the backbone."""
     with torch.no_grad(), compute_precision(precision, "train", images.device):
         network.backbone(images, ())
 
 
 def measure(side: int, precision: Precision, work: str, repeats: int) -> dict[str, Any]:
-    """Milliseconds of an image by way, and the median of ratios within a turn with its quartiles."""
+    """Milliseconds per image by way, and median and quartiles of the ratios within turns."""
     images = torch.randn(BATCH, 3, side, side).contiguous(memory_format=torch.channels_last)
-    do = train if work == "training" else predict
-    ways = {way: partial(do, build(side, way), images, precision) for way in WAYS}
-    seconds = take_turns(ways, repeats)
+    step = train if work == "training" else predict
+    work_by_way = {way: partial(step, build(side, way), images, precision) for way in WAYS}
+    seconds = take_turns(work_by_way, repeats)
     return {
         "side": side,
         "precision": precision,
         "work": work,
-        "milliseconds": {way: round(1000 * statistics.median(own) / BATCH, 3) for way, own in seconds.items()},
+        "milliseconds": {way: round(1000 * statistics.median(values) / BATCH, 3) for way, values in seconds.items()},
         "ratio": describe_ratios(*seconds.values()),
     }
 
@@ -71,16 +74,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "small_maps.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    made_on, cases = provenance("cpu"), []
+    environment, cases = provenance("cpu"), []
     for side in SIDES:
         for precision in PRECISIONS:
             for work in ("training", "forward"):
-                cases.append(measure(side, precision, work, given.repeats))
+                cases.append(measure(side, precision, work, args.repeats))
                 print(cases[-1], flush=True)
-    what = f"CPU milliseconds of an image of ResNet-18's backbone, {BATCH} at once; medians of {given.repeats}"
-    keep(given.out, {"what": what, "batch": BATCH, "repeats": given.repeats, "cases": cases, "environment": made_on})
+    description = f"CPU milliseconds of an image of ResNet-18's backbone, {BATCH} at once; medians of {args.repeats}"
+    keep(
+        args.out,
+        {"what": description, "batch": BATCH, "repeats": args.repeats, "cases": cases, "environment": environment},
+    )
 
 
 if __name__ == "__main__":

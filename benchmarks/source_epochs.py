@@ -21,20 +21,20 @@ RESULT = Path(__file__).parent / "results" / "source_epochs.json"
 
 
 def main(data: str) -> None:
-    found = []
+    results = []
     for source in ("mnist", "synth"):
         for epochs in (3, 10, 30):
             config = resolve_plan(layer(data, source, source_training={"epochs": epochs})).config
-            dataset, name = load(config)
-            federation = split_trial(config, dataset, name, 0, 0)
-            model = source_models(config, dataset, name, lambda *_: None)[0]
+            dataset, source_domain = load(config)
+            federation = split_trial(config, dataset, source_domain, 0, 0)
+            model = source_models(config, dataset, source_domain, lambda *_: None)[0]
             engine = SequentialEngine(model.network, federation.clients)
             init_server(engine)
             mean = statistics.fmean(list_accuracies(federation.metrics, engine.predict_tests()))
-            found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
-            print(found[-1], flush=True)
-    what = "accuracy in percent of source models, on held-out source images and on the clients' test images"
-    keep(RESULT, {"what": what, "results": found, "environment": describe_environment("cpu")})
+            results.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
+            print(results[-1], flush=True)
+    description = "accuracy in percent of source models, on held-out source images and on the clients' test images"
+    keep(RESULT, {"what": description, "results": results, "environment": describe_environment("cpu")})
 
 
 if __name__ == "__main__":

@@ -22,85 +22,88 @@ NAMES = {
 }
 OURS = "fedwca"
 DISTURBED = 1.3
-"""CPU seconds of a round over the fewest, above which it was disturbed."""
+"""Ratio to the fewest CPU seconds of a round above which rounds count as disturbed by other work."""
 FEW = 4
-"""Rounds of which a disturbed one shows in the median; of more the median passes over it."""
+"""With fewer rounds than this a single disturbed one changes the median."""
 
 
 def read(name: str) -> dict[str, Any]:
     """A result file."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return result
 
 
 def made(result: dict[str, Any]) -> str:
-    """On what and of what a result was made."""
+    """The hardware and the torch version that a result was made with."""
     environment = result["environment"]
     return f"{name_machine(environment)}, torch {environment['versions']['torch']}"
 
 
 def loads(cases: list[dict[str, Any]]) -> str:
-    """Load averages from the least to the most."""
-    seen = [case["load_average"] for case in cases]
-    return f"{min(seen)} to {max(seen)}" if min(seen) < max(seen) else f"{seen[0]}"
+    """The range of load averages."""
+    values = [case["load_average"] for case in cases]
+    return f"{min(values)} to {max(values)}" if min(values) < max(values) else f"{values[0]}"
 
 
 def disturbed(rounds: list[dict[str, float]]) -> bool:
-    """Whether what stands for a peer's rounds, all of the same work, is too far from the least disturbed of them."""
-    cpu = [each["cpu"] for each in rounds]
+    """Whether a peer's CPU seconds exceed `DISTURBED` times the fewest of its rounds, which all do the same work.
+
+    The median is compared; with fewer than `FEW` rounds, the maximum.
+    """
+    cpu = [record["cpu"] for record in rounds]
     return (max(cpu) if len(cpu) < FEW else statistics.median(cpu)) > DISTURBED * min(cpu)
 
 
 def peers() -> str:
-    """A row a peer: median seconds of a round, their range, and ours over theirs; what is lost is marked."""
+    """One row per peer: median seconds of a round, their range, and ours over theirs, marked "lost" above 1."""
     if not (RESULTS / "peers.json").exists():
         return "Not measured at full size yet."
     result = read("peers")
-    median = {
-        peer: {clock: statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall")}
+    medians = {
+        peer: {clock: statistics.median(record[clock] for record in rounds) for clock in ("cpu", "wall")}
         for peer, rounds in result["rounds"].items()
     }
     columns = ("peer", "CPU seconds a round", "least to most", "wall", "fedwca CPU over its", "fedwca wall over its")
     lines = []
     for peer, rounds in result["rounds"].items():
-        cpu, ratios = [r["cpu"] for r in rounds], []
+        cpu, ratios = [record["cpu"] for record in rounds], []
         for clock in ("cpu", "wall"):
-            ratio = median[OURS][clock] / median[peer][clock]
+            ratio = medians[OURS][clock] / medians[peer][clock]
             ratios.append("" if peer == OURS else f"**lost** {ratio:.2f}" if ratio > 1 else f"{ratio:.2f}")
         if disturbed(rounds):
             ratios = ["–", "–"]
-        name, own = "; ".join([NAMES[peer], *result["peers"][peer]]), median[peer]
+        name, peer_medians = "; ".join([NAMES[peer], *result["peers"][peer]]), medians[peer]
         spread = f"{min(cpu):.1f} to {max(cpu):.1f}"
-        lines.append([name, f"{own['cpu']:.1f}", spread, f"{own['wall']:.1f}", *ratios])
-    sizes, every = result["sizes"], [r for rounds in result["rounds"].values() for r in rounds]
+        lines.append([name, f"{peer_medians['cpu']:.1f}", spread, f"{peer_medians['wall']:.1f}", *ratios])
+    sizes, all_rounds = result["sizes"], [record for rounds in result["rounds"].values() for record in rounds]
     notes = [
         f"{sizes['clients']} clients of {sizes['images']} images, {sizes['epochs']} epoch, {sizes['workers']} workers "
-        f"(the plain loop and PFLlib: one process); medians of {len(every) // len(result['rounds'])} rounds",
+        f"(the plain loop and PFLlib: one process); medians of {len(all_rounds) // len(result['rounds'])} rounds",
         f"each, runs of each peer in turn: {result['repeats']}. {made(result)}; load averages of",
-        f"{loads(every)}. CPU seconds are over all processes of a peer.",
+        f"{loads(all_rounds)}. CPU seconds are over all processes of a peer.",
     ]
-    if max(each["load_average"] for each in every) > 2 * result["environment"]["cores"]:
+    if max(record["load_average"] for record in all_rounds) > 2 * result["environment"]["cores"]:
         notes.append("The cores had more to do than this, so wall times say little.")
     for peer, rounds in result["rounds"].items():
         if disturbed(rounds):
             notes.append(
                 f"CPU seconds of {NAMES[peer]} differ too much between rounds to be its own: other work got in."
             )
-    notes += [f"Left out: {why}." for why in result["absent"].values()]
+    notes += [f"Left out: {reason}." for reason in result["absent"].values()]
     return noted(Table("", columns, lines), notes)
 
 
 def cpu_targets(name: str = "cpu_targets") -> str:
-    """A row a target, and one for the loop written by hand: the ratio, and on what it was measured."""
+    """One row per target, and one for the loop written by hand: the ratio, and what it was measured on."""
     result = read(name)
     columns = ("over the plain loop, but the last", "target", "measured", "met", "load average", "on")
     lines = []
-    for name, own in sorted(result["targets"].items(), key=lambda entry: "FedWCA" in entry[0]):
-        met = ["–", str(own["ratio"]), ""]
-        if "target" in own:
-            met = [str(own["target"]), str(own["ratio"]), "yes" if own["met"] else "no"]
-        pairs = f"{own['environment']['cpu']}, {own['clients']} clients, {len(own['seconds'])} pairs"
-        lines.append([name, *met, str(own["load_average"]), pairs])
+    for name, entry in sorted(result["targets"].items(), key=lambda item: "FedWCA" in item[0]):
+        cells = ["–", str(entry["ratio"]), ""]
+        if "target" in entry:
+            cells = [str(entry["target"]), str(entry["ratio"]), "yes" if entry["met"] else "no"]
+        setting = f"{entry['environment']['cpu']}, {entry['clients']} clients, {len(entry['seconds'])} pairs"
+        lines.append([name, *cells, str(entry["load_average"]), setting])
     peak = result["share of the peak"]
     notes = [
         f"Share of the peak: {peak['mflops_an_image']} million FLOPs an image and epoch, at {peak['gflops']} GFLOPS of "
@@ -112,8 +115,8 @@ def cpu_targets(name: str = "cpu_targets") -> str:
 
 
 def gate() -> str:
-    """A row an engine and a loss: how often the gate alarmed."""
-    found = json.loads((RESULTS.parent / "gate.json").read_text())["engines"]
+    """One row per engine and loss of speed: how often the gate raised an alarm."""
+    engines = json.loads((RESULTS.parent / "gate.json").read_text())["engines"]
     columns = ("engine", "what is measured", "alarms", "ratio, median", "least to most", "turns", "load average")
     lines = [
         [
@@ -125,24 +128,24 @@ def gate() -> str:
             f"{case['turns'][0]} to {case['turns'][2]}",
             f"{case['load_average'][0]} to {case['load_average'][1]}",
         ]
-        for kind, own in found.items()
-        for name, case in own.items()
+        for kind, cases in engines.items()
+        for name, case in cases.items()
         if isinstance(case, dict) and "alarms" in case
     ]
-    usual = ", ".join(f"{own['ratio']:.3f} ({kind})" for kind, own in found.items())
-    seconds = found["loop"]["as it is"]["cpu_seconds_a_run"]
-    environment = found["loop"]["environment"]
+    usual_ratios = ", ".join(f"{cases['ratio']:.3f} ({kind})" for kind, cases in engines.items())
+    seconds = engines["loop"]["as it is"]["cpu_seconds_a_run"]
+    environment = engines["loop"]["environment"]
     notes = [
-        f"Usual ratios: {usual}; limits are a tenth above. A run of the loop takes {seconds} CPU seconds.",
+        f"Usual ratios: {usual_ratios}; limits are a tenth above. A run of the loop takes {seconds} CPU seconds.",
         f"{environment['cores']} cores of {environment['cpu']}, torch {environment['versions']['torch']}.",
     ]
-    if any(isinstance(case, dict) and case.get("undecided") for own in found.values() for case in own.values()):
+    if any(isinstance(case, dict) and case.get("undecided") for cases in engines.values() for case in cases.values()):
         notes.append("Open: stopped after 13 turns, most of them over the limit, before a side led by ten.")
     return noted(Table("", columns, lines, heads=2), notes)
 
 
 def many_clients() -> str:
-    """A row a federation: what a round of the same few clients costs."""
+    """One row per size of a federation: the cost of a round in which equally many clients take part."""
     result = read("many_clients")
     columns = ("clients", "of them in a round", "CPU seconds a round", "wall", "training", "evaluation")
     lines = []
@@ -164,21 +167,21 @@ def many_clients() -> str:
 
 
 def finch_scale() -> str:
-    """A row a kind of signatures, of as many clients as the target is for; earlier runs beside the last."""
+    """One row per kind of signatures, for the number of clients of the target; earlier runs in a last column."""
     result = read("finch_scale")
     cases = [case for case in result["cases"] if case["clients"] == result["target"]["clients"]]
-    clocks = ("seconds", "cpu_seconds", "recall", "mb_peak", "load_average")
+    keys = ("seconds", "cpu_seconds", "recall", "mb_peak", "load_average")
     lines = []
     for case in cases:
-        earlier = [f"{old['seconds']} ({old['load_average']})" for old in case.get("earlier", ())]
-        lines.append([case["signatures"], *(str(case[name]) for name in clocks), ", ".join(earlier)])
+        earlier = [f"{run['seconds']} ({run['load_average']})" for run in case.get("earlier", ())]
+        lines.append([case["signatures"], *(str(case[key]) for key in keys), ", ".join(earlier)])
     heads = ("seconds", "CPU seconds", "recall", "peak MB", "load average", "earlier runs, seconds (load average)")
     sizes = f"{cases[0]['clients']:,} clients of {cases[0]['values']} values, {cases[0]['threads']} threads"
     return noted(Table("", ("signatures", *heads), lines), [f"{sizes}. {made(result)}."])
 
 
 def kernels() -> str:
-    """A row a model and precision: CPU seconds of a step by candidate, over eager's."""
+    """One row per model and precision: CPU seconds of a step with eager kernels, and each candidate's over these."""
     result = read("kernels")
     names = list(result["cases"][0]["candidates"])
     head = " | ".join(f"{name}, over eager | apart" for name in names[1:])
@@ -187,18 +190,20 @@ def kernels() -> str:
         "|---|---|---|--:|--:|" + "--:|" * (2 * len(names) - 1) + "---|",
     ]
     for case in result["cases"]:
-        found = case["candidates"]
+        candidates = case["candidates"]
         cells = [case["model"], f"{case['clients']} × {case['batch']}", case["precision"]]
-        cells += [f"{found['eager']['seconds']:.3f}", f"{found['eager']['apart']:.0e}"]
+        cells += [f"{candidates['eager']['seconds']:.3f}", f"{candidates['eager']['apart']:.0e}"]
         for name in names[1:]:
-            own = found[name]
-            failed = "error" in own
+            candidate = candidates[name]
+            failed = "error" in candidate
             cells += (
-                [own["error"], ""]
+                [candidate["error"], ""]
                 if failed
-                else [f"{own['seconds'] / found['eager']['seconds']:.2f}", f"{own['apart']:.0e}"]
+                else [f"{candidate['seconds'] / candidates['eager']['seconds']:.2f}", f"{candidate['apart']:.0e}"]
             )
-        cells.append(f"{found['compile'].get('first_seconds', float('nan')):.0f}" if "compile" in found else "")
+        cells.append(
+            f"{candidates['compile'].get('first_seconds', float('nan')):.0f}" if "compile" in candidates else ""
+        )
         cells.append(case["best"])
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
@@ -210,11 +215,11 @@ def kernels() -> str:
 
 
 def mixed() -> str:
-    """A row a round: images that are mixed, places there are for them, and what all places would cost."""
+    """One row per round: share of images that are mixed, share of places for them, and rows that counting saves."""
     result = read("mixed")
     columns = ("mixed, share of a step's images", "places", "rows of a step with a place for all, over counted")
     shares = ("mixed", "places", "all_places_over_counted")
-    lines = [[str(own["round"]), *(f"{own[share]:.2f}" for share in shares)] for own in result["rounds"]]
+    lines = [[str(entry["round"]), *(f"{entry[share]:.2f}" for share in shares)] for entry in result["rounds"]]
     notes = [
         "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels.",
         f"{made(result)}.",
@@ -223,7 +228,7 @@ def mixed() -> str:
 
 
 def by_hand() -> str:
-    """A row a number of clients: CPU seconds of each way, and the first over vmap."""
+    """One row per number of clients: CPU seconds of each way, and the first over the last."""
     result = read("by_hand")
     ways = list(result["cases"][0]["seconds"])
     lines = [
@@ -239,7 +244,7 @@ def by_hand() -> str:
 
 
 def small_maps() -> str:
-    """A row a size of images, precision and kind of work: milliseconds of both ways, and their ratio."""
+    """One row per image size, precision and kind of work: milliseconds of both ways, and their ratio."""
     result = read("small_maps")
     ways = list(result["cases"][0]["milliseconds"])
     lines = [
@@ -254,12 +259,12 @@ def small_maps() -> str:
         for case in result["cases"]
     ]
     heads = ("pixels", "precision", "work", *(f"{way}, CPU ms" for way in ways), "ratio, median", "quarters")
-    told = f"CPU milliseconds of an image of the backbone, {result['batch']} at once, one thread. {made(result)}."
-    return noted(Table("", heads, lines, heads=3), [told])
+    note = f"CPU milliseconds of an image of the backbone, {result['batch']} at once, one thread. {made(result)}."
+    return noted(Table("", heads, lines, heads=3), [note])
 
 
 def profile_round() -> str:
-    """A row a method, a column a phase: seconds of one round with all images, and their share of the round."""
+    """One row per method, one column per phase: seconds of one round with all images, and their share of the round."""
     if not (RESULTS / "profile_round.json").exists():
         return "Not measured yet: `python benchmarks/profile_round.py`."
     result = read("profile_round")
@@ -267,7 +272,7 @@ def profile_round() -> str:
         [
             label,
             f"{seconds['round']:.1f}",
-            *(f"{seconds[p]:.1f} ({100 * seconds[p] / seconds['round']:.0f} %)" for p in PHASES),
+            *(f"{seconds[phase]:.1f} ({100 * seconds[phase] / seconds['round']:.0f} %)" for phase in PHASES),
         ]
         for label, seconds in result["seconds"].items()
     ]
