@@ -215,7 +215,7 @@ def kernels() -> str:
 
 
 def mixed() -> str:
-    """One row per round: share of images that are mixed, share of places for them, and rows that counting saves."""
+    """One row per round: shares of mixed images and of places for them, and rows with all places over counted ones."""
     result = read("mixed")
     columns = ("mixed, share of a step's images", "places", "rows of a step with a place for all, over counted")
     shares = ("mixed", "places", "all_places_over_counted")
@@ -228,7 +228,7 @@ def mixed() -> str:
 
 
 def by_hand() -> str:
-    """One row per number of clients: CPU seconds of each way, and the first over the last."""
+    """One row per number of clients: CPU seconds of each way, and the first over the last, plain vmap."""
     result = read("by_hand")
     ways = list(result["cases"][0]["seconds"])
     lines = [

@@ -62,15 +62,15 @@ PAGES = (
 
 
 def run(name: str) -> str:
-    """A bench as a table: a row per method, a column per target domain, paired differences to FedWCA's side."""
+    """The table of a bench: one row per method, one column per target domain, and FedWCA minus the row's method."""
     summary = json.loads((RESULTS / name / "summary.json").read_text())
     config, methods = summary["config"], summary["methods"]
     n = next(iter(methods.values()))["n"]
-    own = {(r["source_model"], r["trial"]): r["mean"] for r in methods["wca"]["runs"]}
+    fedwca_means = {(run["source_model"], run["trial"]): run["mean"] for run in methods["wca"]["runs"]}
 
     def minus(entry: Entry) -> Cell:
-        paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in entry["runs"]]
-        return Cell("" if entry["label"] == methods["wca"]["label"] else spread(paired))
+        differences = [fedwca_means[(run["source_model"], run["trial"])] - run["mean"] for run in entry["runs"]]
+        return Cell("" if entry["label"] == methods["wca"]["label"] else spread(differences))
 
     columns = [column for column in COLUMNS if column.heading != "runs"]
     columns[columns.index(DIFFERENCE)] = ResultColumn("FedWCA minus it", minus)
@@ -81,7 +81,7 @@ def run(name: str) -> str:
 
 
 def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
-    """What was run and on what, under a table."""
+    """Notes under a table: settings and hardware."""
     config = summary["config"]
     environment = json.loads((RESULTS / name / "environment.json").read_text())
     seeds = ", ".join(str(config["seed"] + index) for index in range(config["source_models"]))
@@ -95,35 +95,35 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
         f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}."
     )
     machine = f"{environment['cores']} cores of {environment['cpu']}, other work beside it"
-    where = f"Configuration: `benchmarks/results/{name}/config.json`."
-    if name != "digits_mini":  # its table stands alone, the others on a page that says how to read them
-        return [f"n = {n} runs with {drawn}.", setting, f"{machine[0].upper()}{machine[1:]}. {where}"]
+    configuration = f"Configuration: `benchmarks/results/{name}/config.json`."
+    if name != "digits_mini":  # the page of the other tables says how to read them
+        return [f"n = {n} runs with {drawn}.", setting, f"{machine[0].upper()}{machine[1:]}. {configuration}"]
     return [
         f"Percent of the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs with",
         f"{drawn}. Differences are paired by run, with Student's t interval at 95 %.",
         setting,
-        f"Seconds per run, on {machine}. {where}",
+        f"Seconds per run, on {machine}. {configuration}",
     ]
 
 
-def spread(paired: list[float]) -> str:
+def spread(differences: list[float]) -> str:
     """Mean paired difference and its 95 % interval."""
-    middle, ends = statistics.fmean(paired), interval(paired)
-    return f"{middle:+.1f}" + (f" ({ends[0]:+.1f} to {ends[1]:+.1f})" if ends else "")
+    mean, ends = statistics.fmean(differences), interval(differences)
+    return f"{mean:+.1f}" + (f" ({ends[0]:+.1f} to {ends[1]:+.1f})" if ends else "")
 
 
 def matrix() -> str:
-    """Source-only accuracies on digits-mini."""
+    """Source-only accuracies on digits-mini: one row per source domain, one column per test domain."""
     result = json.loads((RESULTS / "digits_mini_matrix.json").read_text())
     rows = result["matrix"]
     lines = []
     for name, row in rows.items():
-        others = statistics.fmean(value for other, value in row.items() if other != name)
-        lines.append([name, *(f"{value:.1f}" for value in row.values()), f"{others:.1f}"])
-    off = [value for name, row in rows.items() for other, value in row.items() if other != name]
+        mean_of_others = statistics.fmean(value for other, value in row.items() if other != name)
+        lines.append([name, *(f"{value:.1f}" for value in row.values()), f"{mean_of_others:.1f}"])
+    transfer = [value for name, row in rows.items() for other, value in row.items() if other != name]
     training = result["source_training"]
     notes = [
-        f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
+        f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(transfer):.1f}. LeNet, "
         f"{training['epochs']} epochs,",
         f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`; "
         f"{readings.name_machines([result['environment']])}).",
@@ -132,25 +132,25 @@ def matrix() -> str:
 
 
 def choices() -> str:
-    """Readings that the paper leaves open: each minus what it is compared with, on the same seeds."""
+    """Readings that the paper leaves open, each minus the one it is compared with, on the same seeds."""
     file = RESULTS / "choices.json"
     if not file.exists():
         return "Not measured yet: `python benchmarks/choices.py`."
-    found = json.loads(file.read_text())
-    return readings.table(found["results"], found["environment"])
+    result = json.loads(file.read_text())
+    return readings.table(result["results"], result["environment"])
 
 
 def partition(name: str) -> str:
-    """Clusters of a method that groups clients anew each round: after the first and the last, by seed."""
+    """Clusters of a method that clusters clients in each round: after first and last round, one row per seed."""
     config = json.loads((RESULTS / name / "config.json").read_text())["config"]
-    found: dict[int, list[str]] = {}
+    by_seed: dict[int, list[str]] = {}
     for line in (RESULTS / name / "rounds.jsonl").read_text().splitlines():
         record = json.loads(line)
         if record["round"] in (0, config["rounds"] - 1):
             clusters = record["clustering"]
             sizes = ", ".join(map(str, sorted(clusters["sizes"], reverse=True)))
-            found.setdefault(config["seed"] + record["source_model"], []).extend([sizes, f"{clusters['ari']:.2f}"])
-    lines = [f"| {seed} | {' | '.join(cells)} |" for seed, cells in sorted(found.items())]
+            by_seed.setdefault(config["seed"] + record["source_model"], []).extend([sizes, f"{clusters['ari']:.2f}"])
+    lines = [f"| {seed} | {' | '.join(cells)} |" for seed, cells in sorted(by_seed.items())]
     head = "| seed | sizes after round 1 | ARI | sizes after round {} | ARI |".format(config["rounds"])
     machine = readings.name_machines([json.loads((RESULTS / name / "environment.json").read_text())])
     return "\n".join(
@@ -169,12 +169,12 @@ JOINED = {
 
 
 def joined() -> str:
-    """What clients have that come when training is over."""
-    found = json.loads((RESULTS / "join.json").read_text())
-    accuracy, config = found["summary"]["accuracy"], found["config"]
+    """Accuracy of clients that join after training, by how they got their model."""
+    result = json.loads((RESULTS / "join.json").read_text())
+    accuracy, config = result["summary"]["accuracy"], result["config"]
     lines = [[label, mean_cell(accuracy[key]["mean"], accuracy[key]["std"])] for key, label in JOINED.items()]
     training = f"{config['rounds']} rounds of {config['epochs']} epochs, learning rate {config['lr']}"
-    machine = readings.name_machines([found["environment"]])
+    machine = readings.name_machines([result["environment"]])
     notes = [
         f"Percent, mean ± std (ddof 1) over {config['seeds']} seeds; {training}",
         f"(`benchmarks/join.py`; {machine}).",
@@ -231,10 +231,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with every block between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` written anew."""
+    """A page with every block between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` replaced by `BLOCKS` [NAME]."""
 
-    def block(found: re.Match[str]) -> str:
-        return f"<!-- begin {found[1]} -->\n{BLOCKS[found[1]]()}\n<!-- end {found[1]} -->"
+    def block(match: re.Match[str]) -> str:
+        return f"<!-- begin {match[1]} -->\n{BLOCKS[match[1]]()}\n<!-- end {match[1]} -->"
 
     return re.sub(r"<!-- begin (\S+) -->\n.*?<!-- end \1 -->", block, text, flags=re.S)
 
@@ -243,12 +243,12 @@ def main() -> int:
     stale = []
     for page in PAGES:
         path = ROOT / page
-        before = path.read_text()
-        after = filled(before)
-        if after != before:
+        old_text = path.read_text()
+        new_text = filled(old_text)
+        if new_text != old_text:
             stale.append(page)
             if "--check" not in sys.argv:
-                path.write_text(after)
+                path.write_text(new_text)
     for page in stale:
         print(f"{page}: {'out of date; run python benchmarks/tables.py' if '--check' in sys.argv else 'written'}")
     return 1 if stale and "--check" in sys.argv else 0

@@ -25,31 +25,35 @@ pytestmark = pytest.mark.benchmark(warmup=True, timer=time.process_time)
 
 @pytest.fixture
 def each(benchmark) -> int:
-    """Images of a client; few where nothing is timed, and bodies are run once to see that they do."""
+    """Images per client; few if nothing is timed and tests only check that the code runs."""
     return IMAGES if benchmark.enabled else 16
 
 
 def federation(clients: int, each: int) -> list[ClientImages]:
-    draw = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=generator)
     return [ClientImages(x, x[:0], x[:8]) for x in images]
 
 
 def test_plain_loop(benchmark, each: int) -> None:
-    """Training alone, no labelling: the work a round cannot avoid."""
-    images = [(c.train.float() / 255 - 0.5) / 0.5 for c in federation(CLIENTS, each)]
+    """Training alone, without labelling: the work that no round can avoid."""
+    images = [(client.train.float() / 255 - 0.5) / 0.5 for client in federation(CLIENTS, each)]
     labels = torch.randint(0, 10, (each,))
-    models = [PlainLeNet() for _ in images]
-    benchmark(lambda: [train(m, x, labels, EPOCHS) for m, x in zip(models, images, strict=True)])
+    plain_models = [PlainLeNet() for _ in images]
+    benchmark(lambda: [train(m, x, labels, EPOCHS) for m, x in zip(plain_models, images, strict=True)])
 
 
 @pytest.mark.parametrize(("model", "clients"), [("lenet", 4), ("lenet", 16), ("resnet18:weights=none,side=32", 4)])
 @pytest.mark.parametrize("name", ["fedavg", "one_hot", "wca"])
 @pytest.mark.parametrize("kind", ["loop", "stacked"])
 def test_round(benchmark, each: int, kind: str, name: str, model: str, clients: int) -> None:
-    """A whole round on one core: evidence, labels, training, averaging; CPU seconds, and the rates they mean."""
-    network, own = models.build(model).build(10), federation(clients, each)
-    engine = StackedEngine(network, own) if kind == "stacked" else SequentialEngine(network, own, "cpu", workers=1)
+    """A complete round on one core: evidence, labels, training, averaging; also samples and steps per CPU second."""
+    network, client_images = models.build(model).build(10), federation(clients, each)
+    engine = (
+        StackedEngine(network, client_images)
+        if kind == "stacked"
+        else SequentialEngine(network, client_images, "cpu", workers=1)
+    )
     aggregator = aggregators.build(name)
     clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     method = Method(name, name, aggregator, TwoModel(), (Shot(),), clusterer)

@@ -11,24 +11,28 @@ from fedwca.runs.reporter import Progress, RunReporter
 
 
 class TimeIsUp(KeyboardInterrupt):
-    """A run stops as by Ctrl-C: its last round is written down, and it can be continued."""
+    """Stops a run like Ctrl-C: the last finished round is kept, and the run can be continued."""
 
 
 class StopsAfter(RunReporter):
-    """Ends a run with the first round that is done when so many minutes are over."""
+    """Ends a run after the first round that finishes when ``minutes`` have passed since this object was created."""
 
     def __init__(self, minutes: float) -> None:
         self.end = time.monotonic() + 60 * minutes
 
     def is_over(self) -> bool:
-        """Whether no other piece is to be begun."""
+        """Whether the time is up."""
         return time.monotonic() >= self.end
 
     def check(self, *_: Any) -> None:
-        """Raises `TimeIsUp` when it is."""
+        """Check the time.
+
+        Raises:
+            TimeIsUp: the time is up.
+        """
         if self.is_over():
             raise TimeIsUp
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        """As in the base class."""
+        """See the base class."""
         return nullcontext(Progress(round=self.check, warn=self.warn))

@@ -24,17 +24,17 @@ RUN_OF = {
     "upfl-table2": "cifar10-dirichlet-2",
     "upfl-figure4": "mnist-rotations",
 }
-"""The run folder that a table is of."""
+"""The run folder behind each table."""
 PAIRED = "Student's t interval at 95 %"
 
 
 def read_entries(name: str) -> list[dict[str, Any]]:
-    """What `fedwca reproduce --format json` said of a table; empty where it was not run."""
+    """Entries of a table, as `fedwca reproduce --format json` wrote them; empty if it has not been run."""
     file = RUNS / f"{name}.json"
     if not file.exists():
         return []
-    said = json.loads(file.read_text())
-    entries: list[dict[str, Any]] = said["values"]
+    result = json.loads(file.read_text())
+    entries: list[dict[str, Any]] = result["values"]
     return entries
 
 
@@ -43,7 +43,7 @@ def missing(name: str) -> str:
 
 
 def hardware(*folders: str) -> str:
-    """On what runs were made."""
+    """The hardware that runs were made on, as a sentence."""
     return on_machines(json.loads((RUNS / folder / "environment.json").read_text()) for folder in folders)
 
 
@@ -60,19 +60,21 @@ def printed(entry: dict[str, Any]) -> Cell:
 
 
 def name_row(entry: dict[str, Any], runs: int) -> str:
-    """The row, and where fewer of its runs ended than of others, how many diverged."""
+    """The row's name, with the number of diverged runs if it has fewer than ``runs``."""
     lost = runs - entry["n"]
     return f"{entry['row']} (diverged in {lost} of {runs} runs)" if lost else str(entry["row"])
 
 
 def by_group(name: str) -> str:
-    """A line for each group of clients and row: ours, to FedAvg, printed."""
+    """One line per group of clients and row: ours, the difference to the first row, and the paper's number."""
     entries = read_entries(name)
     if not entries:
         return missing(name)
     first = entries[0]["row"]
-    runs = max(e["n"] for e in entries)
-    lines = [[f"{e['group']}: {name_row(e, runs)}", sample(e), ahead(e), printed(e)] for e in entries]
+    runs = max(entry["n"] for entry in entries)
+    lines = [
+        [f"{entry['group']}: {name_row(entry, runs)}", sample(entry), ahead(entry), printed(entry)] for entry in entries
+    ]
     notes = [
         f"Percent, mean ± std (ddof 1) over n = {runs} seeds. − {first}: paired by seed, {PAIRED}.",
         hardware(RUN_OF[name]),
@@ -81,41 +83,47 @@ def by_group(name: str) -> str:
 
 
 def by_set() -> str:
-    """New clients of Table 1, a pair of columns a data set: ours, printed."""
-    found = {name: read_entries(f"upfl-table1-{name}") for name in SETS}
-    if not any(found.values()):
+    """New clients of Table 1: two columns per data set, ours and the paper's."""
+    entries_by_set = {name: read_entries(f"upfl-table1-{name}") for name in SETS}
+    if not any(entries_by_set.values()):
         return missing("upfl-table1-mnist")
-    own = {name: {e["row"]: e for e in entries if e["group"] == NEW} for name, entries in found.items() if entries}
-    rows = list(dict.fromkeys(row for entries in own.values() for row in entries))
-    n = max(e["n"] for entries in own.values() for e in entries.values())
-    heads = [head for name in own for head in (SETS[name], "printed")]
+    rows_by_set = {
+        name: {entry["row"]: entry for entry in entries if entry["group"] == NEW}
+        for name, entries in entries_by_set.items()
+        if entries
+    }
+    rows = list(dict.fromkeys(row for entries in rows_by_set.values() for row in entries))
+    n = max(entry["n"] for entries in rows_by_set.values() for entry in entries.values())
+    heads = [head for name in rows_by_set for head in (SETS[name], "printed")]
     lines = []
     for row in rows:
-        cells = [own[name].get(row) for name in own]
-        row = next((name_row(e, n) for e in cells if e and e["n"] < n), row)
-        lines.append([row, *(each for e in cells for each in ((sample(e), printed(e)) if e else ("", "")))])
+        row_entries = [rows_by_set[name].get(row) for name in rows_by_set]
+        row = next((name_row(entry, n) for entry in row_entries if entry and entry["n"] < n), row)
+        lines.append(
+            [row, *(cell for entry in row_entries for cell in ((sample(entry), printed(entry)) if entry else ("", "")))]
+        )
     notes = [
         f"Percent of new clients' images, mean ± std (ddof 1) over n = {n} seeds, in the round that was best on",
         "training clients' validation images. Printed: the paper's Table 1, with more images and rounds.",
-        hardware(*(RUN_OF[f"upfl-table1-{name}"] for name in own)),
+        hardware(*(RUN_OF[f"upfl-table1-{name}"] for name in rows_by_set)),
     ]
     return Table("", ("row", *heads), lines, notes).markdown()
 
 
 def by_alpha() -> str:
-    """Table 2, a column for each alpha of new clients."""
+    """Table 2: one column per alpha of new clients."""
     entries = read_entries("upfl-table2")
     if not entries:
         return missing("upfl-table2")
-    groups = list(dict.fromkeys(e["group"] for e in entries))
-    rows = list(dict.fromkeys(e["row"] for e in entries))
-    at = {(e["row"], e["group"]): e for e in entries}
+    groups = list(dict.fromkeys(entry["group"] for entry in entries))
+    rows = list(dict.fromkeys(entry["row"] for entry in entries))
+    by_cell = {(entry["row"], entry["group"]): entry for entry in entries}
     lines: list[Sequence[str]] = []
     for row in rows:
-        lines.append([row, *(sample(at[row, group]) for group in groups)])
-        lines.append(["printed", *(printed(at[row, group]) for group in groups)])
+        lines.append([row, *(sample(by_cell[row, group]) for group in groups)])
+        lines.append(["printed", *(printed(by_cell[row, group]) for group in groups)])
     for row in rows[1:]:
-        lines.append([f"{row} − {rows[0]}", *(ahead(at[row, group]) for group in groups)])
+        lines.append([f"{row} − {rows[0]}", *(ahead(by_cell[row, group]) for group in groups)])
     notes = [
         f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds; differences paired by seed, {PAIRED}.",
         hardware(RUN_OF["upfl-table2"]),
@@ -124,28 +132,30 @@ def by_alpha() -> str:
 
 
 def worth() -> str:
-    """FedTTA minus TENT with as many rounds, and with as much work, in each cell of the figure."""
+    """One row per cell of the figure: FedTTA minus TENT with as many rounds, and with as much work."""
     file = RUNS / "learned_adaptation.json"
     if not file.exists():
         return "Not measured yet: `python benchmarks/learned_adaptation.py`."
-    found = json.loads(file.read_text())
-    names = list(found["cells"][0]["accuracy"])
+    result = json.loads(file.read_text())
+    names = list(result["cells"][0]["accuracy"])
     lines = []
-    for cell in found["cells"]:
+    for cell in result["cells"]:
         means = [sum(cell["accuracy"][name]) / len(cell["accuracy"][name]) for name in names]
-        ahead_of = [difference_cell(Difference(**cell["differences"][name])) for name in names[1:3]]
-        lines.append([f"{cell['alpha']:g}", str(cell["images"]), *map(mean_cell, means), *ahead_of])
+        differences = [difference_cell(Difference(**cell["differences"][name])) for name in names[1:3]]
+        lines.append([f"{cell['alpha']:g}", str(cell["images"]), *map(mean_cell, means), *differences])
     notes = [
-        f"Percent of new clients' images, mean over {found['seeds']} seeds; FedTTA trains {found['rounds']} rounds.",
+        f"Percent of new clients' images, mean over {result['seeds']} seeds; FedTTA trains {result['rounds']} rounds.",
         f"Differences are paired by seed, {PAIRED}. Configuration: `benchmarks/results/upfl/learned_adaptation.json`.",
-        on_machines([found["environment"]]),
+        on_machines([result["environment"]]),
     ]
     heads = ("alpha", "images", *names, *(f"FedTTA − {name}" for name in names[1:3]))
     return noted(Table("", heads, lines), notes)
 
 
 def by_run(folder: str) -> str:
-    """One run's table: clients that train, new ones, and these to FedAvg or the first row, paired by seed."""
+    """The table of a run: accuracy of training and of new clients, and of these the difference to FedAvg, or to the
+    first row if there is no FedAvg, paired by seed.
+    """
     file = RUNS / folder / "summary.json"
     if not file.exists():
         return missing(folder)
@@ -154,9 +164,11 @@ def by_run(folder: str) -> str:
     lines = []
     for entry in methods:
         trained = sample_cell(Sample(entry["validation"]["mean"], entry["validation"]["std"], entry["n"]))
-        ahead_of = None if entry is first else paired_difference(by_seed(entry), by_seed(first))
-        beside = difference_cell(ahead_of) if ahead_of else Cell("")
-        lines.append([entry["label"], trained, sample_cell(Sample(entry["mean"], entry["std"], entry["n"])), beside])
+        difference = None if entry is first else paired_difference(by_seed(entry), by_seed(first))
+        difference_text = difference_cell(difference) if difference else Cell("")
+        lines.append(
+            [entry["label"], trained, sample_cell(Sample(entry["mean"], entry["std"], entry["n"])), difference_text]
+        )
     notes = [
         f"Percent, mean ± std (ddof 1) over n = {first['n']} seeds; differences paired by seed, {PAIRED}.",
         f"{hardware(folder)} Configuration: `benchmarks/results/upfl/{folder}/config.json`.",
@@ -165,7 +177,7 @@ def by_run(folder: str) -> str:
 
 
 def by_seed(entry: dict[str, Any]) -> dict[int, float]:
-    """New clients' mean of each seed."""
+    """New clients' mean accuracy by seed."""
     return {run["source_model"]: run["mean"] for run in entry["runs"]}
 
 
