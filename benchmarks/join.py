@@ -50,26 +50,26 @@ def played(
     return TrainedFederation(method, network, clients, server, labels, config.training, keys), engine
 
 
-def measure(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     """Run FedWCA with and without the held-back clients; one record of accuracies in percent per held-back client."""
     layer: dict[str, Any] = {
         "dataset": "digits_mini",
-        "clients": args.clients,
-        "samples": args.samples,
-        "rounds": args.rounds,
+        "clients": options.clients,
+        "samples": options.samples,
+        "rounds": options.rounds,
         "seed": seed,
         "clusterer": "finch",
         "baselines": [],
         "device": "cpu",
     }
-    training = Training(epochs=args.epochs, lr=3e-3)
-    layer |= {"training": training.model_dump(), "source_training": {"epochs": args.source_epochs, "lr": 0.01}}
+    training = Training(epochs=options.epochs, lr=3e-3)
+    layer |= {"training": training.model_dump(), "source_training": {"epochs": options.source_epochs, "lr": 0.01}}
     plan = resolve_plan(layer)
     config, (method, _) = plan.config, plan.methods[-1]
     dataset, source = load(config)
     federation, network = split_trial(config, dataset, source, 0, 0), source_model(config, dataset, source, 0).network
     domains, all_clients = federation.metrics.domains, range(len(federation))
-    held_out = list(range(args.clients - 1, len(federation), args.clients))
+    held_out = list(range(options.clients - 1, len(federation), options.clients))
 
     def accuracy(client: int, model: Network) -> float:
         return federation.metrics.accuracy(client, classify(model, federation.clients[client].test))
@@ -154,12 +154,12 @@ def main() -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--out", type=Path, default=OUT)
-    args = parser.parse_args()
+    options = parser.parse_args()
     started, records = time.perf_counter(), []
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
-    config = {key: value for key, value in vars(args).items() if key != "out"}
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    config = {key: value for key, value in vars(options).items() if key != "out"}
     for seed in seeds:
-        records += measure(args, seed)
+        records += measure(options, seed)
         result = {
             "what": "test accuracy in percent of clients held back from FedWCA's training (one per target domain of "
             "digits-mini, source handwritten), by how they got their model",
@@ -171,7 +171,7 @@ def main() -> None:
             "environment": describe_environment("cpu"),
         }
         text = json.dumps(result, indent=2) + "\n"
-        write_atomically(args.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]
+        write_atomically(options.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]
         means = {column: round(entry["mean"], 1) for column, entry in result["summary"]["accuracy"].items()}  # type: ignore[index]
         print(f"seed {seed}, {result['seconds']:.0f} s: {means}", flush=True)
 

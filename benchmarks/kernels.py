@@ -49,14 +49,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kernels.json")
     parser.add_argument("--candidates", nargs="+", default=CANDIDATES, choices=CANDIDATES)
-    args = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     cases = []
     for case in CASES:
-        cases.append(measure(*case, tuple(args.candidates)))
+        cases.append(measure(*case, tuple(options.candidates)))
         print(cases[-1], flush=True)
     description = "training steps, forward and backward, of the stacked engine: CPU seconds of one thread, median"
-    keep(args.out, {"what": description, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
+    keep(options.out, {"what": description, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
 
 
 if __name__ == "__main__":

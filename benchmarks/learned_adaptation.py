@@ -137,24 +137,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of FedTTA")
     parser.add_argument("--alpha", type=float, action="append", help="these alone")
     parser.add_argument("--images", type=int, action="append", help="these alone")
-    args = parser.parse_args()
-    if (args.alpha or args.images or args.rounds != ROUNDS) and args.out == RESULT:
+    options = parser.parse_args()
+    if (options.alpha or options.images or options.rounds != ROUNDS) and options.out == RESULT:
         parser.error("some cells alone, or other rounds: give another --out")
-    saved_cells = json.loads(args.out.read_text())["cells"] if args.out.exists() else []
+    saved_cells = json.loads(options.out.read_text())["cells"] if options.out.exists() else []
     cells_by_setting = {(cell["alpha"], cell["images"]): cell for cell in saved_cells}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    for images in args.images or IMAGES:
-        for alpha in args.alpha or ALPHAS:
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for images in options.images or IMAGES:
+        for alpha in options.alpha or ALPHAS:
             if (alpha, images) not in cells_by_setting:
-                cells_by_setting[alpha, images] = run_cell(alpha, images, args.data, args.runs, args.rounds)
+                cells_by_setting[alpha, images] = run_cell(alpha, images, options.data, options.runs, options.rounds)
                 print(json.dumps(cells_by_setting[alpha, images]["accuracy"]), flush=True)
             cells = list(cells_by_setting.values())
-            header = {"rounds": args.rounds, "seeds": SEEDS, "settings": SETTINGS, "overrides": OVERRIDES}
+            header = {"rounds": options.rounds, "seeds": SEEDS, "settings": SETTINGS, "overrides": OVERRIDES}
             for cell in cells:
                 cell["differences"] = {name: difference(cell, name) for name in cell["accuracy"] if name != "FedTTA"}
-            keep(args.out, {**header, "environment": provenance("cpu"), "cells": cells})
-    if args.out == RESULT:
-        picture(list(cells_by_setting.values()), args.picture)
+            keep(options.out, {**header, "environment": provenance("cpu"), "cells": cells})
+    if options.out == RESULT:
+        picture(list(cells_by_setting.values()), options.picture)
 
 
 if __name__ == "__main__":

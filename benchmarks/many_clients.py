@@ -101,13 +101,13 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--one", action="store_true", help="one case in this process, to stdout")
-    args = parser.parse_args()
-    if args.one:
-        print(json.dumps(run(args.clients[0], args.methods[0])))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(run(options.clients[0], options.methods[0])))
         return
     cases = []
-    for method in args.methods:
-        for clients in args.clients:
+    for method in options.methods:
+        for clients in options.clients:
             load = os.getloadavg()[0]
             command = [sys.executable, __file__, "--one", "--clients", str(clients), "--methods", method]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -115,7 +115,7 @@ def main() -> None:
             print(cases[-1], flush=True)
     setting = {"images": IMAGES, "rounds": ROUNDS, "model": MODEL, "workers": 1, "seed": 0}
     result = {"setting": setting, "cases": cases, "environment": provenance("cpu")}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "mixed.json")
-    args = parser.parse_args()
+    options = parser.parse_args()
     rounds: list[dict[str, Any]] = []
     original_init = StepSchedule.__init__
 
@@ -60,12 +60,12 @@ def main() -> None:
         rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in shares.items()}})
 
     with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", record_shares):
-        fedwca.bench(out=f"{folder}/run", **layer(str(args.data), "mnist", **SETTINGS))
+        fedwca.bench(out=f"{folder}/run", **layer(str(options.data), "mnist", **SETTINGS))
     description = (
         "shares of a step's images, of all clients' steps of a FedWCA round on Digit-Five files, source mnist, seed 0"
     )
     keep(
-        args.out,
+        options.out,
         {"what": description, "settings": {**SIZES, **SETTINGS}, "rounds": rounds, "environment": provenance("cpu")},
     )
     print(rounds)

@@ -110,12 +110,12 @@ def known_clusters(method: str, result: Mapping[str, Any]) -> dict[str, list[int
     return {name: labels for name in names if (labels := result["methods"][name].get("labels"))}
 
 
-def play(piece: Piece, method: str, args: argparse.Namespace, clock: StopsAfter) -> Run:
+def play(piece: Piece, method: str, options: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one method of a piece, and read the run."""
-    settings = {**piece.settings(args.weights, args.small), "baselines": [method]}
-    folder = run_folder(piece, method, args.runs)
+    settings = {**piece.settings(options.weights, options.small), "baselines": [method]}
+    folder = run_folder(piece, method, options.runs)
     with suppress(SameClusters):
-        return run_bench(folder, settings, args, clock)
+        return run_bench(folder, settings, options, clock)
     return read_run(folder)
 
 
@@ -124,10 +124,10 @@ def run_folder(piece: Piece, method: str, runs: Path) -> Path:
     return runs / piece.name / parse_method(method).name.replace(" ", "_")
 
 
-def read_found(piece: Piece, args: argparse.Namespace) -> dict[str, Any]:
+def read_found(piece: Piece, options: argparse.Namespace) -> dict[str, Any]:
     """What is kept of a piece in results/paper_size and in --out; methods in --out take precedence."""
     result = {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
-    for file in find_results(piece.name, args, RESULTS):
+    for file in find_results(piece.name, options, RESULTS):
         saved = json.loads(file.read_text())
         result |= saved | {"methods": result["methods"] | saved["methods"]}
     return result
@@ -145,26 +145,26 @@ def missing_methods(piece: Piece, result: Mapping[str, Any], only: Sequence[str]
     return [method for name, method in names.items() if name not in result["methods"] and (not only or name in only)]
 
 
-def run_missing(piece: Piece, args: argparse.Namespace, clock: StopsAfter) -> None:
+def run_missing(piece: Piece, options: argparse.Namespace, clock: StopsAfter) -> None:
     """Run the missing methods of a piece, and keep the results of each.
 
     Raises:
         SystemExit: a method was run with settings that contradict those of methods that are kept.
     """
-    saved = read_found(piece, argparse.Namespace(**{**vars(args), "again": False}))  # also with --again
+    saved = read_found(piece, argparse.Namespace(**{**vars(options), "again": False}))  # also with --again
     restore_source(saved, RESULTS / "sources")
-    for method in missing_methods(piece, read_found(piece, args), args.methods):
-        result = read_found(piece, args)
-        reporter = StopsEarly(clock, run_folder(piece, method, args.runs), result, known_clusters(method, result))
-        run = play(piece, method, args, reporter)
-        result = read_found(piece, args)  # other processes may have added methods meanwhile
+    for method in missing_methods(piece, read_found(piece, options), options.methods):
+        result = read_found(piece, options)
+        reporter = StopsEarly(clock, run_folder(piece, method, options.runs), result, known_clusters(method, result))
+        run = play(piece, method, options, reporter)
+        result = read_found(piece, options)  # other processes may have added methods meanwhile
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
         if (joined := join_settings(result.get("config", config), config)) is None:
             sys.exit(f"{piece.name}: {method} was run with other settings than methods that are kept; remove those")
         result["config"] = joined
         add_results(run, result, reporter.same)
         result["complete"] = not missing_methods(piece, result)
-        keep(args.out / f"{piece.name}.json", result)
+        keep(options.out / f"{piece.name}.json", result)
 
 
 def add_results(run: Run, result: dict[str, Any], same_as: str | None = None) -> None:
@@ -236,16 +236,16 @@ def restore_source(result: Mapping[str, Any], folder: Path) -> None:
             write_atomically(cached, lambda target, file=file: shutil.copyfile(file, target) and None)
 
 
-def say_state(piece: Piece, args: argparse.Namespace) -> str:
+def say_state(piece: Piece, options: argparse.Namespace) -> str:
     """What is done of a piece: "done", "nothing", or the number of finished methods and the rounds of begun ones."""
-    missing = missing_methods(piece, read_found(piece, args))
+    missing = missing_methods(piece, read_found(piece, options))
     finished = len(piece.kind.methods) - len(missing)
     if not missing:
         return "done"
-    begun = [method for method in missing if (run_folder(piece, method, args.runs) / "config.json").is_file()]
+    begun = [method for method in missing if (run_folder(piece, method, options.runs) / "config.json").is_file()]
     parts = [f"{finished} of {len(piece.kind.methods)} methods"] if finished or begun else ["nothing"]
     for method in begun:
-        run = read_run(run_folder(piece, method, args.runs))
+        run = read_run(run_folder(piece, method, options.runs))
         parts += [f"{name} {sum(run.done(name))}/{entry['rounds'] * run.count}" for name, entry in run.methods.items()]
     return ", ".join(parts)
 
@@ -254,23 +254,23 @@ def main() -> int:
     parser = piece_options(__doc__ or "", RESULTS)
     parser.add_argument("--all", action="store_true", help="all pieces, those for another device too")
     parser.add_argument("--methods", nargs="+", default=(), help="those of each piece alone, by their names in results")
-    args = parser.parse_args()
+    options = parser.parse_args()
     all_methods = {parse_method(method).name for kind in KINDS for method in kind.methods}
-    if unknown := sorted(set(args.methods) - all_methods):
+    if unknown := sorted(set(options.methods) - all_methods):
         parser.error(f"no method {unknown[0]!r}; there are {', '.join(sorted(all_methods))}")
-    all_pieces = {piece.name: piece for piece in pieces(args.data, args.small)}
-    check_pieces(parser, args, all_pieces)
-    if args.device.startswith("cuda") and not torch.cuda.is_available() and not args.list:
+    all_pieces = {piece.name: piece for piece in pieces(options.data, options.small)}
+    check_pieces(parser, options, all_pieces)
+    if options.device.startswith("cuda") and not torch.cuda.is_available() and not options.list:
         print("there is no CUDA device here; --device cpu --small --out FOLDER rehearses", file=sys.stderr)
         return 1
-    if args.small:
-        args.runs = args.out / "runs"
-    any_device, device_type = args.all or args.list or args.small, args.device.partition(":")[0]
+    if options.small:
+        options.runs = options.out / "runs"
+    any_device, device_type = options.all or options.list or options.small, options.device.partition(":")[0]
     default_pieces = [name for name, piece in all_pieces.items() if any_device or piece.kind.device == device_type]
-    if not args.pieces and not default_pieces:
+    if not options.pieces and not default_pieces:
         datasets = ", ".join(sorted({kind.dataset for kind in KINDS if any_device or kind.device == device_type}))
-        parser.error(f"{args.data} has no folder for any piece ({datasets}); name another with --data")
-    run_pieces({name: all_pieces[name] for name in args.pieces or default_pieces}, args, run_missing, say_state)
+        parser.error(f"{options.data} has no folder for any piece ({datasets}); name another with --data")
+    run_pieces({name: all_pieces[name] for name in options.pieces or default_pieces}, options, run_missing, say_state)
     return 0
 
 

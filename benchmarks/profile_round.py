@@ -28,9 +28,9 @@ def main() -> None:
     parser.add_argument("--source", default="synth", help="source domain")
     parser.add_argument("--samples", type=int, help="at most so many images a client, to rehearse; default: all")
     parser.add_argument("--out", type=Path, default=RESULT, help="file to write")
-    args = parser.parse_args()
-    size = {"clients": 4, "samples": args.samples, "rounds": ROUND + 1, "source_models": 1, "trials": 1, "seed": 20}
-    data = {"dataset": "digit_five", "data": str(args.data), "source": args.source}
+    options = parser.parse_args()
+    size = {"clients": 4, "samples": options.samples, "rounds": ROUND + 1, "source_models": 1, "trials": 1, "seed": 20}
+    data = {"dataset": "digit_five", "data": str(options.data), "source": options.source}
     settings = {"preset": "paper", "baselines": METHODS, "composed": False, "engine": "loop", "workers": 1}
     environment = provenance("cpu")
     with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +41,7 @@ def main() -> None:
         }
     description = "seconds by phase of one round, summed over clients; round: by the clock"
     keep(
-        args.out,
+        options.out,
         {
             "what": description,
             "round": ROUND,

@@ -46,35 +46,35 @@ def piece_options(description: str, results: Path) -> argparse.ArgumentParser:
     return parser
 
 
-def check_pieces(parser: argparse.ArgumentParser, args: argparse.Namespace, piece_names: Iterable[str]) -> None:
+def check_pieces(parser: argparse.ArgumentParser, options: argparse.Namespace, piece_names: Iterable[str]) -> None:
     """Check the options, and with --again choose another folder for runs unless one was given.
 
     Raises:
         SystemExit: a piece has no such name, or results that must not be kept would be.
     """
-    if (args.small or args.again) and args.out.resolve() == args.kept.resolve():
-        reason = "--small is a rehearsal" if args.small else "--again repeats what is kept"
+    if (options.small or options.again) and options.out.resolve() == options.kept.resolve():
+        reason = "--small is a rehearsal" if options.small else "--again repeats what is kept"
         parser.error(f"{reason}, and its results are not: give another --out")
-    if args.again and not args.pieces:
+    if options.again and not options.pieces:
         parser.error("--again repeats what is named: give names of pieces; --list has them")
-    if args.again and args.runs == parser.get_default("runs"):
-        args.runs = args.out / "runs"  # an earlier run folder would be resumed instead
-    if unknown := sorted(set(args.pieces) - set(piece_names)):
-        parser.error(f"no piece {unknown[0]!r} of the data in {args.data}; --list names them")
+    if options.again and options.runs == parser.get_default("runs"):
+        options.runs = options.out / "runs"  # an earlier run folder would be resumed instead
+    if unknown := sorted(set(options.pieces) - set(piece_names)):
+        parser.error(f"no piece {unknown[0]!r} of the data in {options.data}; --list names them")
 
 
-def find_results(name: str, args: argparse.Namespace, results: Path) -> list[Path]:
+def find_results(name: str, options: argparse.Namespace, results: Path) -> list[Path]:
     """Existing files with results of a piece: first in ``results``, then in --out, which takes precedence.
 
     With --small or --again only the file in --out counts.
     """
-    folders = dict.fromkeys((*([] if args.small or args.again else [results]), args.out))
+    folders = dict.fromkeys((*([] if options.small or options.again else [results]), options.out))
     return [file for folder in folders if (file := folder / f"{name}.json").is_file()]
 
 
 def run_pieces(
     pieces: Mapping[str, P],
-    args: argparse.Namespace,
+    options: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     describe: Callable[[P, argparse.Namespace], str],
 ) -> None:
@@ -82,26 +82,26 @@ def run_pieces(
 
     Args:
         pieces: by name.
-        args: options of `piece_options`.
+        options: those of `piece_options`.
         run: runs what is missing of a piece, and keeps its results.
         describe: says what is done of a piece.
     """
-    clock = StopsAfter(args.minutes)
-    if args.list:
+    clock = StopsAfter(options.minutes)
+    if options.list:
         for name, piece in pieces.items():
-            print(f"{name} {describe(piece, args)}".strip())
+            print(f"{name} {describe(piece, options)}".strip())
         return
-    if args.at_once > 1:
-        ended = run_side_by_side(pieces, args, run, clock)
+    if options.at_once > 1:
+        ended = run_side_by_side(pieces, options, run, clock)
     else:
-        ended = all(ends_in_time(name, piece, args, run, clock) for name, piece in pieces.items())
+        ended = all(ends_in_time(name, piece, options, run, clock) for name, piece in pieces.items())
     if not ended:
-        print(f"stopped after {args.minutes:g} minutes; the same command goes on")
+        print(f"stopped after {options.minutes:g} minutes; the same command goes on")
 
 
 def run_side_by_side(
     pieces: Mapping[str, P],
-    args: argparse.Namespace,
+    options: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     clock: StopsAfter,
 ) -> bool:
@@ -114,8 +114,8 @@ def run_side_by_side(
         SystemExit: a piece failed; the exit code is 1.
     """
     failed, outcomes = False, []
-    with ProcessPoolExecutor(args.at_once, get_context("spawn"), share_threads, (args.at_once,)) as pool:
-        names = {pool.submit(ends_in_time, name, piece, args, run, clock): name for name, piece in pieces.items()}
+    with ProcessPoolExecutor(options.at_once, get_context("spawn"), share_threads, (options.at_once,)) as pool:
+        names = {pool.submit(ends_in_time, name, piece, options, run, clock): name for name, piece in pieces.items()}
         try:
             for future in as_completed(names):
                 try:
@@ -140,47 +140,47 @@ def share_threads(processes: int) -> None:
 def ends_in_time(
     name: str,
     piece: P,
-    args: argparse.Namespace,
+    options: argparse.Namespace,
     run: Callable[[P, argparse.Namespace, StopsAfter], Any],
     clock: StopsAfter,
 ) -> bool:
     """Run what is missing of a piece and print its name; returns False if the time was up before it ended."""
     try:
-        run(piece, args, clock)
+        run(piece, options, clock)
     except TimeIsUp:
         return False
     print(name, flush=True)
-    if args.again:
-        print_beside_kept(f"{name}.json", args)
+    if options.again:
+        print_beside_kept(f"{name}.json", options)
     return True
 
 
-def run_bench(folder: Path, settings: Mapping[str, Any], args: argparse.Namespace, clock: StopsAfter) -> Run:
+def run_bench(folder: Path, settings: Mapping[str, Any], options: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of a run folder, and read it; in a rehearsal source models train for one epoch.
 
     Args:
         folder: of the run.
         settings: for `fedwca.bench`.
-        args: options of `piece_options`: device, engine, and --data, which digits_mini does not need.
+        options: those of `piece_options`: device, engine, and --data, which digits_mini does not need.
         clock: stops the run when the time is up.
 
     Raises:
         TimeIsUp: the time is up.
     """
     clock.check()
-    option_settings: dict[str, Any] = {"device": args.device, "engine": args.engine}
+    option_settings: dict[str, Any] = {"device": options.device, "engine": options.engine}
     if settings["dataset"] != "digits_mini":
-        option_settings["data"] = str(args.data)
-    if args.small:
+        option_settings["data"] = str(options.data)
+    if options.small:
         option_settings["overrides"] = {"source_training.epochs": 1}
     bench(out=folder, resume=True, keep="none", reporter=clock, **{**settings, **option_settings})
     return read_run(folder)
 
 
-def print_beside_kept(file_name: str, args: argparse.Namespace) -> None:
+def print_beside_kept(file_name: str, options: argparse.Namespace) -> None:
     """Print the mean accuracies of a piece that was run again, beside those that are kept."""
-    kept_means = list_means(args.kept / file_name)
-    for method, mean in list_means(args.out / file_name).items():
+    kept_means = list_means(options.kept / file_name)
+    for method, mean in list_means(options.out / file_name).items():
         kept_text = f"{kept_means[method]:.1f}" if method in kept_means else "nothing"
         print(f"  {method}: {mean:.1f} % (kept: {kept_text})", flush=True)
 

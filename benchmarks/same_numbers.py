@@ -356,7 +356,7 @@ HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
 ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery|resumed)$")
 """Keys that only later versions or resumed runs write, so that one recording may lack them."""
 UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
-"""Names of files that are not compared: such information, and image caches whose names depend on their folder's path."""
+"""Names of files that are not compared: such information, and image caches, whose names depend on a path."""
 
 
 def values(path: Path) -> Any:
@@ -509,11 +509,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--only", action="append", default=[], metavar="NAME", help="a case; repeat for more")
     command.add_argument("--without-hashes", action="store_true", help="leave out what tells configurations apart")
     command.add_argument("--added", action="store_true", help="leave out what the second recording has more of")
-    args = parser.parse_args(arguments)
-    if args.command == "record":
-        record(args.folder, args.only)
+    options = parser.parse_args(arguments)
+    if options.command == "record":
+        record(options.folder, options.only)
         return 0
-    return 0 if compare(args.one, args.other, args.only, not args.without_hashes, args.added) else 1
+    return 0 if compare(options.one, options.other, options.only, not options.without_hashes, options.added) else 1
 
 
 if __name__ == "__main__":

@@ -130,19 +130,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "internals" / "scaling.png")
-    args = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    measured = measure(args.repeats)
+    measured = measure(options.repeats)
     result = {
         "what": "CPU seconds on one thread, median and interquartile range of runs in turn after a warm-up",
-        "repeats": args.repeats,
+        "repeats": options.repeats,
         "commit": commit(),
         "curves": measured,
         "load_average": round(os.getloadavg()[0], 1),
         "environment": describe_environment("cpu"),
     }
-    args.out.write_text(json.dumps(result, indent=2) + "\n")
-    picture(measured, args.picture)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    picture(measured, options.picture)
 
 
 if __name__ == "__main__":

@@ -269,17 +269,19 @@ def main() -> None:
     parser.add_argument("--side", type=int, choices=(SIDE, *LARGE), help="pieces of this size alone")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further piece after so many")
     parser.add_argument("--out", type=Path, default=RESULT)
-    args = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", DatasetWarning)
-    started, results = time.monotonic(), read_found(args.out)
+    started, results = time.monotonic(), read_found(options.out)
     selected = [
-        piece for piece in pieces() if piece.dataset in (args.dataset or SETTINGS) and args.side in (None, piece.side)
+        piece
+        for piece in pieces()
+        if piece.dataset in (options.dataset or SETTINGS) and options.side in (None, piece.side)
     ]
     for piece in selected:
         key = tuple(vars(piece).values())
         if key in results:
             continue
-        if time.monotonic() - started > 60 * args.minutes:
+        if time.monotonic() - started > 60 * options.minutes:
             break
         known_moments = (
             piece["moments"]
@@ -287,7 +289,9 @@ def main() -> None:
             if (*known_key[:4], known_key[-1]) == (*key[:4], key[-1])
         )
         environment = provenance("cpu")
-        results[key] = measure(piece, args.data, args.weights, next(known_moments, None)) | {"cpu": environment["cpu"]}
+        results[key] = measure(piece, options.data, options.weights, next(known_moments, None)) | {
+            "cpu": environment["cpu"]
+        }
         order = {tuple(vars(piece).values()): index for index, piece in enumerate(pieces())}
         result = {
             "what": "FINCH level 0 after round 0 against the true domains: [adjusted Rand index, clusters]",
@@ -295,9 +299,9 @@ def main() -> None:
             "environment": environment,
             "pieces": sorted(results.values(), key=lambda piece: order[key_of(piece)]),
         }
-        keep(args.out, result)
+        keep(options.out, result)
         print(*key, results[key]["cpu_seconds"], flush=True)
-    if args.out == RESULT:
+    if options.out == RESULT:
         draw(finished(), PICTURE)
 
 

@@ -98,19 +98,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "slices_of_one.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    args = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     # Before measuring, because the checkout may change meanwhile.
     environment, cases = provenance("cpu"), []
     for case in CASES:
-        cases.append(measure(*case, args.repeats))
+        cases.append(measure(*case, options.repeats))
         print(cases[-1], flush=True)
     within_limit = all(case["stacked_over_loop"]["median"] <= ENOUGH for case in cases)
     description = (
-        f"CPU seconds of a round of {CLIENTS} clients, one at a time, on one thread; medians of {args.repeats}"
+        f"CPU seconds of a round of {CLIENTS} clients, one at a time, on one thread; medians of {options.repeats}"
     )
     result = {"what": description, "clients": CLIENTS, "cases": cases, "limit": ENOUGH, "met": within_limit}
-    keep(args.out, {**result, "environment": environment})
+    keep(options.out, {**result, "environment": environment})
 
 
 if __name__ == "__main__":

@@ -74,18 +74,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "small_maps.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    args = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     environment, cases = provenance("cpu"), []
     for side in SIDES:
         for precision in PRECISIONS:
             for work in ("training", "forward"):
-                cases.append(measure(side, precision, work, args.repeats))
+                cases.append(measure(side, precision, work, options.repeats))
                 print(cases[-1], flush=True)
-    description = f"CPU milliseconds of an image of ResNet-18's backbone, {BATCH} at once; medians of {args.repeats}"
+    description = f"CPU milliseconds of an image of ResNet-18's backbone, {BATCH} at once; medians of {options.repeats}"
     keep(
-        args.out,
-        {"what": description, "batch": BATCH, "repeats": args.repeats, "cases": cases, "environment": environment},
+        options.out,
+        {"what": description, "batch": BATCH, "repeats": options.repeats, "cases": cases, "environment": environment},
     )
 
 
