@@ -252,8 +252,8 @@ def alike(signatures: BankSignatures, metrics: Metrics) -> dict[str, float]:
 
 def read_found(file: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Finished pieces by `key_of`; none if there is no file."""
-    pieces = json.loads(file.read_text())["pieces"] if file.exists() else []
-    return {key_of(piece): piece for piece in pieces}
+    results = json.loads(file.read_text())["pieces"] if file.exists() else []
+    return {key_of(result): result for result in results}
 
 
 def key_of(result: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -1,10 +1,10 @@
 """Where mixing clusters (WCA) pays over keeping them apart (One-hot): FedWCA and the same with One-hot, side by side.
 
-``python benchmarks/wca_or_one_hot.py`` runs what is missing, first every case of one seed, then the next seed;
-``--list`` names the pieces, ``wca_or_one_hot.py PIECE…`` runs those. Run folders are in --runs (default
-runs/wca_or_one_hot), a run that was stopped goes on, and what tables need is written to results/wca_or_one_hot after
-each piece, for ``python benchmarks/tables.py``. A piece is about two minutes of one core;
-``--minutes 9`` stops after so many, between two rounds.
+``python benchmarks/wca_or_one_hot.py`` runs the missing pieces, first all cases of one seed, then those of the next;
+``--list`` names the pieces, ``wca_or_one_hot.py PIECE…`` runs these. Run folders are in --runs (default
+runs/wca_or_one_hot), and a run that was stopped is continued. What tables need is written to results/wca_or_one_hot
+after each piece, for ``python benchmarks/tables.py``. A piece takes about two minutes on one core; ``--minutes 9``
+stops after nine minutes, between two rounds.
 """
 
 from __future__ import annotations
@@ -30,54 +30,58 @@ from fedwca.results.read_run import Run
 
 RESULTS = Path(__file__).parent / "results" / "wca_or_one_hot"
 SMALL: dict[str, Any] = {"samples": 40, "rounds": 2, "epochs": 1}
-"""To rehearse."""
+"""Settings of a rehearsal."""
 
 
 class DamagedDomains(TrueDomains):
-    """True domains that are made wrong on purpose."""
+    """Clusters by true domains, made wrong on purpose."""
 
     label = "Damaged"
     damage: Damage = "merged"
     """merged: the first two domains are one cluster; split: each domain is two clusters; shuffled: see ``share``."""
     share: float = 0.5
-    """Clients, in parts of all, that get each other's cluster."""
+    """Share of the clients whose clusters are permuted among them."""
 
     def __call__(self, signatures: Signatures) -> Tensor:
-        """A cluster for each client ``[K]``, the same ones in every run."""
-        true = super().__call__(signatures)
-        return torch.as_tensor(damage_clusters(true.tolist(), self.damage, self.share), dtype=true.dtype)
+        """Cluster of each client ``[K]``, the same in every run."""
+        domains = super().__call__(signatures)
+        return torch.as_tensor(damage_clusters(domains.tolist(), self.damage, self.share), dtype=domains.dtype)
 
 
 def measure(run: Run, piece: Piece) -> dict[str, Any]:
-    """What tables and the picture need of a run: by client where it says so, by round else."""
-    found: dict[str, Any] = {
+    """What tables and the picture need of a run.
+
+    Accuracies and shares of right labels are per client in percent; ``alpha_own``, ``beta_own`` and ``density_lead``
+    are one mean over clients per round that mixes models.
+    """
+    result: dict[str, Any] = {
         "dataset": piece.dataset,
         "case": piece.case,
         "seed": piece.seed,
         "domains": list(run.domains),
     }
-    found["source_accuracy"] = run.rounds("source_only")[-1]["accuracy"]
-    found[UNTRAINED] = {"accuracy": run.rounds("source_ada_bn")[-1]["accuracy"]}
+    result["source_accuracy"] = run.rounds("source_only")[-1]["accuracy"]
+    result[UNTRAINED] = {"accuracy": run.rounds("source_ada_bn")[-1]["accuracy"]}
     for name, label in METHODS.items():
         records = run.rounds(name)
         first = next(record for record in records if record["round"] == 0)
-        found[label] = {
+        result[label] = {
             "accuracy": records[-1]["accuracy"],
             "right": [first["pseudo_label_accuracy"], records[-1]["pseudo_label_accuracy"]],
             "ari": first["clustering"]["ari"],
         }
         if label == "FedWCA":
-            mixed = [record for record in records if record.get("alpha")]
-            found["alpha_own"] = [own_share(record["alpha"], first["labels"]) for record in mixed]
-            found["beta_own"] = [statistics.fmean(row[0] for row in record["beta"]) for record in mixed]
-            parts = run.methods[name]["components"]
-            (tb,) = (part["tb"] for part in parts if part["kind"] == "aggregator")
-            found["density_lead"] = [density_lead(record["beta"], tb) for record in mixed]
-    return found | {"settings": piece.settings(), "environment": run.environment}
+            mixing_records = [record for record in records if record.get("alpha")]
+            result["alpha_own"] = [own_share(record["alpha"], first["labels"]) for record in mixing_records]
+            result["beta_own"] = [statistics.fmean(row[0] for row in record["beta"]) for record in mixing_records]
+            components = run.methods[name]["components"]
+            (tb,) = (component["tb"] for component in components if component["kind"] == "aggregator")
+            result["density_lead"] = [density_lead(record["beta"], tb) for record in mixing_records]
+    return result | {"settings": piece.settings(), "environment": run.environment}
 
 
 def own_share(alpha: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
-    """Mean weight of eq. 1 that clients give to their own cluster.
+    """Mean weight (eq. 1) that clients give to their own cluster.
 
     >>> own_share([[0.75, 0.25], [0.5, 0.5]], [0, 1])
     0.625
@@ -86,7 +90,7 @@ def own_share(alpha: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
 
 
 def density_lead(beta: Sequence[Sequence[float]], tb: float) -> float:
-    """Density of the own model minus that of the mixed one in nats, mean over clients: what beta of eq. 3 was made of.
+    """Density of the own model minus that of the mixed one in nats, mean over clients, recovered from beta (eq. 3).
 
     >>> round(density_lead([[0.5, 0.5], [0.7310586, 0.2689414]], 0.05), 6)
     0.025
@@ -94,32 +98,32 @@ def density_lead(beta: Sequence[Sequence[float]], tb: float) -> float:
     return statistics.fmean(tb * math.log(own / mixed) for own, mixed in beta)
 
 
-def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
-    """Run a piece, or what it lacks."""
+def play(piece: Piece, options: argparse.Namespace, clock: StopsAfter) -> Run:
+    """Run what is missing of a piece, and read the run."""
     if "damaged_domains" not in clusterers.names():
-        register("damaged_domains")(DamagedDomains)  # for this process alone, which may be one of several
-    settings = {**piece.settings(), **(SMALL if given.small else {})}
-    return run_bench(given.runs / piece.name, settings, given, clock)
+        register("damaged_domains")(DamagedDomains)  # in this process, which may be one of several
+    settings = {**piece.settings(), **(SMALL if options.small else {})}
+    return run_bench(options.runs / piece.name, settings, options, clock)
 
 
-def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
-    """Run a piece of which no result is kept, and keep it."""
-    if not find_results(piece.name, given, RESULTS):
-        found = measure(play(piece, given, clock), piece)
-        keep(given.out / f"{piece.name}.json", found)
+def run_missing(piece: Piece, options: argparse.Namespace, clock: StopsAfter) -> None:
+    """Run a piece unless its result is kept, and keep the result."""
+    if not find_results(piece.name, options, RESULTS):
+        result = measure(play(piece, options, clock), piece)
+        keep(options.out / f"{piece.name}.json", result)
 
 
-def describe_done(piece: Piece, given: argparse.Namespace) -> str:
-    """Whether the result of a piece is kept."""
-    return "done" if find_results(piece.name, given, RESULTS) else ""
+def describe_done(piece: Piece, options: argparse.Namespace) -> str:
+    """What --list says of a piece: "done" if its result is kept, otherwise nothing."""
+    return "done" if find_results(piece.name, options, RESULTS) else ""
 
 
 def main() -> None:
     parser = piece_options(__doc__ or "", RESULTS)
-    given = parser.parse_args()
-    every = {piece.name: piece for piece in pieces()}
-    check_pieces(parser, given, every)
-    run_pieces({name: every[name] for name in given.pieces or every}, given, run_missing, describe_done)
+    options = parser.parse_args()
+    all_pieces = {piece.name: piece for piece in pieces()}
+    check_pieces(parser, options, all_pieces)
+    run_pieces({name: all_pieces[name] for name in options.pieces or all_pieces}, options, run_missing, describe_done)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ import numpy as np
 SEEDS = 5
 SETTINGS: dict[str, Any] = {"clients": 4, "samples": 256, "rounds": 8, "epochs": 3, "lr": 0.003}
 DATASETS = {"digit_five": "synth", "digits_mini": "handwritten"}
-"""The source domain where cases do not say another one."""
+"""Source domain by data set, for cases that name no other."""
 METHODS = {"fedwca": "FedWCA", "one_hot": "One-hot"}
 UNTRAINED = "Source + AdaBN"
-"""Label of the source model with statistics of the clients' images, which nobody trains; it has clusters of its own."""
+"""Label of the source model with BatchNorm statistics of clients' images; it is not trained and has own clusters."""
 Damage = Literal["merged", "split", "shuffled"]
 
 
 def damage_clusters(domains: Sequence[int], damage: Damage, share: float = 0.5) -> list[int]:
-    """Wrong clusters, numbered from 0.
+    """Wrong clusters, numbered from 0, in place of the true domains; see `DamagedDomains` for the kinds of damage.
 
     >>> damage_clusters([0, 0, 1, 1, 2, 2], "merged")
     [0, 0, 0, 0, 1, 1]
@@ -31,17 +31,17 @@ def damage_clusters(domains: Sequence[int], damage: Damage, share: float = 0.5) 
     if damage == "merged":
         return [max(domain - 1, 0) for domain in domains]
     if damage == "split":
-        seen: dict[int, int] = {}
+        last_index: dict[int, int] = {}
         halves = []
         for domain in domains:
-            seen[domain] = seen.get(domain, -1) + 1
-            halves.append(2 * domain + seen[domain] % 2)
+            last_index[domain] = last_index.get(domain, -1) + 1
+            halves.append(2 * domain + last_index[domain] % 2)
         return [sorted(set(halves)).index(half) for half in halves]
-    drawn = np.random.default_rng(0).permutation(len(domains))[: round(share * len(domains))]
-    wrong = list(domains)
-    for at, other in zip(drawn, np.roll(drawn, 1), strict=True):
-        wrong[at] = domains[other]
-    return wrong
+    shuffled = np.random.default_rng(0).permutation(len(domains))[: round(share * len(domains))]
+    clusters = list(domains)
+    for client, donor in zip(shuffled, np.roll(shuffled, 1), strict=True):
+        clusters[client] = domains[donor]
+    return clusters
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -59,9 +59,10 @@ CASES: dict[str, dict[str, Any]] = {
     "1 client a domain": {"clients": 1},
     "T_a 0.001": {"overrides": {"aggregator.wca.ta": 0.001}},
 }
-"""By how a run differs; T_a is 0.01 but for the last one, which has the paper's value from SYNTH (Table 9)."""
+"""Settings that differ from the first case, by name of the case; T_a is 0.01, in the last case the paper's value for
+source SYNTH (Table 9)."""
 SOURCES = {"digit_five": ("mnistm", "mnist", "usps"), "digits_mini": ("photo", "printed", "street", "neon")}
-"""Sources besides the first: from some of them most labels are wrong."""
+"""Further source domains; with some of them most labels are wrong."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,17 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """As it is asked for, and its folder is called."""
+        """Name on the command line, and of its folder and its file of results."""
         return f"{self.dataset}-{self.case.replace(' ', '_')}-{self.seed}"
 
     def settings(self) -> dict[str, Any]:
-        """Of its run, but for where the data lie."""
+        """Settings for `fedwca.bench`, except the folder of the data."""
         case = {"source": self.case.removeprefix("source ")} if self.case.startswith("source ") else CASES[self.case]
-        own = {**SETTINGS, "source": DATASETS[self.dataset], "clusterer": "true", **case}
-        clusterer = own.pop("clusterer")
+        settings = {**SETTINGS, "source": DATASETS[self.dataset], "clusterer": "true", **case}
+        clusterer = settings.pop("clusterer")
         methods = [f"{label}={name}/clusterer={clusterer}" for name, label in METHODS.items()]
         return {
-            **own,
+            **settings,
             "dataset": self.dataset,
             "seed": self.seed,
             "baselines": ["source_only", "source_ada_bn", *methods],
@@ -93,7 +94,7 @@ class Piece:
 
 
 def pieces() -> Iterator[Piece]:
-    """All of the study, seed by seed."""
+    """All pieces of the study, ordered by seed."""
     for seed in range(SEEDS):
         for dataset in DATASETS:
             for case in (*CASES, *(f"source {name}" for name in SOURCES[dataset])):
