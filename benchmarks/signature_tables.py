@@ -50,8 +50,8 @@ def cells(pieces: Sequence[Piece]) -> list[Cell]:
 
 def at_the_end(piece: Piece) -> dict[str, float]:
     """Adjusted Rand index (ARI) by signature after the round."""
-    after = {name: points[-1][0] for name, points in piece["trained"].items()}
-    return {**after, **{name: point[0] for name, point in piece["moments"].items()}}
+    ari = {name: points[-1][0] for name, points in piece["trained"].items()}
+    return {**ari, **{name: point[0] for name, point in piece["moments"].items()}}
 
 
 def by_run(pieces: Sequence[Piece], signature: str, cell: Cell) -> dict[tuple[str, int], float]:

@@ -143,8 +143,8 @@ def with_true_clusters(results: Sequence[Piece]) -> list[Piece]:
 
 
 def points(results: Sequence[Piece], by_source: bool = False) -> list[tuple[str, float, float]]:
-    """(domain, percent of right labels in round 1, FedWCA minus One-hot) of each domain, seed and source domain, with
-    true clusters.
+    """List (target domain, percent of right labels in round 1, FedWCA minus One-hot) for each target domain, seed and
+    source domain with true clusters.
 
     Args:
         results: of any cases.
