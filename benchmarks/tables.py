@@ -231,7 +231,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with the text between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` replaced by block NAME of `BLOCKS`."""
+    """A page in which each block between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` is written anew."""
 
     def block(match: re.Match[str]) -> str:
         return f"<!-- begin {match[1]} -->\n{BLOCKS[match[1]]()}\n<!-- end {match[1]} -->"
