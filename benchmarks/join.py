@@ -117,8 +117,9 @@ COLUMNS = (
 
 
 def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over held-back clients for each seed, then mean and std (ddof 1) over seeds; differences are paired by
-    client.
+    """Means over held-back clients by seed, then their mean and standard deviation (ddof 1) over seeds.
+
+    Differences are paired by client.
     """
     seeds = sorted({record["seed"] for record in records})
 

@@ -74,7 +74,7 @@ def after(records: list[dict[str, Any]]) -> float:
 
 
 def before(records: list[dict[str, Any]]) -> float:
-    """The same before the adaptation step."""
+    """New clients' accuracy before adaptation, in the round with the best validation accuracy before adaptation."""
     accuracy_by_round = [r["adaptation"]["accuracy_before"] for r in records]
     return chosen([(mean(accuracy[:CLIENTS]), mean(accuracy[CLIENTS:])) for accuracy in accuracy_by_round])
 

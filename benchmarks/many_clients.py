@@ -1,7 +1,7 @@
 """Thousands of clients on one device: what a round costs when the same few of more and more clients take part.
 
 After round 0, 100 clients of 100, 500 or 2,000 train in each round, so that what grows with the federation is the cost
-of the absent clients. Each size runs in a process of its own, so that its peak memory can be measured.
+of the absent clients. Each case runs in a process of its own, so that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ METHODS = ("fedavg",)
 
 
 def run(clients: int, method: str) -> dict[str, Any]:
-    """Median seconds of a round after round 0, by phase, and peak memory in MB, of the whole process and before the
-    rounds.
+    """Run one case and return its median seconds of a round by phase and its peak memory.
+
+    Seconds are of rounds after round 0. Memory is in MB, of the whole process and of the time before the rounds.
     """
     import torch
 

@@ -29,11 +29,11 @@ CLIP = 20.0
 NOISE = (0.0, 0.003, 0.01, 0.03, 0.1, 1.0)
 """Standard deviations of the noise, in units of `CLIP`."""
 CLIENTS = (4, 16)
-"""Per target domain."""
+"""Clients per target domain."""
 IMAGES = 64
 """Training images per client."""
 DRAWS = 20
-"""Draws of the noise that an adjusted Rand index is the mean of."""
+"""Draws of the noise; the adjusted Rand index is the mean over them."""
 
 
 def measure(source: str, clients: int, data: Path) -> dict[str, Any]:

@@ -30,8 +30,9 @@ Run = tuple[str, int]
 
 
 def finished(kind: Kind) -> list[dict[str, Any]]:
-    """The pieces of a kind that have all its methods but those they may lack, so that means are over the same runs; if
-    there are none yet, all pieces.
+    """The pieces of a kind that have all methods except those they may lack; all pieces if there are none yet.
+
+    Without unfinished pieces the means of all methods are over the same runs.
     """
     pieces = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
     needed = {parse_method(method).name for method in kind.methods} - set(kind.may_lack)
@@ -39,8 +40,9 @@ def finished(kind: Kind) -> list[dict[str, Any]]:
 
 
 def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The finished pieces of a kind; those whose source model a piece of kind ``moments_pacs`` has get its One-hot by
-    moments.
+    """The finished pieces of a kind, with One-hot by moments where it was run from the same source model.
+
+    One-hot by moments is taken from the pieces of kind ``moments_pacs``.
     """
     pieces = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
     for piece in finished(MOMENTS_PACS):
@@ -52,8 +54,9 @@ def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
 
 
 def finished_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The pieces in which FedWCA and One-hot have the clusters by moments, and the pieces of kind ``digits`` that are
-    the same runs, because clusters by first layers are the same there.
+    """The pieces in which FedWCA and One-hot have the clusters by moments, of this kind and of kind ``digits``.
+
+    Those of kind ``digits`` are the runs in ``kind.known``: their clusters by first layers equal those by moments.
 
     Raises:
         ValueError: such a piece of kind ``digits`` has One-hot in other clusters.

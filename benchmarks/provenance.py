@@ -15,8 +15,9 @@ def provenance(device: str) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Short hash of the commit that is checked out, followed by ``+`` if a tracked Python file has changed since; None
-    outside a Git checkout.
+    """Short hash of the commit that is checked out, followed by ``+`` if a tracked Python file has changed since.
+
+    None outside a Git checkout.
     """
     folder = Path(__file__).parent
     commands = [["git", "rev-parse", "--short=12", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]

@@ -50,7 +50,8 @@ def check_pieces(parser: argparse.ArgumentParser, options: argparse.Namespace, p
     """Check the options, and with --again choose another folder for runs unless one was given.
 
     Raises:
-        SystemExit: a piece has no such name, or results that must not be kept would be.
+        SystemExit: there is no piece of a name, --small or --again would write to the kept results, or --again has no
+            names.
     """
     if (options.small or options.again) and options.out.resolve() == options.kept.resolve():
         reason = "--small is a rehearsal" if options.small else "--again repeats what is kept"

@@ -31,9 +31,7 @@ Cell = tuple[str, int, float]
 
 
 def finished(usual: bool = True) -> list[Piece]:
-    """Finished pieces: those with the values of `USUAL`, or with ``usual=False`` those with longer rounds or larger
-    images.
-    """
+    """Finished pieces with the values of `USUAL`; with ``usual=False`` those with longer rounds or larger images."""
     pieces = json.loads(RESULT.read_text())["pieces"] if RESULT.exists() else []
     pieces = [USUAL | piece for piece in pieces]
     return [piece for piece in pieces if (piece.items() >= USUAL.items()) == usual]
@@ -126,8 +124,9 @@ def paired() -> str:
 
 
 def looks(pieces: Sequence[Piece]) -> Iterator[tuple[float, float, float]]:
-    """Yield, per piece and number of steps: mean cosine of first layers' updates within domains, ARI of raw first
-    layers, ARI of their updates.
+    """Yield how alike the updates of first layers are and which clusters result, per piece and number of steps.
+
+    Each value is (mean cosine of updates within domains, ARI of raw first layers, ARI of their updates).
     """
     for piece in pieces:
         for index, update in enumerate(piece["updates"]):

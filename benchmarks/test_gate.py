@@ -23,7 +23,7 @@ from hand_written import BY_ENGINE
 FILE = Path(__file__).parent / "gate.json"
 CLIENTS, IMAGES = 2, 128
 WORKERS = {"loop": 1, "stacked": None}
-"""Clients at a time by engine; None: all."""
+"""Clients trained at a time by engine: one for the loop, so that it uses one core; None: all."""
 MARGIN, LEAD, MOST = 1.1, 10, 60
 """Ratio of the limit to the usual ratio, lead in votes that decides, and largest number of turns."""
 

@@ -29,9 +29,9 @@ def each(benchmark) -> int:
     return IMAGES if benchmark.enabled else 16
 
 
-def federation(clients: int, each: int) -> list[ClientImages]:
+def federation(clients: int, images_per_client: int) -> list[ClientImages]:
     generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    images = torch.randint(0, 256, (clients, images_per_client, 3, 32, 32), dtype=torch.uint8, generator=generator)
     return [ClientImages(x, x[:0], x[:8]) for x in images]
 
 

@@ -153,8 +153,9 @@ def worth() -> str:
 
 
 def by_run(folder: str) -> str:
-    """The table of a run: accuracy of training and of new clients, and of these the difference to FedAvg, or to the
-    first row if there is no FedAvg, paired by seed.
+    """The table of a run: accuracy of training clients and of new clients, and a difference paired by seed.
+
+    The difference is that of new clients to FedAvg, or to the first row if there is no FedAvg.
     """
     file = RUNS / folder / "summary.json"
     if not file.exists():

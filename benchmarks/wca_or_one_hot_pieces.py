@@ -14,7 +14,7 @@ DATASETS = {"digit_five": "synth", "digits_mini": "handwritten"}
 """Source domain by data set, for cases that name no other."""
 METHODS = {"fedwca": "FedWCA", "one_hot": "One-hot"}
 UNTRAINED = "Source + AdaBN"
-"""Label of the source model with BatchNorm statistics of clients' images; it is not trained and has own clusters."""
+"""Label of the source model with BatchNorm statistics of clients' images, untrained; it has clusters of its own."""
 Damage = Literal["merged", "split", "shuffled"]
 
 

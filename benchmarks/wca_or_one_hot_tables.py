@@ -143,8 +143,9 @@ def with_true_clusters(results: Sequence[Piece]) -> list[Piece]:
 
 
 def points(results: Sequence[Piece], by_source: bool = False) -> list[tuple[str, float, float]]:
-    """List (target domain, percent of right labels in round 1, FedWCA minus One-hot) for each target domain, seed and
-    source domain with true clusters.
+    """One point for each target domain, seed and source domain with true clusters.
+
+    A point is (target domain, percent of right labels in round 1, FedWCA minus One-hot in points of accuracy).
 
     Args:
         results: of any cases.
@@ -176,8 +177,9 @@ def labels(by_source: bool = False) -> str:
 
 
 def domains() -> str:
-    """FedWCA minus One-hot of digits-mini from its first source domain: one row per case, one column per target domain,
-    and the mean without `LOSES`.
+    """FedWCA minus One-hot of digits-mini from its first source domain, by case and target domain.
+
+    There is one row per case and one column per target domain; the last column is the mean without `LOSES`.
     """
     results = [piece for piece in finished() if piece["dataset"] == "digits_mini"]
     results = [piece for piece in results if not piece["case"].startswith("source ")]
