@@ -1,4 +1,4 @@
-"""A federation in one process: the session, its clients, and the same composition in the engine."""
+"""A small federation in one process: the server's session, its clients, and the same method in the engine."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ PAIRS = torch.tensor([0, 0, 1, 1])
 
 
 class Pairs(Clusterer):
-    """Two clusters of two, in order, whatever the models are."""
+    """Puts clients 0 and 1 in one cluster, 2 and 3 in the next, and so on, whatever their models are."""
 
     def __call__(self, signatures: Any) -> Tensor:
         return torch.arange(signatures.clients) // 2
 
 
 def composed(aggregator: str, *objectives: Any) -> Method:
+    """The method "toy": this aggregator, SHOT and further objectives, and `Pairs` where a clusterer is needed."""
     built = aggregators.build(aggregator)
     return Method(
         "toy", "Toy", built, TwoModel(), (Shot(), *objectives), Pairs() if built.grouping.needs_clusterer else None
@@ -48,7 +49,10 @@ def composed(aggregator: str, *objectives: Any) -> Method:
 
 @dataclass
 class Federation:
-    """What a test needs."""
+    """A method with a network and the images of its clients.
+
+    It is played by messages (`session` and `clients`) or in the simulation engine (`simulated`).
+    """
 
     method: Method
     network: Network
@@ -56,18 +60,19 @@ class Federation:
     options: dict[str, Any]
 
     def session(self, **rules: Any) -> Session:
+        """The server's session, under these fields of `Rules`."""
         composition = Composition.of(self.method, LeNet(bottleneck=16), 3, training=TRAINING, seed=1, **self.options)
         return Session(self.method, self.network, composition, Rules(**{"clients": len(self.images), **rules}))
 
     def clients(self) -> list[Client]:
-        return [Client(lambda side, stretch, x=given.train: x) for given in self.images]
+        return [Client(lambda side, stretch, x=client_images.train: x) for client_images in self.images]
 
     def simulated(self, rounds: int, participation: float = 1.0) -> Server:
-        """The same by the engine that `fedwca bench` uses."""
-        loop = SequentialEngine(self.network, self.images, "cpu", 1, self.options.get("batch_norm", "mixed"))
-        server = init_server(loop)
-        for number in range(rounds):
-            server, _ = run_round(number, server, self.method, loop, TRAINING, Keys(1), PAIRS, participation)
+        """The server after the same rounds in the engine that `fedwca bench` uses."""
+        engine = SequentialEngine(self.network, self.images, "cpu", 1, self.options.get("batch_norm", "mixed"))
+        server = init_server(engine)
+        for round_number in range(rounds):
+            server, _ = run_round(round_number, server, self.method, engine, TRAINING, Keys(1), PAIRS, participation)
         return server
 
 
@@ -80,7 +85,7 @@ def federation(network: Network, images: list[ClientImages]) -> Callable[..., Fe
 
 
 def delivered(session: Session) -> Tensor:
-    """The models clients end with ``[K, P]``."""
+    """The models that clients end with ``[K, P]``."""
     server = session.state.server
     weights = session.method.aggregator.deliver(server.state, len(server.rows))
     return weights.to(server.rows.dtype) @ server.rows

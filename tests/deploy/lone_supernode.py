@@ -1,8 +1,9 @@
-"""A client's SuperNode and its apps as they are, and a server in its place: ``python -m tests.deploy.lone_supernode``.
+"""A client's real SuperNode with its apps, against a server that this process stands in for.
 
-Four clients; the one behind the SuperNode is the first, the others answer within this process. In FOLDER there are
-``report.json`` and ``rows.safetensors`` when it has ended. ``kill`` kills the process that apps are forked from after
-round 0.
+``python -m tests.deploy.lone_supernode FOLDER [kill]``. There are four clients: the first is behind the SuperNode, the
+others answer within this process. At the end FOLDER holds ``report.json``, with an entry for each message (process ids
+of the apps, seconds, CPU seconds), and ``rows.safetensors``, the server's models. With ``kill``, the process that apps
+are forked from is killed after round 0.
 """
 
 from __future__ import annotations
@@ -50,26 +51,26 @@ def children() -> list[int]:
 
 
 def spent() -> float:
-    """CPU seconds of all processes below this one so far."""
-    found = {}
+    """CPU seconds that all descendants of this process have used so far."""
+    processes = {}
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
             if fields:
-                found[int(entry.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"))
+                processes[int(entry.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"))
     tree = {os.getpid()}
-    while more := {pid for pid, (parent, _) in found.items() if parent in tree} - tree:
-        tree |= more
-    return sum(found[pid][1] for pid in tree - {os.getpid()})
+    while next_generation := {pid for pid, (parent, _) in processes.items() if parent in tree} - tree:
+        tree |= next_generation
+    return sum(processes[pid][1] for pid in tree - {os.getpid()})
 
 
 class LoneServer:
-    """What a SuperNode's connection offers, for one node."""
+    """The server's end of a SuperNode's connection, for one node."""
 
     def __init__(self, folder: Path, kill: bool) -> None:
         self.folder, self.kill = folder, kill
-        built = toy()
-        self.session, self.clients = built.session(), built.clients()
+        federation = toy()
+        self.session, self.clients = federation.session(), federation.clients()
         for number in range(4):
             self.session.admit(f"client-{number}", number)
         for name, text in (("pyproject.toml", PYPROJECT.format(folder='"x"')), *APP_FILES.items()):
@@ -84,7 +85,7 @@ class LoneServer:
         self.next: Message | None = next(self.script)
 
     def play(self) -> Iterator[Message]:
-        """What the node is sent; its answer lies in ``self.replies`` when the next is asked for."""
+        """Yield what the node is sent; its answer must be in ``self.replies`` when the next message is asked for."""
         yield self.message("query", RecordDict())
         while self.session.state.round < ROUNDS:
             parcels = self.session.open(range(4))
@@ -101,13 +102,13 @@ class LoneServer:
         yield self.message("train", to_record(self.session.final_parcels()[0]))
 
     def message(self, kind: str, content: RecordDict) -> Message:
-        about = Metadata(RUN, "", 1, NODE, "", "", time.time(), 3600.0, kind)
-        return make_message(metadata=about, content=content)
+        metadata = Metadata(RUN, "", 1, NODE, "", "", time.time(), 3600.0, kind)
+        return make_message(metadata=metadata, content=content)
 
     def receive(self) -> tuple[Message, Any] | None:
         if self.reply:
-            took = round(time.monotonic() - self.begun, 2)
-            self.told.append({"apps": children(), "seconds": took, "cpu_seconds": spent()})
+            seconds = round(time.monotonic() - self.begun, 2)
+            self.told.append({"apps": children(), "seconds": seconds, "cpu_seconds": spent()})
             self.next, self.reply = next(self.script, None), ""
             if self.next is None:
                 self.end()
@@ -155,16 +156,16 @@ class LoneServer:
         )
 
 
-def main(folder: Path, *how: str) -> None:
+def main(folder: Path, *flags: str) -> None:
     images = toy().images[0].train.permute(0, 2, 3, 1).contiguous().numpy()
     np.savez(folder / "images.npz", images=images)
     os.environ["FLWR_HOME"] = str(folder / "flwr")
     (folder / "flwr").mkdir()
     (folder / "state").mkdir()
-    given = {"data": str(folder / "images.npz"), "state": str(folder / "state"), "seat": 0}
-    config = " ".join(f"{key}={json.dumps(value)}" for key, value in given.items())
-    sys.argv = ["flower-supernode", "--insecure", "--port", str(free_port()), "--node-config", config]
-    start_client_internal._init_connection = LoneServer(folder, "kill" in how).connection
+    node_config = {"data": str(folder / "images.npz"), "state": str(folder / "state"), "seat": 0}
+    config_text = " ".join(f"{key}={json.dumps(value)}" for key, value in node_config.items())
+    sys.argv = ["flower-supernode", "--insecure", "--port", str(free_port()), "--node-config", config_text]
+    start_client_internal._init_connection = LoneServer(folder, "kill" in flags).connection
     supernode.run_supernode()
 
 

@@ -1,4 +1,4 @@
-"""Federations laid out in folders, their long-lived processes, and what the engine makes of the same."""
+"""Deployments in folders: writing them, running their processes, and the models that are expected of them."""
 
 from __future__ import annotations
 
@@ -39,17 +39,28 @@ PARTS = {
     "fedtab": ["--baseline", "fedtab", "--set", "pseudo_labeler.trusted.least=0.005", "--rounds", "3"],
     "revised_wca": ["--aggregator", "revised_wca:u=2,ta=1,tb=1", "--clusterer", "kmeans", "--rounds", "4"],
 }
+"""Options for the method and the rounds, by the name that `laid_out` takes."""
 
 
 def program(*arguments: str) -> list[str]:
+    """The command line that runs `fedwca` with these arguments."""
     return [sys.executable, "-m", "fedwca", *arguments]
 
 
 def call(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run `fedwca` in a process of its own, to its end."""
     return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
 
 
-def laid_out(folder: Path, shades: Path, name: str, *more: str) -> DeploymentConfig:
+def laid_out(folder: Path, shades: Path, name: str, *options: str) -> DeploymentConfig:
+    """Write a deployment of four clients by `fedwca deploy init`, and read its configuration.
+
+    Args:
+        folder: where.
+        shades: the images.
+        name: a key of `PARTS`, or a baseline.
+        options: further ones of the command.
+    """
     arguments = [
         "--data",
         str(shades),
@@ -58,23 +69,23 @@ def laid_out(folder: Path, shades: Path, name: str, *more: str) -> DeploymentCon
         *PARTS.get(name, ["--baseline", name, "--rounds", "3"]),
         "--rule",
         "alone=warn",
-        *more,
+        *options,
     ]
-    done = call("deploy", "init", str(folder), *arguments)
-    assert done.returncode == 0, done.stderr
+    completed = call("deploy", "init", str(folder), *arguments)
+    assert completed.returncode == 0, completed.stderr
     return DeploymentConfig.read(folder / "server" / CONFIG_NAME)
 
 
 def expected(federation: DeploymentConfig) -> Server:
-    """What `fedwca bench --engine loop` ends with."""
+    """The server that the same run of `fedwca bench --engine loop` ends with."""
     config = validate(federation.config)
     dataset, source = load(config)
-    dealt = split_trial(config, dataset, source, 0, 0)
-    loop = SequentialEngine(source_model(config, dataset, source, 0).network, dealt.clients, "cpu", 1)
-    server, method = init_server(loop), compose(config)[-1][0]
-    for number in range(config.rounds):
+    split = split_trial(config, dataset, source, 0, 0)
+    engine = SequentialEngine(source_model(config, dataset, source, 0).network, split.clients, "cpu", 1)
+    server, method = init_server(engine), compose(config)[-1][0]
+    for round_number in range(config.rounds):
         server, _ = run_round(
-            number, server, method, loop, config.training, Keys(config.seed), dealt.metrics.domain_labels()
+            round_number, server, method, engine, config.training, Keys(config.seed), split.metrics.domain_labels()
         )
     return server
 
@@ -82,7 +93,7 @@ def expected(federation: DeploymentConfig) -> Server:
 def message_by_message(
     federation: DeploymentConfig, folder: Path, wire: Wire = lambda client, parcel: parcel
 ) -> tuple[Session, list[Client]]:
-    """The same federation in one process, with the images and the source model of a folder."""
+    """Play a deployment in one process, with the images and the source model of its folder."""
     session = federation.session(folder / "server" / "source.safetensors")
     clients = [Client(partial(read_images, folder / "data" / f"client-{k}.npz")) for k in range(4)]
     run_in_process(session, clients, federation.rounds, wire)
@@ -90,14 +101,15 @@ def message_by_message(
 
 
 def require_same(rows: Tensor, federation: DeploymentConfig, folder: Path) -> None:
-    """Models over the wire are those of messages in one process, and those of the engine up to rounding.
+    """Assert that ``rows`` are the models of messages in one process, and those of the engine up to rounding.
 
-    The engine mixes the server's rows once, a client mixes what it was sent: starts differ by 1e-7. Where that decides
-    a tie of max-pooling, a gradient goes to another weight; 3e-5 has been seen.
+    The engine mixes the server's rows once; a client mixes the models that it was sent. So the models that clients
+    start from differ by 1e-7. Where that decides a tie of max-pooling, a gradient goes to another weight; differences
+    of 3e-5 have been seen.
     """
     session, clients = message_by_message(federation, folder)
-    alone = session.state.server.rows if session.method.aggregator.travels else stacked(clients)
-    assert torch.allclose(rows, alone, atol=1e-6)
+    in_process = session.state.server.rows if session.method.aggregator.travels else stacked(clients)
+    assert torch.allclose(rows, in_process, atol=1e-6)
     assert torch.allclose(rows, expected(federation).rows, atol=1e-4)
 
 
@@ -136,7 +148,10 @@ LIES = "answer = replace(answer, models={'model': {k: v * float('nan') for k, v 
 
 
 def bent(folder: Path, what: str) -> Mapping[str, str]:
-    """An environment in which a client does ``what`` in round 1: its code is its own, as a liar's would be."""
+    """Environment variables of a client that runs the statement ``what`` on its ``answer`` in round 1.
+
+    A ``sitecustomize`` in ``folder`` changes the client's code, as a hostile client would change its own.
+    """
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(BENT.format(what=what))
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
@@ -146,12 +161,12 @@ def bent(folder: Path, what: str) -> Mapping[str, str]:
 def running(
     *commands: list[str], logs: Path, among: Mapping[int, Mapping[str, str]] | None = None
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes, each in a group of its own, ended by id whatever happens.
+    """Start processes, each in a process group of its own; on leaving, end those that still run.
 
     Args:
-        commands: what to run.
-        logs: folder for what each prints, by its number.
-        among: environments of those that do not have this process' own.
+        commands: their command lines.
+        logs: folder for their output, in a file ``0.log`` for the first, and so on.
+        among: environments by the number of the process; the others inherit this process's own.
     """
     started = []
     try:
@@ -173,30 +188,33 @@ def running(
                 stop(process, signal.SIGKILL)
 
 
-def stop(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def stop(process: subprocess.Popen[bytes], signal_number: signal.Signals) -> None:
+    """Send a signal to the group of a process, unless it has ended."""
     if process.poll() is None:
-        os.killpg(process.pid, how)
+        os.killpg(process.pid, signal_number)
 
 
 def commands(folder: Path, clients: int, port: int, *flags: str) -> list[list[str]]:
+    """The command lines of the server and of so many clients of a deployment."""
     server = program("server", str(folder), "--port", str(port), *flags)
     data = [str(folder / "data" / f"client-{k}.npz") for k in range(clients)]
-    where = ["--server", f"127.0.0.1:{port}", *flags]
+    client_options = ["--server", f"127.0.0.1:{port}", *flags]
     return [
         server,
         *(
-            program("client", str(folder / "clients" / str(k)), "--data", data[k], "--seat", str(k), *where)
+            program("client", str(folder / "clients" / str(k)), "--data", data[k], "--seat", str(k), *client_options)
             for k in range(clients)
         ),
     ]
 
 
 def submitted(folder: Path, port: int, *flags: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-    """`fedwca deploy run`, which waits until the server listens."""
+    """Run `fedwca deploy run` to its end; it waits until the server listens."""
     return call("deploy", "run", str(folder), "--server", f"127.0.0.1:{port}", *flags, timeout=timeout)
 
 
 def port() -> int:
+    """A free port of this machine."""
     from fedwca.deploy.flower.processes import free_port
 
     return free_port()

@@ -1,4 +1,4 @@
-"""The process that a client's apps are forked from: it lives on, comes back, and ends with its client."""
+"""The process that a client's apps are forked from: it serves many tasks, returns if killed, ends with its client."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ for _ in range(600):
 """
 
 
-def until(there: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
-    while not there():
+    while not condition():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.01)
 
@@ -73,15 +73,15 @@ def runs(pid: int) -> bool:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    begun: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
 
     def serve(*tasks: str, idle: float = 60) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-c", SERVE, str(tmp_path), str(idle), *tasks]
-        begun.append(subprocess.Popen(line, stdin=subprocess.PIPE, bufsize=0))
-        return begun[-1]
+        command = [sys.executable, "-c", SERVE, str(tmp_path), str(idle), *tasks]
+        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0))
+        return processes[-1]
 
     yield serve
-    for process in begun:
+    for process in processes:
         process.kill()
         process.communicate()
 
@@ -96,10 +96,10 @@ def test_tasks_have_processes_of_their_own_from_one_that_lives_on(
 ) -> None:
     process = serving("a", "b:os.kill(os.getpid(), 9)", "c:raise SystemExit(3)", "d")
     tell(process)
-    found = [read(tmp_path / name) for name in "abcd"]
+    pids = [read(tmp_path / name) for name in "abcd"]
     # Neither a task that is killed nor one that fails takes the others with it.
-    assert {parent for _, parent in found} == {process.pid}
-    assert len({own for own, _ in found}) == 4
+    assert {parent for _, parent in pids} == {process.pid}
+    assert len({pid for pid, _ in pids}) == 4
 
 
 def test_it_ends_with_whoever_has_tasks_and_so_does_what_it_is_doing(
@@ -107,11 +107,11 @@ def test_it_ends_with_whoever_has_tasks_and_so_does_what_it_is_doing(
 ) -> None:
     process = serving("a:time.sleep(600)")
     tell(process)
-    own, _ = read(tmp_path / "a")
+    task_pid, _ = read(tmp_path / "a")
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(30) == 0
-    until(lambda: not runs(own))
+    until(lambda: not runs(task_pid))
 
 
 TIDY = """
@@ -122,7 +122,7 @@ say("ready", 1)
 while True:
     time.sleep(60)
 """
-"""A task that would end its own way, as Flower's do."""
+"""A task that handles SIGINT and SIGTERM itself, as Flower's apps do."""
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped", "left"])
@@ -131,7 +131,7 @@ def test_no_task_outlives_it_or_ends_its_own_way(
 ) -> None:
     process = serving("a:" + TIDY)
     tell(process)
-    own, _ = read(tmp_path / "a")
+    task_pid, _ = read(tmp_path / "a")
     read(tmp_path / "ready")
     if how == "left":
         assert process.stdin is not None
@@ -139,8 +139,8 @@ def test_no_task_outlives_it_or_ends_its_own_way(
     else:
         process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
     process.wait(30)
-    until(lambda: not runs(own))
-    # Flower would be told that the app ends, and would never answer its message.
+    until(lambda: not runs(task_pid))
+    # An app that handles the signal tells Flower that it ends, and its message is never answered.
     assert not (tmp_path / "told").exists()
 
 
@@ -182,27 +182,28 @@ def test_it_comes_back_when_it_is_killed_and_ends_when_its_client_is(tmp_path: P
 
 def test_pauses_grow_with_the_wait_and_start_anew_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    told: list[int] = []
+    told_after: list[int] = []
     monkeypatch.setattr(polling.time, "sleep", slept.append)
-    pauses = polling.SuperNodePauses(lambda: told.append(len(slept)))
+    pauses = polling.SuperNodePauses(lambda: told_after.append(len(slept)))
     for _ in range(60):
         pauses.sleep(3)
     assert slept[:4] == [0.1] * 4
     assert slept == sorted(slept)
     assert slept[-1] == 3
-    assert not told
+    assert not told_after
     for _ in range(20):
         pauses.sleep(0.5)
     assert slept[60:64] == [0.1] * 4
     assert max(slept[60:]) == 0.5
-    assert told == list(range(60, 80))
+    assert told_after == list(range(60, 80))
     pauses.sleep(3)
     assert slept[-1] == 0.1
 
 
 def test_flowers_loop_waits_as_it_is_thought_to() -> None:
     flower = pytest.importorskip("flwr.supernode.start_client_internal")
-    # A version that waits otherwise would not be asked sooner, or never tell its app of a message.
+    # `SuperNodePauses` tells the loop's two waits apart by their lengths. With other lengths a wait would not be
+    # shortened, or the app would never be told of a message.
     text = Path(flower.__file__).read_text()
     calls = [line.strip() for line in text.splitlines() if "time." in line.split("#")[0] and "time.sleep" in line]
     assert calls == [f"time.sleep({polling.LATEST:.0f})", "time.sleep(0.5)", "time.sleep(0.5)"]

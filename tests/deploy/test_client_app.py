@@ -1,4 +1,4 @@
-"""A client whose folder holds what it kept of another deployment; in an environment that has Flower."""
+"""Flower's client app where a client's folder holds the state of another deployment or a damaged one; needs Flower."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Build = Callable[..., Federation]
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages are made where a task is known."""
+    """Flower makes messages only where the ids of a task are set."""
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
@@ -41,15 +41,15 @@ def folder(tmp_path: Path, federation: Build) -> Path:
 
 
 def asked(built: Federation) -> Parcel:
-    """What client 0 is sent in round 0: all that it has to know."""
+    """The parcel of client 0 in round 0, with all that it has to know."""
     session = built.session(alone="warn")
     session.admit("client-0", 0)
     return session.open([0])[0]
 
 
-def answered(folder: Path, parcel: Parcel, **more: Any) -> Message:
-    """The app's reply, as a process of its own gives it."""
-    config: Mapping[str, Any] = {"data": str(folder / "images.npz"), "state": str(folder), **more}
+def answered(folder: Path, parcel: Parcel, **node_config: Any) -> Message:
+    """The app's reply to a parcel; as in a process of its own, it remembers only what is in the folder."""
+    config: Mapping[str, Any] = {"data": str(folder / "images.npz"), "state": str(folder), **node_config}
     context = Context(1, 2, dict(config), RecordDict(), {})
     message = Message(to_record(parcel), dst_node_id=2, message_type="train")
     reply = client_app()(message, context)
@@ -63,7 +63,7 @@ def kind(reply: Message) -> str:
 
 
 def kept(folder: Path, name: str = "client.safetensors") -> str:
-    """The composition in a file of a client."""
+    """The composition in a client's state file, as text."""
     return str(read_state(folder / name, CLIENT_FORMAT)[1]["composition"])
 
 
@@ -71,23 +71,23 @@ def test_what_another_deployment_left_keeps_nobody_out(
     folder: Path, federation: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert kind(answered(folder, asked(federation("wca:ta=1,tb=1")))) == "upload"
-    before = kept(folder)
-    # Clipping does not cover wca, and goes with fedavg.
+    first_composition = kept(folder)
+    # Clipping is refused with wca, and accepted with fedavg.
     assert kind(answered(folder, asked(federation("fedavg")), clip=1.0)) == "upload"
-    assert kept(folder) != before
-    assert kept(folder, "client.safetensors.old") == before
+    assert kept(folder) != first_composition
+    assert kept(folder, "client.safetensors.old") == first_composition
     assert "this client begins afresh; what it had kept is now" in caplog.text
 
 
 def test_what_was_learned_in_another_deployment_is_kept_aside(folder: Path, federation: Build) -> None:
-    other, file = asked(federation("one_hot")), folder / "client.safetensors"
+    other_parcel, file = asked(federation("one_hot")), folder / "client.safetensors"
     assert kind(answered(folder, asked(federation("wca:ta=1,tb=1")))) == "upload"
-    learned = file.read_bytes()
-    assert kind(answered(folder, other)) == "upload"
+    learned_state = file.read_bytes()
+    assert kind(answered(folder, other_parcel)) == "upload"
     aside = folder / "client.safetensors.old"
-    assert aside.read_bytes() == learned
-    assert kind(answered(folder, other)) == "upload"  # a server that was restarted tells everything again
-    assert aside.read_bytes() == learned
+    assert aside.read_bytes() == learned_state
+    assert kind(answered(folder, other_parcel)) == "upload"  # a restarted server sends everything again
+    assert aside.read_bytes() == learned_state
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_what_a_newer_version_does_not_know_keeps_nobody_out(
     parcel, file = asked(federation("fedavg")), folder / "client.safetensors"
     assert kind(answered(folder, parcel)) == "upload"
     tensors, notes = read_state(file, CLIENT_FORMAT)
-    gone = notes["composition"].replace(now, then)
-    assert gone != notes["composition"]
-    write_state(file, tensors, {**notes, "composition": gone}, CLIENT_FORMAT)
+    unknown_composition = notes["composition"].replace(now, then)
+    assert unknown_composition != notes["composition"]
+    write_state(file, tensors, {**notes, "composition": unknown_composition}, CLIENT_FORMAT)
     assert kind(answered(folder, parcel)) == "upload"
-    assert kept(folder, "client.safetensors.old") == gone
+    assert kept(folder, "client.safetensors.old") == unknown_composition
 
 
 def test_a_damaged_file_is_kept_aside_and_all_is_asked_for_again(folder: Path, federation: Build) -> None:
     parcel = asked(federation("fedavg"))
     (folder / "client.safetensors").write_bytes(b"damaged")
-    later = Parcel("train", 1, {}, {}, {}, {"token": "t", "first": 0, "personal": 1})
-    assert kind(answered(folder, later)) == "lost"
+    later_parcel = Parcel("train", 1, {}, {}, {}, {"token": "t", "first": 0, "personal": 1})
+    assert kind(answered(folder, later_parcel)) == "lost"
     assert (folder / "client.safetensors.old").read_bytes() == b"damaged"
     assert kind(answered(folder, parcel)) == "upload"
 
@@ -140,10 +140,10 @@ def test_the_server_is_not_told_names_of_files(
     (folder / "images.npz").unlink()
     (folder / "patient.npz").rename(folder / "images.npz")
 
-    def full(*_: object) -> None:
+    def raise_disk_full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(folder))
 
-    monkeypatch.setattr("fedwca.deploy.flower.client_app.save_client", full)
+    monkeypatch.setattr("fedwca.deploy.flower.client_app.save_client", raise_disk_full)
     assert answered(folder, asked(federation("fedavg"))).error.reason == "OSError; its own log says why"
     (folder / "identity").mkdir()
     hello = Message(RecordDict(), dst_node_id=2, message_type="query")
@@ -169,11 +169,11 @@ def test_noise_on_moments_that_are_not_asked_for_is_said_to_do_nothing(
 def test_what_a_client_kept_stays_where_it_is_not_at_fault(folder: Path, federation: Build, fault: str) -> None:
     parcel = asked(federation("wca:ta=1,tb=1"))
     assert kind(answered(folder, parcel)) == "upload"
-    before = kept(folder)
+    composition = kept(folder)
     if fault == "images":
         (folder / "images.npz").rename(folder / "away.npz")
     reply = answered(folder, parcel, **({"clip": 1.0} if fault == "clip" else {}))
     assert reply.has_error()
     assert ("--clip" if fault == "clip" else "its own log says why") in reply.error.reason
-    assert kept(folder) == before
+    assert kept(folder) == composition
     assert not (folder / "client.safetensors.old").exists()

@@ -1,4 +1,4 @@
-"""`fedwca deploy init` without a network, the images of a client, and what is said where something is missing."""
+"""`fedwca deploy init` without a network, a client's images, and the errors where something is missing or wrong."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("flower")
 def test_options_of_runs_that_cannot_be_deployed_are_not_in_the_help_and_are_refused(shades: Path) -> None:
-    shown = set(re.findall(r"--[a-z-]+", call("deploy", "init", "--help", columns=200).out.split("Options")[1]))
-    assert "--objective" in shown
-    assert not {"--new-clients", "--adaptation", "--finish", "--validation"} & shown
+    options = set(re.findall(r"--[a-z-]+", call("deploy", "init", "--help", columns=200).out.split("Options")[1]))
+    assert "--objective" in options
+    assert not {"--new-clients", "--adaptation", "--finish", "--validation"} & options
     run = call("deploy", "init", "never", "--data", str(shades), "--clients", "4", "--insecure", "--target", "amber")
     assert (run.code, "its clients have labels" in run.err) == (2, True)
     run = call("deploy", "init", "never", "--data", str(shades), "--clients", "4", *SMALL, "--adaptation", "entropy")
@@ -59,8 +59,8 @@ def test_options_of_runs_that_cannot_be_deployed_are_not_in_the_help_and_are_ref
 def test_clients_train_as_their_method_does() -> None:
     values = {"composed": True, "baselines": (), "methods": {"wca": {"training": {"epochs": 7, "lr": 0.5}}}}
     config = RunConfig(**values).model_dump(mode="json")
-    found = DeploymentConfig(config=config, classes=("a", "b"), rules=Rules(clients=2)).composition.training
-    assert (found.epochs, found.lr) == (7, 0.5)
+    training = DeploymentConfig(config=config, classes=("a", "b"), rules=Rules(clients=2)).composition.training
+    assert (training.epochs, training.lr) == (7, 0.5)
 
 
 @pytest.mark.usefixtures("flower")
@@ -81,8 +81,8 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((copy / "server").resolve())}
     with np.load(folder / "data" / "client-3.npz") as archive:
         assert archive.files == ["images"]
-    alone = ["deploy", "init", str(tmp_path / "one"), "--data", str(shades), "--clients", "1", *SMALL]
-    assert call(*alone, "--aggregator", "fedavg").code == 0
+    one_client = ["deploy", "init", str(tmp_path / "one"), "--data", str(shades), "--clients", "1", *SMALL]
+    assert call(*one_client, "--aggregator", "fedavg").code == 0
     assert DeploymentConfig.read(tmp_path / "one" / "server" / CONFIG_NAME).rules.clients == 1
     assert call(*arguments).code == 2
 
@@ -92,15 +92,15 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
 def test_the_lines_that_init_prints_work_as_they_stand(
     tmp_path: Path, shades: Path, monkeypatch: pytest.MonkeyPatch, insecure: bool
 ) -> None:
-    begun: list[list[str]] = []
+    started: list[list[str]] = []
 
-    def begin(command: list[str], *more: object) -> int:
-        begun.append(command)
+    def start(command: list[str], *ignored: object) -> int:
+        started.append(command)
         return 0
 
     processes = "fedwca.deploy.flower.processes"
-    monkeypatch.setattr(f"{processes}.run_until_stopped", begin)
-    monkeypatch.setattr(f"{processes}.run_with_restarts", begin)
+    monkeypatch.setattr(f"{processes}.run_until_stopped", start)
+    monkeypatch.setattr(f"{processes}.run_with_restarts", start)
     folder = tmp_path / "a trial"
     small = SMALL if insecure else [word for word in SMALL if word != "--insecure"]
     run = call("deploy", "init", str(folder), "--data", str(shades), "--deal", "1", *small)
@@ -110,25 +110,25 @@ def test_the_lines_that_init_prints_work_as_they_stand(
     server, client, _ = (line[1:] for line in lines)
     assert lines[2][1:] == ["deploy", "run", str(folder), *(["--insecure"] if insecure else [])]
     for line in (server, client):
-        done = call(*line)
-        assert done.code == 0, done.err
-    settings = begun[1][begun[1].index("--node-config") + 1]
+        result = call(*line)
+        assert result.code == 0, result.err
+    settings = started[1][started[1].index("--node-config") + 1]
     data, state = folder / "data" / "client-0.npz", folder / "clients" / "0"
     assert settings == f'data={json.dumps(str(data))} state={json.dumps(str(state))} device="cpu" seat=0'
-    assert [("--insecure" in command) for command in begun] == [insecure, insecure]
+    assert [("--insecure" in command) for command in started] == [insecure, insecure]
 
 
 @pytest.mark.parametrize("name", ["plain", "Bilder für später", "a 😀", "it's = here", "back\\slash", "\x7f\ttab"])
 def test_a_path_reaches_flower_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    given = {"device": "cpu", "seat": 3, "clip": 0.5}
-    command = client_command(tmp_path / name, tmp_path / name, "here:1", True, given)
+    config = {"device": "cpu", "seat": 3, "clip": 0.5}
+    command = client_command(tmp_path / name, tmp_path / name, "here:1", True, config)
     settings = command[command.index("--node-config") + 1]
-    # As Flower takes it apart.
+    # As Flower parses it.
     pairs = re.findall(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)", settings)
-    read = tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs))
+    parsed = tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs))
     path = str((tmp_path / name).resolve())
-    assert read == {"data": path, "state": path, **given}
+    assert parsed == {"data": path, "state": path, **config}
 
 
 @pytest.mark.parametrize(("name", "why"), [('a "b"', "has a double quote"), ("caf\udce9", "is not UTF-8")])
@@ -165,8 +165,8 @@ def test_init_says_what_to_put_for_images_that_it_did_not_deal(tmp_path: Path, s
 
 @pytest.mark.usefixtures("flower")
 def test_a_baseline_is_deployed_as_it_is(tmp_path: Path, shades: Path) -> None:
-    given = ["--data", str(shades), "--baseline", "fedavg", "--clients", "4", "--aggregator", "one-hot", *SMALL]
-    run = call("deploy", "init", str(tmp_path / "fed"), *given)
+    arguments = ["--data", str(shades), "--baseline", "fedavg", "--clients", "4", "--aggregator", "one-hot", *SMALL]
+    run = call("deploy", "init", str(tmp_path / "fed"), *arguments)
     assert run.code == 2
     assert "baseline 'fedavg' is deployed as it is; leave aggregator out" in run.err
 
@@ -176,7 +176,7 @@ def test_a_baseline_is_deployed_as_it_is(tmp_path: Path, shades: Path) -> None:
 def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path, name: str) -> None:
     folder = tmp_path / "d"
     run = call("deploy", "init", str(folder), "--data", str(shades), "--baseline", name, "--clients", "4", *SMALL)
-    why = {
+    refusals = {
         "local": "each client can adapt it alone",
         "shot": "each client can adapt it alone",
         "source_only": "hand the source model out",
@@ -184,9 +184,9 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         "ladd": "clusters by the style of clients' images, which do not leave them",
         "ladd_plus": "clusters by the style of clients' images, which do not leave them",
     }
-    if name in why:
+    if name in refusals:
         assert run.code == 2
-        assert why[name] in run.err
+        assert refusals[name] in run.err
         assert not (folder / "server").exists()
         if name != "fedpcl_pl":
             return
@@ -197,8 +197,8 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         assert run.code == 0, run.err
         deployed = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
         assert deployed.session(folder / "server" / "source.safetensors")
-        usual = RunConfig().rounds
-        assert deployed.config["rounds"] == min(usual, baseline(name).rounds or usual)
+        default_rounds = RunConfig().rounds
+        assert deployed.config["rounds"] == min(default_rounds, baseline(name).rounds or default_rounds)
 
 
 @pytest.mark.usefixtures("flower")
@@ -233,14 +233,14 @@ def test_clipping_to_nothing_is_a_mistake(tmp_path: Path) -> None:
 
 def test_images_of_any_folder(tmp_path: Path) -> None:
     hidden = ".hidden.png", ".thumbnails/b.png", "__MACOSX/deep/b.png"
-    for number, where in enumerate(("b.png", "deep/er/a.png", *hidden)):
-        path = tmp_path / where
+    for number, name in enumerate(("b.png", "deep/er/a.png", *hidden)):
+        path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 30), (number, 0, 0)).save(path)
     (tmp_path / "notes.txt").write_text("no image")
-    found = read_images(tmp_path, 32)
-    assert found.shape == (2, 3, 32, 32)
-    assert found[:, 0].float().mean((1, 2)).tolist() == [0.0, 1.0]
+    images = read_images(tmp_path, 32)
+    assert images.shape == (2, 3, 32, 32)
+    assert images[:, 0].float().mean((1, 2)).tolist() == [0.0, 1.0]
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 3), np.uint8))
     assert read_images(tmp_path / "x.npz", 32).shape == (5, 3, 32, 32)
 
@@ -289,13 +289,13 @@ def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
     from fedwca.deploy.flower.client_secret import identity
     from fedwca.deploy.flower.keys import certify, make_key
 
-    before = os.umask(0o022)
+    old_umask = os.umask(0o022)
     try:
         make_key(tmp_path / "key")
         certify(tmp_path, ["fed.example.org"])
         identity(tmp_path)
     finally:
-        os.umask(before)
+        os.umask(old_umask)
     private = {file.name for file in tmp_path.iterdir() if file.stat().st_mode & 0o077 == 0}
     assert private == {"key", "server.key", "identity"}
 
@@ -309,5 +309,5 @@ WAITING = [
 @pytest.mark.parametrize("module", WAITING)
 def test_processes_that_only_wait_do_not_load_torch(module: str) -> None:
     code = f"import sys, {module}, fedwca.deploy.flower.processes; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "False"

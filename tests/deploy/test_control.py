@@ -1,4 +1,4 @@
-"""Asking a server that is not there yet, or that does not always answer."""
+"""Requests to a server that is not there yet, or that does not always answer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from fedwca.errors import FedwcaError
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    found: list[float] = []
-    monkeypatch.setattr(control.time, "sleep", found.append)
-    return found
+    slept: list[float] = []
+    monkeypatch.setattr(control.time, "sleep", slept.append)
+    return slept
 
 
 def asked(failures: int) -> tuple[list[int], Callable[[], None]]:
+    """A request that fails so many times before it succeeds, with the list of its calls so far."""
     calls: list[int] = []
 
     def ask() -> None:
@@ -34,16 +35,16 @@ def asked(failures: int) -> tuple[list[int], Callable[[], None]]:
 
 def test_a_server_that_comes_later_is_waited_for_and_that_is_told_once(pauses: list[float]) -> None:
     calls, ask = asked(3)
-    told: list[str] = []
-    control.retry(ask, told.append)
-    assert (len(calls), len(pauses), told) == (4, 3, ["The server does not answer yet; trying again"])
+    messages: list[str] = []
+    control.retry(ask, messages.append)
+    assert (len(calls), len(pauses), messages) == (4, 3, ["The server does not answer yet; trying again"])
 
 
 def test_nothing_is_told_of_a_server_that_is_there(pauses: list[float]) -> None:
     calls, ask = asked(0)
-    told: list[str] = []
-    control.retry(ask, told.append)
-    assert (len(calls), pauses, told) == (1, [], [])
+    messages: list[str] = []
+    control.retry(ask, messages.append)
+    assert (len(calls), pauses, messages) == (1, [], [])
 
 
 def test_a_server_that_never_comes(pauses: list[float]) -> None:
@@ -70,14 +71,17 @@ FINISHED = {
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[..., list[list[str]]]:
-    """A server by what it answers in turn, each a state of the run, STALLS or a complaint; holds what was asked."""
+    """Stand in for a server that gives these answers in turn, the last one again and again.
+
+    An answer is a state of the run, `STALLS` or an error's text. The list that is returned holds the commands so far.
+    """
 
     def build(*states: dict[str, object] | str) -> list[list[str]]:
-        asked: list[list[str]] = []
+        commands: list[list[str]] = []
 
-        def run(command: list[str], timeout: float, **more: object) -> subprocess.CompletedProcess[str]:
-            state = states[min(len(asked), len(states) - 1)]
-            asked.append(command)
+        def run(command: list[str], timeout: float, **options: object) -> subprocess.CompletedProcess[str]:
+            state = states[min(len(commands), len(states) - 1)]
+            commands.append(command)
             if state == STALLS:
                 raise subprocess.TimeoutExpired(command, timeout)
             if isinstance(state, str):
@@ -86,7 +90,7 @@ def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[...
 
         monkeypatch.setattr(control, "find_flwr", lambda: "flwr")
         monkeypatch.setattr(control.subprocess, "run", run)
-        return asked
+        return commands
 
     return build
 
@@ -94,12 +98,12 @@ def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[...
 def test_a_status_call_that_stalls_or_fails_is_tried_again(
     server: Callable[..., list[list[str]]], pauses: list[float]
 ) -> None:
-    # Never as many in a row as it would take to give up, however many in all.
-    asked = server(*[STALLS, "no route", STALLS, "no route", RUNNING] * 3, FINISHED)
+    # Failures in a row are fewer than it takes to give up; failures in all are more.
+    commands = server(*[STALLS, "no route", STALLS, "no route", RUNNING] * 3, FINISHED)
     assert control.watch_run("7", {}, 1e6) == ("completed", 5, 7)
-    assert (len(asked), len(pauses)) == (16, 15)
+    assert (len(commands), len(pauses)) == (16, 15)
     assert pauses == [3, 3, 3, 3, 30] * 3
-    assert asked[0] == ["flwr", "list", "--run-id", "7", "fedwca", "--format", "json"]
+    assert commands[0] == ["flwr", "list", "--run-id", "7", "fedwca", "--format", "json"]
 
 
 @pytest.mark.parametrize(
@@ -112,24 +116,24 @@ def test_a_status_call_that_stalls_or_fails_is_tried_again(
 def test_a_server_that_never_says_how_a_run_stands(
     server: Callable[..., list[list[str]]], pauses: list[float], state: str, why: str
 ) -> None:
-    asked = server(RUNNING, state)
+    commands = server(RUNNING, state)
     with pytest.raises(FedwcaError, match="run 7 may still go on, but the server was asked 5 times") as raised:
         control.watch_run("7", {}, 1e6)
     assert why in str(raised.value)
-    assert (len(asked), len(pauses)) == (6, 5)
+    assert (len(commands), len(pauses)) == (6, 5)
 
 
 def test_runs_that_have_not_ended_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"run-id": 7, "status": "running"}, {"run-id": 8, "status": "finished:completed"}]
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def answer(arguments: list[str], env: dict[str, str]) -> dict[str, Any]:
-        asked.append(arguments)
+        commands.append(arguments)
         return {"success": True, "runs": [*rows, {"run-id": 9, "status": "pending"}]}
 
     monkeypatch.setattr(control, "call_flwr", answer)
     assert control.stop_runs({}) == ["7", "9"]
-    assert asked == [["list", "fedwca"], ["stop", "7", "fedwca"], ["stop", "9", "fedwca"]]
+    assert commands == [["list", "fedwca"], ["stop", "7", "fedwca"], ["stop", "9", "fedwca"]]
 
 
 @pytest.mark.parametrize("ended", [True, False])

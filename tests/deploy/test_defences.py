@@ -31,13 +31,13 @@ def test_robust_means_by_hand() -> None:
 
 
 def flipped(session: Session, client: int) -> Callable[[int, Parcel], Parcel]:
-    """A wire on which one client's update is turned round and made ten times as long, statistics left alone."""
+    """A wire that multiplies one client's update by -10 and leaves its BatchNorm statistics alone."""
 
     def wire(number: int, parcel: Parcel) -> Parcel:
         if number != client:
             return parcel
-        own = session.expected[client].starts[0]
-        slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
+        start = session.expected[client].starts[0]
+        slots = {slot.name: slot.of(start) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})
 
@@ -81,12 +81,12 @@ def test_a_norm_bound_is_of_statistics_too(
 
 
 def test_how_far_statistics_moved_by_hand() -> None:
-    place = [Slot("weight", (2,), 0)]
+    weights = [Slot("weight", (2,), 0)]
     statistics = [Slot("norm.running_mean", (2,), 2), Slot("norm.running_var", (2,), 4)]
     sent = torch.tensor([5.0, 5.0, 0.0, 0.0, 4.0, 4.0])
     moved = torch.tensor([9.0, 9.0, 4.0, 0.0, 4.0, 4.0])  # one mean by two deviations: sqrt(4 / 4)
-    assert measure_statistics_move(moved, sent, Layout(tuple(place), tuple(statistics))) == pytest.approx(1, abs=1e-5)
-    assert measure_statistics_move(moved[:2], sent[:2], Layout(tuple(place), ())) == 0
+    assert measure_statistics_move(moved, sent, Layout(tuple(weights), tuple(statistics))) == pytest.approx(1, abs=1e-5)
+    assert measure_statistics_move(moved[:2], sent[:2], Layout(tuple(weights), ())) == 0
     assert norm_outliers({0: 0.1, 1: 0.1, 2: 2.9, 3: 6.0}, 3.0, least=1.0) == {3: 2.0}
 
 
@@ -102,12 +102,12 @@ def test_the_norm_bound_is_by_the_models_that_moved(moves: list[float], refused:
 def test_a_median_is_hardly_moved(federation: Callable[..., Federation]) -> None:
     built = federation("fedavg:weighting=uniform")
     honest = built.simulated(1).rows[0]
-    apart = {}
+    distances = {}
     for robust in ("mean", "median"):
         session = built.session(robust=robust)
         run_in_process(session, built.clients(), 1, flipped(session, 1))
-        apart[robust] = float((session.state.server.rows[0] - honest)[: session.layout.trained].norm())
-    assert apart["median"] < 0.3 * apart["mean"]
+        distances[robust] = float((session.state.server.rows[0] - honest)[: session.layout.trained].norm())
+    assert distances["median"] < 0.3 * distances["mean"]
 
 
 def test_clipping_and_noise() -> None:
@@ -120,19 +120,19 @@ def test_clipping_and_noise() -> None:
 
 
 def test_all_noise_is_of_secret_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, zeros = os.urandom(8 * 400), torch.zeros(20, 20)
-    asked: list[int] = []
+    random_bytes, zeros = os.urandom(8 * 400), torch.zeros(20, 20)
+    counts: list[int] = []
 
     def draw(count: int) -> bytes:
-        asked.append(count)
-        return given
+        counts.append(count)
+        return random_bytes
 
-    # A seed would not do: torch's generator keeps 32 bits of one, few enough to try them all.
+    # A seed would not be secret enough: torch's generator keeps 32 bits of it, few enough to try them all.
     monkeypatch.setattr(secrets, "token_bytes", draw)
     noise = Privacy(2.0, 0.5)(zeros)
-    assert asked == [len(given)]
+    assert counts == [len(random_bytes)]
     assert torch.equal(noise, Privacy(2.0, 0.5)(zeros))
-    changed = given[:-4] + bytes(255 - byte for byte in given[-4:])
+    changed = random_bytes[:-4] + bytes(255 - byte for byte in random_bytes[-4:])
     monkeypatch.setattr(secrets, "token_bytes", lambda count: changed)
     assert torch.nonzero((noise != Privacy(2.0, 0.5)(zeros)).flatten()).tolist() == [[399]]
 

@@ -1,4 +1,4 @@
-"""Clients that leave, return, join late or lie, and a server that is killed: the round goes on with the rest."""
+"""Clients that leave, return, join late or lie, and a server that is killed: rounds go on with the other clients."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
 
 
 def played(answer: Callable[[Parcel], Parcel | None]) -> Server:
-    """What two rounds leave on the server, when client 1 answers so in the second one, where clusters are known."""
+    """The server after two rounds; in the second, where clusters are known, ``answer`` changes client 1's upload."""
     built = Federation(composed("wca:ta=1,tb=1"), a_network(), some_images(), {})
     session = built.session(alone="warn")
     wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
@@ -127,7 +127,7 @@ def test_a_hostile_upload_is_refused_and_the_round_goes_on(
     change, sentence = HOSTILE[lie]
     with caplog.at_level(logging.WARNING, "fedwca.deploy"):
         server = played(change)
-    # As if the client had been away: nothing of what it sent is in the models or in the state.
+    # The same as if the client had been away: nothing that it sent is in the models or in the state.
     assert torch.equal(server.rows, silent.rows)
     for key, value in silent.state.items():
         assert torch.equal(server.state[key].nan_to_num(), value.nan_to_num())
@@ -143,8 +143,8 @@ def test_a_cluster_that_is_none_is_refused(federation: Build, choice: Any, caplo
         assert parcel.round == 0 or parcel.report["label"].shape == (1,)
         if (client, parcel.round) != (1, 1):
             return parcel
-        others = {key: value for key, value in parcel.report.items() if key != "label"}
-        return replace(parcel, report=others if choice is None else {**others, "label": torch.tensor(choice)})
+        report = {key: value for key, value in parcel.report.items() if key != "label"}
+        return replace(parcel, report=report if choice is None else {**report, "label": torch.tensor(choice)})
 
     servers = []
     for wire in (chosen, lambda client, parcel: None if (client, parcel.round) == (1, 1) else parcel):
@@ -179,16 +179,16 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     session, clients = built.session(), built.clients()
     for number in range(4):
         session.admit(f"client-{number}", number)
-    begun = session.open(range(4))
-    assert len({id(parcel.models["source"]) for parcel in begun.values()}) == 1
+    parcels = session.open(range(4))
+    assert len({id(parcel.models["source"]) for parcel in parcels.values()}) == 1
     for number, client in enumerate(clients):
-        assert session.receive(number, client.handle(begun[number])) == ""
+        assert session.receive(number, client.handle(parcels[number])) == ""
     assert session.close()
     sent = [parcel.models for parcel in session.open(range(4)).values()]
-    own, *shared = (name for name in sent[0] if name.startswith("sent-"))
-    assert shared
-    assert len({id(models[own]) for models in sent}) == 4
-    assert all(len({id(models[name]) for models in sent}) == 1 for name in shared)
+    own_name, *shared_names = (name for name in sent[0] if name.startswith("sent-"))
+    assert shared_names
+    assert len({id(models[own_name]) for models in sent}) == 4
+    assert all(len({id(models[name]) for models in sent}) == 1 for name in shared_names)
 
 
 @pytest.mark.parametrize("of", ["report", "beside"])
@@ -219,11 +219,11 @@ def test_clients_leave_in_mid_round_and_return(federation: Build) -> None:
 
 def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None:
     built = federation("fedavg")
-    session, lost = built.session(least=3), [True]
+    session, first_try = built.session(least=3), [True]
 
     def wire(client: int, parcel: Parcel) -> Parcel | None:
-        away = parcel.round == 1 and client > 1 and lost[0]
-        lost[0] = not (away and client == 3) and lost[0]
+        away = parcel.round == 1 and client > 1 and first_try[0]
+        first_try[0] = not (away and client == 3) and first_try[0]
         return None if away else parcel
 
     run_in_process(session, built.clients(), 2, wire)
@@ -236,7 +236,7 @@ def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
     session, clients = built.session(alone="warn"), built.clients()
     run_in_process(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
     state = session.state
-    assert state.samples == tuple(len(each.train) for each in built.images)
+    assert state.samples == tuple(len(client_images.train) for client_images in built.images)
     assert not state.waiting
     assert clients[3].final is not None
     assert bool(torch.isfinite(state.server.rows).all())
@@ -247,8 +247,8 @@ def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
 def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation: Build) -> None:
     session = federation("one_hot").session(clients=5)
     model = session.state.server.source.clone()
-    first = session.layout.layers()[0]
-    width = sum(slot.stop - slot.start for slot in first)
+    first_layer = session.layout.layers()[0]
+    width = sum(slot.stop - slot.start for slot in first_layer)
 
     def direction(degrees: float) -> torch.Tensor:
         angle = torch.tensor(degrees, dtype=torch.float64).deg2rad()
@@ -260,7 +260,7 @@ def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation:
     clustered = ClusteredClients(torch.arange(4), vectors, "cosine")
     state = replace(session.state, round=1, server=server, clustered=clustered)
     start = 0
-    for slot in first:
+    for slot in first_layer:
         size = slot.stop - slot.start
         model[slot.start : slot.stop] = direction(80)[start : start + size].float()
         start += size
@@ -306,16 +306,16 @@ def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None
     built = federation("fedavg")
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 1)
-    fresh = built.clients()[2]
+    new_client = built.clients()[2]
     parcel = session.final_parcels()[2]
     assert "source" not in parcel.models
-    lost = fresh.handle(parcel)
-    assert lost.kind == "lost"
-    assert session.receive(2, lost) == "does not know the source model; it is sent again"
-    assert fresh.handle(session.final_parcels()[2]).kind == "done"
-    assert fresh.final is not None
+    answer = new_client.handle(parcel)
+    assert answer.kind == "lost"
+    assert session.receive(2, answer) == "does not know the source model; it is sent again"
+    assert new_client.handle(session.final_parcels()[2]).kind == "done"
+    assert new_client.final is not None
     assert clients[2].final is not None
-    assert torch.equal(fresh.final, clients[2].final)
+    assert torch.equal(new_client.final, clients[2].final)
 
 
 @pytest.mark.parametrize(("version", "said"), [("9.0", "which has 9.0, asks"), (None, "which has an earlier version")])
@@ -326,8 +326,8 @@ def test_a_client_of_another_version_is_told_which_to_install(
     session = built.session()
     session.admit("client-0", 0)
     parcel = session.open([0])[0]
-    later = {**json.loads(str(parcel.notes["composition"])), "from_later": 1}
-    notes = {**parcel.notes, "composition": json.dumps(later), VERSION: version}
+    later_composition = {**json.loads(str(parcel.notes["composition"])), "from_later": 1}
+    notes = {**parcel.notes, "composition": json.dumps(later_composition), VERSION: version}
     if version is None:
         del notes[VERSION]
     with pytest.raises(FedwcaError, match=f"this client has fedwca {__version__} and cannot play .*{said}.*from_later"):
@@ -338,19 +338,19 @@ def test_a_client_of_another_version_is_told_which_to_install(
 
 def test_what_late_clients_are_compared_with_outlives_the_server(federation: Build, tmp_path: Path) -> None:
     built, path = federation("one_hot"), tmp_path / "server.safetensors"
-    session, again = built.session(), built.session()
+    session, restarted = built.session(), built.session()
     run_in_process(session, built.clients(), 1)
     save_session(session, path)
-    resume_session(again, path)
-    before, after = session.state.clustered, again.state.clustered
-    assert before is not None
-    assert after is not None
-    assert torch.equal(before.vectors, after.vectors)
+    resume_session(restarted, path)
+    saved, resumed = session.state.clustered, restarted.state.clustered
+    assert saved is not None
+    assert resumed is not None
+    assert torch.equal(saved.vectors, resumed.vectors)
     assert (
-        (before.numbers.tolist(), before.metric) == (after.numbers.tolist(), after.metric) == ([0, 1, 2, 3], "cosine")
+        (saved.numbers.tolist(), saved.metric) == (resumed.numbers.tolist(), resumed.metric) == ([0, 1, 2, 3], "cosine")
     )
-    first = sum(slot.stop - slot.start for slot in session.layout.layers()[0])
-    assert before.vectors.shape == (4, first)
+    width = sum(slot.stop - slot.start for slot in session.layout.layers()[0])
+    assert saved.vectors.shape == (4, width)
 
 
 def test_places_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
@@ -369,8 +369,8 @@ def test_places_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptur
 
 def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path) -> None:
     built, path = federation("revised_wca:u=2,ta=1,tb=1"), tmp_path / "server.safetensors"
-    whole, first, clients = built.session(), built.session(), built.clients()
-    run_in_process(whole, built.clients(), 4)
+    uninterrupted, first, clients = built.session(), built.session(), built.clients()
+    run_in_process(uninterrupted, built.clients(), 4)
     for number in range(4):
         first.admit(f"client-{number}", number)
     while first.state.round < 2:
@@ -384,7 +384,7 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
     assert second.state.round == 2
     assert second.admit("client-3") == 3
     run_in_process(second, clients, 4)
-    assert torch.equal(second.state.server.rows, whole.state.server.rows)
+    assert torch.equal(second.state.server.rows, uninterrupted.state.server.rows)
     with pytest.raises(CheckpointError, match="of another composition"):
         resume_session(federation("fedavg").session(), path)
     path.write_bytes(path.read_bytes()[:100])
@@ -404,7 +404,7 @@ def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tm
         resume_session(coarser.session(), path)
     with pytest.raises(CheckpointError, match="of another composition or seed and another clusterer; remove it"):
         resume_session(federation("fedavg").session(), path)
-    # Earlier versions noted neither, or lacked a field of a clusterer.
+    # Checkpoints of earlier versions hold neither of the two, or lack a field of the clusterer.
     tensors, notes = read_state(path, SESSION_FORMAT)
     write_state(path, tensors, {**notes, "clusterer": {"name": "finch"}}, SESSION_FORMAT)
     resume_session(built.session(), path)
@@ -419,10 +419,10 @@ def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
 ) -> None:
     built, path = federation("wca:ta=1,tb=1"), tmp_path / "server.safetensors"
     session = built.session()
-    text = json.loads(session.composition.model_dump_json())
-    assert text.pop("moments", 0) is None  # its default
-    del text["aggregator"]["weighting"]
-    monkeypatch.setattr(type(session.composition), "model_dump_json", lambda _: json.dumps(text))
+    composition = json.loads(session.composition.model_dump_json())
+    assert composition.pop("moments", 0) is None  # its default
+    del composition["aggregator"]["weighting"]
+    monkeypatch.setattr(type(session.composition), "model_dump_json", lambda _: json.dumps(composition))
     save_session(session, path)
     monkeypatch.undo()
     resume_session(built.session(), path)
@@ -431,34 +431,34 @@ def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, kept: bool) -> None:
     built = federation(batch_norm="local" if kept else "mixed")
-    session, images = built.session(), built.clients()
-    asked: list[str] = []
-    said: dict[int, set[float | None]] = {}
+    session, originals = built.session(), built.clients()
+    answer_kinds: list[str] = []
+    trust: dict[int, set[float | None]] = {}
 
-    class Fresh(Client):
-        """Every message is a process of its own."""
+    class RestartedClient(Client):
+        """Handles every message as a new process does: it remembers only what is in its file."""
 
         number = 0
 
         def handle(self, parcel: Parcel) -> Parcel:
-            again, path = Client(self.images), tmp_path / f"{self.number}.safetensors"
+            client, path = Client(self.images), tmp_path / f"{self.number}.safetensors"
             if kept and path.exists():
-                resume_client(again, path)
-                assert again.trust is not None
-            answer = again.handle(parcel)
-            said.setdefault(self.number, set()).add(again.trust)
-            asked.append(answer.kind)
-            save_client(again, path)
+                resume_client(client, path)
+                assert client.trust is not None
+            answer = client.handle(parcel)
+            trust.setdefault(self.number, set()).add(client.trust)
+            answer_kinds.append(answer.kind)
+            save_client(client, path)
             return answer
 
     clients = []
-    for number, client in enumerate(images):
-        clients.append(Fresh(client.images))
+    for number, client in enumerate(originals):
+        clients.append(RestartedClient(client.images))
         clients[-1].number = number
     run_in_process(session, clients, 2)
-    assert ("lost" in asked) is not kept
+    assert ("lost" in answer_kinds) is not kept
     if kept:
-        assert all(len(some) == 1 for some in said.values()), "it is asked once, by the source model as it came"
+        assert all(len(values) == 1 for values in trust.values()), "it is asked once, by the source model as it came"
     assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
 
 
@@ -473,15 +473,15 @@ def test_where_nobody_is_away_a_client_without_an_answer_ends_the_run(federation
             return parcel
         return noted(parcel, token="0") if away == "refused" else None
 
-    def here(round: int) -> list[int]:
+    def available(round: int) -> list[int]:
         return [0, 1, 3] if round and away == "unreachable" else [0, 1, 2, 3]
 
     with pytest.raises(FedwcaError, match="round 1: there is no answer of client 2 that counts"):
-        run_in_process(session, built.clients(), 2, wire, here)
-    whole = built.session(least=1, participation=0.25, alone="warn")
-    whole.everybody = True
-    run_in_process(whole, built.clients(), 3)
-    assert whole.state.round == 3
+        run_in_process(session, built.clients(), 2, wire, available)
+    partial = built.session(least=1, participation=0.25, alone="warn")
+    partial.everybody = True
+    run_in_process(partial, built.clients(), 3)
+    assert partial.state.round == 3
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_late_clients_alone_are_not_enough(federation: Build) -> None:
 
 @pytest.mark.parametrize("aggregator", ["one_hot", "revised_wca:u=3,ta=1,tb=1"])
 def test_late_clients_hold_up_no_round(federation: Build, aggregator: str) -> None:
-    """Two of four are there from the start; whoever is late is placed beside those that are drawn."""
+    """Two of four clients are there from the start; late ones are asked in addition to those that are drawn."""
     built = federation(aggregator)
     session = built.session(clients=8, participation=0.25, alone="warn")
     run_in_process(session, built.clients(), 8, available=lambda round: [0, 1, 2, 3] if round else [0, 1])
@@ -542,12 +542,12 @@ def test_places_that_nobody_takes_change_nothing(
     federation: Build, aggregator: str, objectives: tuple[Objective, ...]
 ) -> None:
     built = federation(aggregator, *objectives)
-    found = []
+    models = []
     for places in (4, 7):
         session = built.session(clients=places, alone="warn")
         run_in_process(session, built.clients(), 3)
-        found.append(delivered(session)[:4])
-    assert torch.equal(*found)
+        models.append(delivered(session)[:4])
+    assert torch.equal(*models)
 
 
 def test_a_client_is_sent_its_own_model(federation: Build) -> None:

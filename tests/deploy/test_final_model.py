@@ -1,4 +1,4 @@
-"""The model that a deployed client ends with is one that commands take."""
+"""The model that a deployed client ends with: other commands accept it, and its card says whose it is."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def test_it_predicts_and_is_exported(federation: Callable[..., Federation], tmp_
     torch.testing.assert_close(opened.logits(images), network(network.prepare(images))[0])
 
     Image.fromarray(np.zeros((40, 40, 3), np.uint8)).save(tmp_path / "x.png")
-    found = call("predict", str(file), str(tmp_path / "x.png"))
-    assert found.code == 0, found.err
-    assert found.out.splitlines()[1].split(",")[1] in ("ape", "bee", "cat")
-    found = call("export", str(file), "--out", str(tmp_path / "y.safetensors"))
-    assert found.code == 0, found.err
+    run = call("predict", str(file), str(tmp_path / "x.png"))
+    assert run.code == 0, run.err
+    assert run.out.splitlines()[1].split(",")[1] in ("ape", "bee", "cat")
+    run = call("export", str(file), "--out", str(tmp_path / "y.safetensors"))
+    assert run.code == 0, run.err
     assert "Not measured" in (tmp_path / "y.safetensors.md").read_text()
     assert open_model(tmp_path / "y.safetensors").about == opened.about
-    found = call("export", str(file), "--client", "0", "--out", str(tmp_path / "z.safetensors"))
-    assert found.code == 2
-    assert "one model already" in found.err
+    run = call("export", str(file), "--client", "0", "--out", str(tmp_path / "z.safetensors"))
+    assert run.code == 2
+    assert "one model already" in run.err
 
 
 def test_the_card_names_the_method_not_its_aggregator(federation: Callable[..., Federation], tmp_path: Path) -> None:
@@ -67,19 +67,19 @@ def test_the_card_counts_rounds_of_the_federation(federation: Callable[..., Fede
     built = federation("fedavg")
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 3, available=lambda round: range(3) if round else range(4))
-    for number in (1, 3):  # the last took part in the first round alone
+    for number in (1, 3):  # the last one took part in the first round only
         save_final(clients[number], tmp_path / str(number))
         assert open_model(tmp_path / str(number) / FINAL).about.rounds == 3
 
 
 def test_a_file_of_weights_is_named_without_its_folder(federation: Callable[..., Federation]) -> None:
     model = ResNet18(weights="/home/me/secret/w.pth")  # type: ignore[arg-type]
-    played = Composition.of(federation().method, model, 3, training=TRAINING)
-    assert played.model["weights"] == "w.pth"
-    assert Composition.read(played.model_dump_json()).architecture() == ResNet18(weights="w.pth")  # type: ignore[arg-type]
-    assert describe_deployed(played, {}, "client 0", 1).model["weights"] == "w.pth"
-    earlier = played.model_copy(update={"model": Registry.dump(model)})
-    assert played.plays_as(earlier)
+    composition = Composition.of(federation().method, model, 3, training=TRAINING)
+    assert composition.model["weights"] == "w.pth"
+    assert Composition.read(composition.model_dump_json()).architecture() == ResNet18(weights="w.pth")  # type: ignore[arg-type]
+    assert describe_deployed(composition, {}, "client 0", 1).model["weights"] == "w.pth"
+    earlier = composition.model_copy(update={"model": Registry.dump(model)})
+    assert composition.plays_as(earlier)
 
 
 def test_without_names_classes_are_numbers(federation: Callable[..., Federation], tmp_path: Path) -> None:

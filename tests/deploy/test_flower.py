@@ -1,4 +1,4 @@
-"""Over Flower: records and back, and its simulation; in an environment that has it."""
+"""Messages as Flower's records, the server's app, and Flower's simulation; needs Flower."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 
 @pytest.fixture(autouse=True)
 def swept() -> Iterator[None]:
-    """Ray drops files and processes unclosed, in cycles; collected later, they would count against who runs then."""
+    """Collect the unclosed files and processes that Ray leaves in cycles: later, another test would fail for them."""
     yield
     gc.collect()
 
 
 def test_what_several_parcels_have_is_packed_once() -> None:
-    shared, own = {"w": torch.ones(2)}, [{"w": torch.full((2,), float(k))} for k in range(3)]
-    parcels = [Parcel("train", 1, {"sent-0": mine, "sent-1": shared}) for mine in own]
+    shared, own_models = {"w": torch.ones(2)}, [{"w": torch.full((2,), float(k))} for k in range(3)]
+    parcels = [Parcel("train", 1, {"sent-0": own, "sent-1": shared}) for own in own_models]
     contents = to_records(parcels)
     assert len({id(content["model/sent-1"]) for content in contents}) == 1
     assert len({id(content["model/sent-0"]) for content in contents}) == 3
     for parcel, content in zip(parcels, contents, strict=True):
-        again = from_record(content)
-        assert all(torch.equal(again.models[name]["w"], parcel.models[name]["w"]) for name in parcel.models)
+        unpacked = from_record(content)
+        assert all(torch.equal(unpacked.models[name]["w"], parcel.models[name]["w"]) for name in parcel.models)
 
 
 def test_a_parcel_survives_the_wire() -> None:
@@ -72,11 +72,11 @@ def test_a_parcel_survives_the_wire() -> None:
         {"n": 1},
     )
     content = to_record(parcel)
-    again = from_record(content)
-    assert (again.kind, again.round, dict(again.notes)) == ("upload", 3, {"n": 1})
-    assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
-    assert torch.equal(again.report["beta"], parcel.report["beta"])
-    assert torch.equal(again.beside["o.x"], parcel.beside["o.x"])
+    unpacked = from_record(content)
+    assert (unpacked.kind, unpacked.round, dict(unpacked.notes)) == ("upload", 3, {"n": 1})
+    assert torch.equal(unpacked.models["model"]["w"], parcel.models["model"]["w"])
+    assert torch.equal(unpacked.report["beta"], parcel.report["beta"])
+    assert torch.equal(unpacked.beside["o.x"], parcel.beside["o.x"])
     files = [record["safetensors"].data for record in content.array_records.values()]
     headers = [8 + int.from_bytes(file[:8], "little") for file in files]
     assert count_bytes(content) == parcel.bytes + sum(headers)
@@ -125,30 +125,30 @@ def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed
         built = federation("fedavg", top=0.1, feedback=True, transport="half")
     else:
         built = federation("local", PrototypeContrastive())
-    found = []
-    for through in (lambda parcel, most: parcel, lambda parcel, most: from_record(to_record(parcel), most)):
+    final_models = []
+    for wire in (lambda parcel, limit: parcel, lambda parcel, limit: from_record(to_record(parcel), limit)):
         session, clients = built.session(alone="warn"), built.clients()
         for number in range(4):
             session.admit(f"client-{number}", number)
         while session.state.round < 3:
             for client, parcel in session.open(range(4)).items():
-                answer = clients[client].handle(through(parcel, None))
-                assert session.receive(client, through(answer, session.context.max_answer_bytes)) == ""
+                answer = clients[client].handle(wire(parcel, None))
+                assert session.receive(client, wire(answer, session.context.max_answer_bytes)) == ""
             session.close()
         for client, parcel in session.final_parcels().items():
-            clients[client].handle(through(parcel, None))
-        found.append(stacked(clients))
-    assert torch.equal(found[0], found[1])
+            clients[client].handle(wire(parcel, None))
+        final_models.append(stacked(clients))
+    assert torch.equal(final_models[0], final_models[1])
 
 
 def garble(file: bytes, draw: random.Random) -> bytes:
-    """A file with a few bytes changed, most of them in its header, or cut, or with more behind it."""
-    found = bytearray(file)
+    """A file with a few bytes changed, mostly in its header; it may also be cut, or have bytes appended."""
+    garbled = bytearray(file)
     header = 8 + int.from_bytes(file[:8], "little")
     for _ in range(draw.randint(1, 4)):
-        found[draw.randrange(draw.choice([8, header, header, len(found)]))] = draw.randrange(256)
-    end = draw.choice([len(found), len(found), draw.randrange(len(found))])
-    return bytes(found[:end]) + draw.choice([b"", b"", bytes(7)])
+        garbled[draw.randrange(draw.choice([8, header, header, len(garbled)]))] = draw.randrange(256)
+    end = draw.choice([len(garbled), len(garbled), draw.randrange(len(garbled))])
+    return bytes(garbled[:end]) + draw.choice([b"", b"", bytes(7)])
 
 
 @pytest.mark.parametrize("options", [{}, {"top": 0.1}, {"transport": "half"}], ids=str)
@@ -159,13 +159,13 @@ def test_garbled_answers_are_refused_or_hold_finite_models(
     session, clients = built.session(alone="warn"), built.clients()
     for number in range(4):
         session.admit(f"client-{number}", number)
-    for _ in range(2):  # from round 1 on there is a report
+    for _ in range(2):  # answers hold a report from round 1 on
         answers = {client: clients[client].handle(parcel) for client, parcel in session.open(range(4)).items()}
         expected, sent = dict(session.expected), to_record(answers[1])
         for client, answer in answers.items():
             assert session.receive(client, answer) == ""
         session.close()
-    draw, taken = random.Random(0), 0
+    draw, accepted = random.Random(0), 0
     names = list(sent.array_records)
     assert len(names) > 1
     for _ in range(300):
@@ -178,9 +178,9 @@ def test_garbled_answers_are_refused_or_hold_finite_models(
         except FedwcaError:
             continue
         if not answer_problem(parcel, expected[1]):
-            taken += 1
+            accepted += 1
             assert bool(torch.isfinite(read_answer(parcel, expected[1]).model).all())
-    assert 0 < taken < 300
+    assert 0 < accepted < 300
 
 
 def test_nothing_is_told_to_strangers() -> None:
@@ -204,7 +204,7 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
 
 
 class Coming:
-    """Nodes of which one more can be reached each time."""
+    """A grid in which one more node can be reached each time that it is asked."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -225,8 +225,9 @@ def test_nodes_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Answering:
-    """A grid whose nodes answer after so many seconds each; Flower itself answers for those that are ``lost``, and
-    one whose name is empty cannot be asked.
+    """A grid whose nodes answer after so many seconds of ``clock`` each.
+
+    Flower itself answers for the nodes in ``lost``. A node whose name is empty cannot be asked.
     """
 
     def __init__(self, after: dict[str, float], clock: list[float], lost: str = "") -> None:
@@ -245,26 +246,26 @@ class Answering:
 
 
 def by(node: int, name: str, error: bool = False) -> SimpleNamespace:
-    """A reply that says it is a node's, to the message of that name."""
-    about = SimpleNamespace(reply_to_message_id=name, src_node_id=node)
-    return SimpleNamespace(metadata=about, has_error=lambda: error, has_content=lambda: not error)
+    """A reply to the message ``name`` that claims to come from ``node``."""
+    metadata = SimpleNamespace(reply_to_message_id=name, src_node_id=node)
+    return SimpleNamespace(metadata=metadata, has_error=lambda: error, has_content=lambda: not error)
 
 
 def taken(grid: Answering, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
-    """When the answer of each node was taken."""
+    """The second in which the answer of each node was taken."""
     monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(clock), sleep=clock.append))
-    asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=10 + node)) for node in range(len(grid.after))]
-    return {node: sum(clock) for node, _ in serve.exchange(grid, asked, 60)}  # type: ignore[arg-type]
+    messages = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=10 + node)) for node in range(len(grid.after))]
+    return {node: sum(clock) for node, _ in serve.exchange(grid, messages, 60)}  # type: ignore[arg-type]
 
 
 def test_answers_are_taken_as_they_come_and_not_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: list[float] = []
-    came = taken(Answering({"a": 0, "b": 1, "c": 20, "d": 1e9}, clock), clock, monkeypatch)
-    assert list(came) == [10, 11, 12]
-    assert came[10] == 0
-    # Nobody is heard later than a quarter of its time after it has answered.
-    assert 1 <= came[11] <= 1.25
-    assert 20 <= came[12] <= 23
+    seconds = taken(Answering({"a": 0, "b": 1, "c": 20, "d": 1e9}, clock), clock, monkeypatch)
+    assert list(seconds) == [10, 11, 12]
+    assert seconds[10] == 0
+    # An answer that came after t seconds is taken within another t / 4.
+    assert 1 <= seconds[11] <= 1.25
+    assert 20 <= seconds[12] <= 23
     assert 60 <= sum(clock) <= 63
 
 
@@ -318,19 +319,19 @@ def test_a_server_that_does_not_answer_is_not_a_clients_fault(monkeypatch: pytes
 
 
 class Reply:
-    """What a node says of itself, or why it cannot."""
+    """What a node answers when it is asked who it is, or why it cannot say."""
 
     def __init__(self, config: dict[str, str | int] | None = None, why: str = "") -> None:
         self.content = RecordDict({"hello": ConfigRecord(config)} if config is not None else {})
         self.error = SimpleNamespace(reason=why)
 
     def has_error(self) -> bool:
-        """Whether it cannot."""
+        """Whether it cannot say."""
         return bool(self.error.reason)
 
 
 def bare_server(tmp_path: Path, nodes: list[int], admitted: list[tuple[str, int | None]]) -> serve.FlowerServer:
-    """A server without a method, whose session lets everybody in."""
+    """A server without a method, whose session admits every client and notes it in ``admitted``."""
 
     def admit(name: str, wish: int | None) -> int:
         admitted.append((name, wish))
@@ -370,9 +371,9 @@ def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
 ) -> None:
     replies, waited = {11: Reply({"identity": "a", "fedwca": __version__})}, []
 
-    def exchange(grid: object, asked: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
-        waited.append((asked, seconds))
-        return iter([(node, replies[node]) for node in asked if node in replies])
+    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+        waited.append((nodes, seconds))
+        return iter([(node, replies[node]) for node in nodes if node in replies])
 
     monkeypatch.setattr(serve, "Message", lambda *_, dst_node_id, **__: dst_node_id)
     monkeypatch.setattr(serve, "exchange", exchange)
@@ -382,7 +383,7 @@ def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
     replies[12] = Reply({"identity": "b", "fedwca": __version__})
     assert server._present() == {0: 11, 1: 12}
     assert server._present() == {0: 11, 1: 12}
-    # While one of two clients is known that a round needs, the other has as long as for an answer.
+    # A round needs two clients: while only one is known, unknown nodes have the full deadline.
     assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
 
 
@@ -392,15 +393,15 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     clock: list[float] = []
     monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(clock), sleep=clock.append))
     server = bare_server(tmp_path, [11, 12, 13], [])
-    asked: list[int] = []
+    node_counts: list[int] = []
 
     class Asking:
-        """Two of three nodes are turned away until 20 seconds have gone."""
+        """A session that finds enough clients to ask only after 20 seconds."""
 
         asks_enough = everybody = False
 
         def open(self, nodes: dict[int, int]) -> dict[int, str]:
-            asked.append(len(nodes))
+            node_counts.append(len(nodes))
             self.asks_enough = sum(clock) >= 20
             return {}
 
@@ -408,23 +409,23 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     monkeypatch.setattr(server, "_present", lambda: {0: 11})
     assert server._open_round() == ({0: 11}, {})
     assert 20 <= sum(clock) <= 2 * serve.HELLO
-    assert len(asked) == 2  # not once a second
+    assert len(node_counts) == 2  # not once a second
     server.deployment.deadline = 5.0  # type: ignore[misc]
     monkeypatch.setattr(Asking, "open", lambda self, nodes: {})
     server.session.asks_enough = False  # type: ignore[misc]
-    before = sum(clock)
+    began = sum(clock)
     server._open_round()
-    assert 5 <= sum(clock) - before < 10
+    assert 5 <= sum(clock) - began < 10
     server.session.everybody = True  # type: ignore[misc]
-    before = sum(clock)
+    began = sum(clock)
     server._open_round()
-    assert sum(clock) == before  # whoever is missing ends the run
+    assert sum(clock) == began  # it does not wait: a client that is missing ends the run
 
 
 def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client without a key that lost its folder comes as another, while Flower still lists its first node."""
+    """A client without a key that lost its folder comes back under a new name, while Flower lists its old node."""
     replies = {node: Reply({"identity": name, "seat": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
     asked: list[list[int]] = []
 
@@ -450,7 +451,7 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
     nodes.remove(11)
     assert server._present() == {0: 12}
     nodes.append(13)
-    assert server._present() == {0: 13}  # the same client anew
+    assert server._present() == {0: 13}  # the same client, back under another node
     nodes.remove(13)
     assert server._present() == {0: 12}
     assert asked == [[11, 12], [12], [13], [12]]
@@ -466,13 +467,13 @@ def test_a_client_that_is_away_for_a_moment_gets_its_model(
     server = bare_server(tmp_path, [], [])
     server.deployment.rounds = 3  # type: ignore[misc]
     server.session.final_parcels = lambda: {0: "model", 1: "model"}  # type: ignore[assignment, method-assign]
-    until = {11: 10**6, 13: 3}  # another client, which has no model to get, leaves meanwhile
+    online_until = {11: 10**6, 13: 3}  # node 13 leaves meanwhile: a client that gets no model
 
-    def there() -> list[int]:
-        return [node for node, end in until.items() if sum(clock) < end] + [12] * (sum(clock) >= back)
+    def online() -> list[int]:
+        return [node for node, end in online_until.items() if sum(clock) < end] + [12] * (sum(clock) >= back)
 
-    server.grid = SimpleNamespace(get_node_ids=there)  # type: ignore[assignment]
-    monkeypatch.setattr(server, "_present", lambda: {node - 11: node for node in there()})
+    server.grid = SimpleNamespace(get_node_ids=online)  # type: ignore[assignment]
+    monkeypatch.setattr(server, "_present", lambda: {node - 11: node for node in online()})
     monkeypatch.setattr(server, "_exchange", lambda parcels, number: set(parcels))
     server._deliver()
     assert sum(clock) == waited
@@ -509,12 +510,12 @@ def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Pa
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, name)
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    found = session.state.server.rows
+    rows = session.state.server.rows
     if name == "fedpcl_pl":
-        # Models stay where they are; each client has written its own.
+        # The server gets no models; each client has written its own.
         layout = Layout.of(session.network)
-        found = torch.stack([read_final(tmp_path / "d" / "server" / f"client-{k}", layout) for k in range(4)])
-    require_same(found, federation, tmp_path / "d")
+        rows = torch.stack([read_final(tmp_path / "d" / "server" / f"client-{k}", layout) for k in range(4)])
+    require_same(rows, federation, tmp_path / "d")
 
 
 @pytest.mark.timeout(600)
@@ -522,11 +523,11 @@ def test_a_client_that_diverges_ends_flowers_simulation(tmp_path: Path, shades: 
     pytest.importorskip("ray")
     size = ["--clients", "2", "--samples", "30", "--rounds", "2", "--preset", "default", "--lr", "1e30"]
     method = ["--aggregator", "fedavg", "--set", "model.bottleneck=8", "--set", "source_training.epochs=1"]
-    where = ["--data", str(shades), "--backend", "flower", "--out", str(tmp_path / "d")]
-    done = call("bench", *size, *method, *where, timeout=500)
-    assert done.returncode == 1
-    assert "a lower learning rate may help" in done.stderr
-    assert "there is no answer of client" in done.stderr
+    output = ["--data", str(shades), "--backend", "flower", "--out", str(tmp_path / "d")]
+    completed = call("bench", *size, *method, *output, timeout=500)
+    assert completed.returncode == 1
+    assert "a lower learning rate may help" in completed.stderr
+    assert "there is no answer of client" in completed.stderr
     federation = DeploymentConfig.read(tmp_path / "d" / "server" / CONFIG_NAME)
     assert 10 * 3600 < federation.deadline < DEFAULT_TTL
 
@@ -536,7 +537,7 @@ def test_thinned_uploads_over_flower(tmp_path: Path, shades: Path) -> None:
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, "fedavg", "--top", "0.1", "--feedback")
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    alone, _ = message_by_message(federation, tmp_path / "d")
-    assert torch.equal(session.state.server.rows, alone.state.server.rows)
-    sent = [json.loads(line) for line in (tmp_path / "d" / "server" / "wire.jsonl").read_text().splitlines()]
-    assert max(sent[0]["up"].values()) < 0.3 * max(sent[1]["down"].values())
+    in_process, _ = message_by_message(federation, tmp_path / "d")
+    assert torch.equal(session.state.server.rows, in_process.state.server.rows)
+    bytes_by_round = [json.loads(line) for line in (tmp_path / "d" / "server" / "wire.jsonl").read_text().splitlines()]
+    assert max(bytes_by_round[0]["up"].values()) < 0.3 * max(bytes_by_round[1]["down"].values())

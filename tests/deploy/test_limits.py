@@ -1,4 +1,4 @@
-"""What does not go together is refused in a sentence: defences that would do nothing, noise that would not cover."""
+"""Settings that do not go together are refused: defences without effect, noise that leaves an upload uncovered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_defence_that_rounds_ask_too_few_for_is_refused(rule: str, value: Any,
     with pytest.raises(UsageError, match=f"rule {rule} takes 3 clients in a round, and a round asks 2 of 4"):
         check_enough_asked(Rules(clients=4, **rules))
     check_enough_asked(Rules(clients=4, participation=0.5))
-    federation("fedavg").session(**rules)  # one that is there goes on
+    federation("fedavg").session(**rules)  # a session is not refused: an existing deployment goes on
 
 
 def test_robust_means_and_pooled_variances_are_two_things(federation: Build) -> None:
@@ -66,7 +66,7 @@ def test_what_top_does_not_go_with(federation: Build) -> None:
 def test_a_model_of_which_nothing_can_be_left_out(federation: Build) -> None:
     built = federation("fedavg", top=0.1)
     built.session()
-    built.network.backbone.frozen = True  # then the first layer is the bottleneck, all that is trained
+    built.network.backbone.frozen = True  # then only the bottleneck is trained, and it is the first layer
     with pytest.raises(UsageError, match="--top leaves out nothing here"):
         built.session()
 
@@ -95,9 +95,9 @@ def test_noise_does_not_cover_prototypes(federation: Build) -> None:
     composition = built.session().composition
     check_covered(composition)
     method = replace(built.method, objectives=(PrototypeContrastive(),))
-    talking = composition.of(method, composition.architecture(), 3)
+    with_prototypes = composition.of(method, composition.architecture(), 3)
     with pytest.raises(UsageError, match="with objective 'prototype_contrastive' a client also uploads"):
-        check_covered(talking)
+        check_covered(with_prototypes)
 
 
 @pytest.mark.parametrize("aggregator", ["fedavg", "one_hot", "equal", "one_equal", "fedamp"])
@@ -114,6 +114,6 @@ def test_what_the_sentence_offers_is_covered(federation: Build, aggregator: str)
 )
 def test_what_has_no_message_is_refused(flag: str, value: object, said: str) -> None:
     check_sendable(FedAvg(), "--aggregator fedavg:")
-    other = type("Other", (FedAvg,), {flag: value, "name": "other", "__module__": __name__})()
+    aggregator = type("Other", (FedAvg,), {flag: value, "name": "other", "__module__": __name__})()
     with pytest.raises(UsageError, match=f"aggregator 'other' {said}"):
-        check_sendable(other, "--aggregator other:")
+        check_sendable(aggregator, "--aggregator other:")

@@ -1,4 +1,4 @@
-"""A client's real SuperNode, app process and apps: numbers as in one process, and what becomes of a killed process."""
+"""A client's real SuperNode, app process and apps give the numbers of one process; a killed app process comes back."""
 
 from __future__ import annotations
 
@@ -27,31 +27,34 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def play(folder: Path, *how: str) -> list[dict[str, Any]]:
-    line = [sys.executable, "-m", "tests.deploy.lone_supernode", str(folder), *how]
+def play(folder: Path, *flags: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.deploy.lone_supernode", str(folder), *flags]
     env = flower_environment(folder / "home")
-    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
-    assert (folder / "report.json").exists(), done.stdout[-3000:] + done.stderr[-3000:]
-    told: list[dict[str, Any]] = json.loads((folder / "report.json").read_text())
-    return told
+    completed = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert (folder / "report.json").exists(), completed.stdout[-3000:] + completed.stderr[-3000:]
+    messages: list[dict[str, Any]] = json.loads((folder / "report.json").read_text())
+    return messages
 
 
 @pytest.mark.parametrize("how", ["", "kill"])
 @pytest.mark.timeout(900)
 def test_messages_are_answered_by_one_process_and_what_is_killed_comes_back(tmp_path: Path, how: str) -> None:
-    told = play(tmp_path, how)
-    # A question, the rounds, the delivery.
-    assert len(told) == 1 + ROUNDS + 1
-    before, after = {told[0]["apps"][0], told[1]["apps"][0]}, {one["apps"][0] for one in told[2:]}
-    assert len(before) == len(after) == 1
-    assert (before == after) == (how != "kill")
-    # None of them outlives its SuperNode for long.
-    until = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}").exists() for pid in before | after):
-        assert time.monotonic() < until
+    messages = play(tmp_path, how)
+    # One query, the rounds, and the final model.
+    assert len(messages) == 1 + ROUNDS + 1
+    early, late = (
+        {messages[0]["apps"][0], messages[1]["apps"][0]},
+        {message["apps"][0] for message in messages[2:]},
+    )
+    assert len(early) == len(late) == 1
+    assert (early == late) == (how != "kill")
+    # The app processes end soon after their SuperNode.
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in early | late):
+        assert time.monotonic() < deadline
         time.sleep(0.1)
-    built = toy()
-    session, clients = built.session(), built.clients()
+    federation = toy()
+    session, clients = federation.session(), federation.clients()
     run_in_process(session, clients, ROUNDS)
     assert torch.equal(load_file(str(tmp_path / "rows.safetensors"))["rows"], session.state.server.rows)
     assert (tmp_path / "state" / "model.safetensors").exists()

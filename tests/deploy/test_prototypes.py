@@ -85,7 +85,7 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
 
 
 def played(answer: Callable[[Parcel], Parcel | None]) -> Tensor:
-    """The models clients end with after three rounds, when client 1 answers so in the second one."""
+    """The models that clients end with after three rounds; ``answer`` changes client 1's upload in the second one."""
     built = Federation(composed("local", PrototypeContrastive()), a_network(), some_images(), {})
     clients = built.clients()
     wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
@@ -110,8 +110,8 @@ def test_what_no_objective_declares_is_refused_beside_a_model_too(
 ) -> None:
     built = federation("fedavg")
     session, silent = built.session(), built.session()
-    more = {"x.y": torch.zeros(1)}
-    run_in_process(session, built.clients(), 1, lambda client, p: replace(p, beside=more) if client == 1 else p)
+    undeclared = {"x.y": torch.zeros(1)}
+    run_in_process(session, built.clients(), 1, lambda client, p: replace(p, beside=undeclared) if client == 1 else p)
     run_in_process(silent, built.clients(), 1, lambda client, p: None if client == 1 else p)
     assert "x.y is declared by no objective" in caplog.text
     assert torch.equal(session.state.server.rows, silent.state.server.rows)
@@ -144,7 +144,7 @@ def test_a_round_that_is_played_again_starts_where_it_did(federation: Build, res
 
 
 class Talking(Objective):
-    """Uploads what it does not declare."""
+    """An objective that uploads a tensor that it does not declare."""
 
     def __call__(self, batch: Batch) -> Tensor:
         return batch.logits.square().mean()
@@ -169,12 +169,12 @@ def test_the_model_a_client_ends_with_has_its_statistics(federation: Build, stat
     built = federation("fedavg", batch_norm=statistics)
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 2)
-    ends, row = finals(clients), session.state.server.rows[0]
-    cut = session.layout.trained
-    assert torch.equal(ends[:, :cut], row[:cut].expand(4, -1))
-    assert not torch.allclose(ends[0, cut:], row[cut:], atol=1e-5)
+    models, row = finals(clients), session.state.server.rows[0]
+    trained = session.layout.trained
+    assert torch.equal(models[:, :trained], row[:trained].expand(4, -1))
+    assert not torch.allclose(models[0, trained:], row[trained:], atol=1e-5)
     if statistics == "local":
-        assert torch.equal(ends[:, cut:], torch.stack([client.engine.bank[0, cut:] for client in clients]))
+        assert torch.equal(models[:, trained:], torch.stack([client.engine.bank[0, trained:] for client in clients]))
 
 
 def test_a_clients_last_model_is_a_file(federation: Build, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A federation message by message ends with the models of the engine, for every aggregator that can be deployed."""
+"""A federation played by messages ends with the engine's models, for every aggregator that can be deployed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedwca.objectives.proximal import Proximal
 
 from .conftest import Federation, delivered
 
-ELSEWHERE = ("wca", "fedavg", "afl", "scaffold", "fedper")  # the last three ask for what deployments do not do
+ELSEWHERE = ("wca", "fedavg", "afl", "scaffold", "fedper")  # the last three cannot be deployed
 CASES = [
     ("wca", 3),
     ("wca:ta=1,tb=1", 3),
@@ -60,7 +60,7 @@ def test_a_penalty_and_partial_participation(federation: Callable[..., Federatio
 
 def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
     built, half = federation("fedavg"), federation("fedavg", transport="half")
-    sessions = [each.session() for each in (built, half)]
+    sessions = [variant.session() for variant in (built, half)]
     half_uploads: list[Parcel] = []
 
     def wire(client: int, parcel: Parcel) -> Parcel:
@@ -73,9 +73,9 @@ def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
     for slot in first:
         assert answer.models["model"][slot.name].dtype == torch.float32
     assert answer.models["model"]["bottleneck.weight"].dtype == torch.float16
-    one, other = (session.state.server.rows for session in sessions)
-    assert not torch.equal(one, other)
-    assert (one - other).abs().max() < 0.02
+    full_rows, half_rows = (session.state.server.rows for session in sessions)
+    assert not torch.equal(full_rows, half_rows)
+    assert (full_rows - half_rows).abs().max() < 0.02
 
 
 def test_what_travels(federation: Callable[..., Federation]) -> None:
@@ -94,8 +94,8 @@ def test_what_travels(federation: Callable[..., Federation]) -> None:
             assert session.receive(client, answer) == ""
             bytes_up.append(answer.bytes)
         session.close()
-    # The source model with its classifier once; C + 1 models; two in a reused round.
+    # Once the source model with its classifier, then C + 1 models, then two in a round that reuses the reports.
     assert sent == [["source"], ["sent-0", "sent-1", "sent-2"], ["sent-0", "sent-1"]]
     assert set(bytes_up) == {4 * layout.width, 4 * (layout.width + 4)}
-    told = " ".join(str(note) for parcel in parcels.values() for note in parcel.notes)
-    assert not {"labels", "sizes", "cluster"} & set(told.split())
+    notes = " ".join(str(note) for parcel in parcels.values() for note in parcel.notes)
+    assert not {"labels", "sizes", "cluster"} & set(notes.split())

@@ -1,4 +1,4 @@
-"""What the owner of a server does with a deployment afterwards: exports models from it, and plays more rounds."""
+"""After the rounds of a deployment, on the server: models are exported from it, and more rounds are played."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def flower(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_deployment(folder: Path, shades: Path, *method: str) -> None:
-    asked = ["--data", str(shades), "--deal", "2", "--samples", "20", "--epochs", "1", "--rounds", "2", *SMALL]
-    done = call("deploy", "init", str(folder), *asked, *method)
-    assert done.code == 0, done.err
+    arguments = ["--data", str(shades), "--deal", "2", "--samples", "20", "--epochs", "1", "--rounds", "2", *SMALL]
+    run = call("deploy", "init", str(folder), *arguments, *method)
+    assert run.code == 0, run.err
 
 
 def play(folder: Path) -> tuple[Session, list[Client]]:
-    """All rounds that are missing, as the processes of a server and its clients play them."""
+    """Play all rounds that are missing, as the processes of a server and its clients would."""
     server = folder / "server"
     deployment = DeploymentConfig.read(server / CONFIG_NAME)
     session = deployment.session(server / SOURCE)
@@ -63,13 +63,13 @@ def test_models_are_exported_from_the_server(tmp_path: Path, shades: Path, metho
     assert "no round is done yet" in refused.err
     session, clients = play(folder)
     save_final(clients[2], tmp_path / "2")
-    done = call("export", str(folder), "--client", "2", "--out", str(out))
-    assert done.code == 0, done.err
-    exported, own = open_model(out), open_model(tmp_path / "2" / "model.safetensors")
-    assert exported.about.weights_hash == own.about.weights_hash
+    run = call("export", str(folder), "--client", "2", "--out", str(out))
+    assert run.code == 0, run.err
+    exported, delivered = open_model(out), open_model(tmp_path / "2" / "model.safetensors")
+    assert exported.about.weights_hash == delivered.about.weights_hash
     assert (exported.about.holder, exported.about.rounds, exported.about.accuracy) == ("client 2", 2, None)
-    done = call("export", str(folder), "--cluster", "0", "--out", str(out))
-    assert done.code == 0, done.err
+    run = call("export", str(folder), "--cluster", "0", "--out", str(out))
+    assert run.code == 0, run.err
     exported = open_model(out)
     network = session.network
     session.layout.write(network, session.state.server.rows[0])
@@ -97,15 +97,16 @@ def test_what_may_not_be_handed_on_is_not_exported(tmp_path: Path, shades: Path)
     session, _ = play(folder)
     shares = session.state.shares
     single = next(row for row in range(len(shares)) if int((shares[row] > 0).sum()) == 1)
-    asked = ["export", str(folder), "--cluster", str(single), "--out", out]
-    assert call(*asked).code == 0
+    arguments = ["export", str(folder), "--cluster", str(single), "--out", out]
+    assert call(*arguments).code == 0
     file = folder / "server" / CONFIG_NAME
     file.write_text(file.read_text().replace('"alone": "warn"', '"alone": "refuse"'))
-    refused = call(*asked)
+    refused = call(*arguments)
     assert refused.code == 1
     assert f"the model of cluster {single} is a single client's own" in refused.err
     (owner,) = shares[single].nonzero()[:, 0].tolist()
-    assert call("export", str(folder), "--client", str(owner), "--out", out).code == 0  # its own model is its own
+    # The client itself may have its model.
+    assert call("export", str(folder), "--client", str(owner), "--out", out).code == 0
 
 
 def test_models_that_stay_at_clients_are_not_at_the_server(tmp_path: Path, shades: Path) -> None:
@@ -125,9 +126,9 @@ def test_more_rounds_are_those_of_a_longer_run(tmp_path: Path, shades: Path) -> 
         file = tmp_path / name / "server" / CONFIG_NAME
         if name == "short":
             play(tmp_path / name)
-        text = json.loads(file.read_text())
-        text["config"]["rounds"] = 3
-        file.write_text(json.dumps(text))
+        contents = json.loads(file.read_text())
+        contents["config"]["rounds"] = 3
+        file.write_text(json.dumps(contents))
     short, long = (play(tmp_path / name)[0].state for name in ("short", "long"))
     assert short.round == long.round == 3
     torch.testing.assert_close(short.server.rows, long.server.rows)

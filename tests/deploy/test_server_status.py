@@ -1,4 +1,4 @@
-"""What a server says of a run while it goes on is read as it is written, and shown as lines or as one that changes."""
+"""A server's log and status are read while it writes them, and shown as lines or as one line that changes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fedwca.deploy.server_status import (
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[logging.Logger]:
-    """Writes as the server's app does, behind what an earlier run left."""
+    """A logger that writes as the server's app does, after a line of an earlier run."""
     (tmp_path / LOG).write_text("2026-01-02 03:04:05,678 INFO round 7 is done\n")
     handler = logging.FileHandler(tmp_path / LOG)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    made = logging.Logger("a server")
-    made.addHandler(handler)
-    yield made
+    logger = logging.Logger("a server")
+    logger.addHandler(handler)
+    yield logger
     handler.close()
 
 
@@ -70,7 +70,7 @@ def test_a_status_is_read_whole_or_not(tmp_path: Path) -> None:
     for damaged in ("{", "[]", '{"rounds": 1}', '{"rounds": "x", "clients": 2}'):
         (tmp_path / STATUS).write_text(damaged)
         assert read_status(tmp_path) is None
-    write_status(tmp_path / STATUS / "no folder", ServerStatus(3, 4))  # stops nothing
+    write_status(tmp_path / STATUS / "no folder", ServerStatus(3, 4))  # raises nothing
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -87,20 +87,20 @@ def test_a_run_is_shown_as_it_goes_on(
     monkeypatch.setattr(federation_progress, "LOOK", 0.01)
     write_status(tmp_path, ServerStatus(9, 9, done=9))
     progress = FederationProgress(tmp_path)
-    assert read_status(tmp_path) is None  # of an earlier run
+    assert read_status(tmp_path) is None  # that of an earlier run is gone
     with progress:
         log.info("4 of 4 clients are connected")
         log.warning("round 0: client 2 (\x1b[2J) refused: why")
         write_status(tmp_path, ServerStatus(3, 4, connected=4, asked=4))
         progress.wait(0.3)
         log.info("round 0 is done")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert r"Warning: round 0: client 2 (\x1b[2J) refused: why" in said.err
-    assert ("4 of 4 clients are connected" in said.err) == (not terminal)
-    assert ("round 0 is done" in said.err) == (not terminal)
-    assert ("0 of 3 rounds done; 4 of 4 clients connected; 4 clients at work" in said.err) == terminal
-    assert "round 7" not in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert r"Warning: round 0: client 2 (\x1b[2J) refused: why" in printed.err
+    assert ("4 of 4 clients are connected" in printed.err) == (not terminal)
+    assert ("round 0 is done" in printed.err) == (not terminal)
+    assert ("0 of 3 rounds done; 4 of 4 clients connected; 4 clients at work" in printed.err) == terminal
+    assert "round 7" not in printed.err
 
 
 @pytest.mark.parametrize("last", [f"{COMPLETE} after 3 rounds", f"{FAILED}: FedwcaError: why"])

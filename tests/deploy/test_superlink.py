@@ -1,4 +1,4 @@
-"""What a server answers to other machines: the Fleet interface, and nothing that could be something else."""
+"""Other machines reach the server's Fleet interface, by its exact paths, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HERE, FAR = "192.0.2.1", "192.0.2.77"
 START, TASK = "/v1/control/start-run", "/v1/runtime/acquire-task"
 
 
-def answered(kind: str = "http", client: Any = (FAR, 4000), **more: Any) -> str:
-    """What becomes of a connection: ``app``, or what it is refused with."""
+def answered(kind: str = "http", client: Any = (FAR, 4000), **fields: Any) -> str:
+    """How a connection is answered: ``app`` where it is let through, else the status or the type of the refusal."""
     sent: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -36,7 +36,7 @@ def answered(kind: str = "http", client: Any = (FAR, 4000), **more: Any) -> str:
     async def receive() -> Any:
         raise AssertionError("nothing is read of what is refused")
 
-    scope = {"type": kind, "path": START, "server": (HERE, 8000), "client": client, **more}
+    scope = {"type": kind, "path": START, "server": (HERE, 8000), "client": client, **fields}
     asyncio.run(FleetForOthers(app)(scope, receive, send))
     return str(sent[0].get("status", sent[0]["type"]))
 
@@ -82,8 +82,8 @@ def test_a_path_that_is_written_in_another_way_is_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("client", "server", "found"),
     [
-        *((each, HERE, "app") for each in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1")),
-        *((each, each, "app") for each in (HERE, "2001:db8::1", "fe80::1%2")),
+        *((address, HERE, "app") for address in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1")),
+        *((address, address, "app") for address in (HERE, "2001:db8::1", "fe80::1%2")),
         *((HERE, f"::ffff:{HERE}", "app"), ("2001:db8::1", "2001:0db8::0:1", "app")),
         *((FAR, HERE, "403"), ("2001:db8::2", "2001:db8::1", "403"), ("::ffff:192.0.2.77", HERE, "403")),
         *(
@@ -161,50 +161,50 @@ def test_a_server_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.Monkey
     for name in ("federation.json", "certs/ca.crt"):
         (tmp_path / "server" / name).touch()
 
-    def asked(env: object) -> None:
-        if ended:
+    def check_answers(env: object) -> None:
+        if exit_codes:
             pytest.fail("a server that has ended is asked again")
 
-    ended: list[int] = []
+    exit_codes: list[int] = []
 
     def run(command: list[str], env: dict[str, str], started: Callable[[Any], None]) -> int:
-        def later(process: subprocess.Popen[bytes]) -> None:
-            ended.append(process.wait())
+        def start_after_end(process: subprocess.Popen[bytes]) -> None:
+            exit_codes.append(process.wait())
             started(process)
 
-        return run_until_stopped(command, env, later)
+        return run_until_stopped(command, env, start_after_end)
 
-    monkeypatch.setattr(flwr_cli, "check_answers", asked)
+    monkeypatch.setattr(flwr_cli, "check_answers", check_answers)
     monkeypatch.setattr(processes, "run_until_stopped", run)
-    with pytest.raises(RuntimeError) as left:
+    with pytest.raises(RuntimeError) as raised:
         serve(tmp_path)
-    assert (ended, getattr(left.value, "exit_code", None)) == ([3], 3)
+    assert (exit_codes, getattr(raised.value, "exit_code", None)) == ([3], 3)
 
 
 def test_a_run_from_another_machine_is_told_so_at_once() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def ask() -> None:
-        asked.append(1)
+        calls.append(1)
         raise FedwcaError(f"flwr list failed: {ELSEWHERE}")
 
     with pytest.raises(FedwcaError, match="from its own machine alone"):
         flwr_cli.retry(ask)
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """What Flower's own program would hand over to be served."""
+    """The application that Flower's own program serves under our launcher."""
     pytest.importorskip("flwr")
     module = import_module("flwr.superlink.cli.flower_superlink")
-    found: list[Any] = []
-    monkeypatch.setattr(module, "uvicorn", SimpleNamespace(run=lambda app, **settings: found.append((app, settings))))
+    calls: list[Any] = []
+    monkeypatch.setattr(module, "uvicorn", SimpleNamespace(run=lambda app, **settings: calls.append((app, settings))))
     monkeypatch.setattr(sys, "argv", ["superlink", *server_command(tmp_path, "0.0.0.0", 8000, insecure=True)[3:]])
     for name, value in processes.QUIET.items():
         monkeypatch.setenv(name, value)
     run_superlink()
-    ((app, settings),) = found
+    ((app, settings),) = calls
     assert settings["proxy_headers"] is False
     return app
 
@@ -216,10 +216,10 @@ def test_flowers_own_program_is_behind_it(served: Any) -> None:
     from starlette.testclient import TestClient
 
     def ask(client: str, path: str, **headers: str) -> int:
-        asking = TestClient(served, client=(client, 4000), raise_server_exceptions=False)
-        return int(asking.post(path, headers={"content-type": PROTOBUF_MEDIA_TYPE, **headers}).status_code)
+        test_client = TestClient(served, client=(client, 4000), raise_server_exceptions=False)
+        return int(test_client.post(path, headers={"content-type": PROTOBUF_MEDIA_TYPE, **headers}).status_code)
 
-    paths = {str(each.route.path) for each in iter_route_contexts(served.app.routes) if hasattr(each.route, "path")}
+    paths = {str(item.route.path) for item in iter_route_contexts(served.app.routes) if hasattr(item.route, "path")}
     fleet = {path for path in paths if path.startswith("/v1/fleet/")}
     assert len(fleet) == 12
     assert {START, TASK} <= paths

@@ -1,4 +1,4 @@
-"""Clients that say once whether they are trusted, and upload what they are grouped by."""
+"""Clients that say once whether their labels are trusted, and upload moments to be clustered by."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ from .conftest import Federation, composed
 
 
 def trust(network: Network, images: list[ClientImages]) -> Tensor:
-    """Of each client, by the source model alone ``[K]``."""
+    """The mutual information of the source model's outputs on each client, by which it is trusted ``[K]``."""
     network.eval()
     with torch.no_grad():
-        return torch.stack([mutual_information(network(network.prepare(own.train))[0].double()) for own in images])
+        return torch.stack(
+            [mutual_information(network(network.prepare(client_images.train))[0].double()) for client_images in images]
+        )
 
 
 @pytest.fixture
 def gated(network: Network, images: list[ClientImages]) -> Federation:
-    """Two of four clients are trusted; clusters by moments."""
+    """A federation of four clients, two of them trusted; clusters are by moments."""
     least = float(trust(network, images).sort().values[1:3].mean())
     method = replace(
         composed("one_hot"), pseudo_labeler=Trusted(least=least), objectives=(StrongViews(),), clusterer=AdaBN()
@@ -51,44 +53,44 @@ def gated(network: Network, images: list[ClientImages]) -> Federation:
 
 @pytest.mark.parametrize("robust", ["mean", "median"])
 def test_who_does_not_train_takes_what_others_trained(gated: Federation, robust: str) -> None:
-    found = trust(gated.network, gated.images)
-    alone = int(found.argmin())
+    trust_values = trust(gated.network, gated.images)
+    least_trusted = int(trust_values.argmin())
 
-    class Surest(Clusterer):
+    class LeastTrustedAlone(Clusterer):
         def __call__(self, signatures: Signatures) -> Tensor:
-            return one_hot(torch.tensor(alone), 4)
+            return one_hot(torch.tensor(least_trusted), 4)
 
     def play(untrained: str) -> Tensor:
-        labeler = Trusted(least=float(found.sort().values[:2].mean()), untrained=untrained)  # type: ignore[arg-type]
-        own = replace(gated, method=replace(gated.method, pseudo_labeler=labeler, clusterer=Surest()))
-        session = own.session(alone="warn", robust=robust)
-        run_in_process(session, own.clients(), 3)
+        labeler = Trusted(least=float(trust_values.sort().values[:2].mean()), untrained=untrained)  # type: ignore[arg-type]
+        federation = replace(gated, method=replace(gated.method, pseudo_labeler=labeler, clusterer=LeastTrustedAlone()))
+        session = federation.session(alone="warn", robust=robust)
+        run_in_process(session, federation.clients(), 3)
         if robust == "mean":
-            assert torch.allclose(session.state.server.rows, own.simulated(3).rows, atol=1e-5)
+            assert torch.allclose(session.state.server.rows, federation.simulated(3).rows, atol=1e-5)
         return session.state.server.rows
 
     trained = Layout.of(gated.network).trained
-    without, taken = play("source"), play("mean")
-    assert torch.equal(without[0], taken[0])
-    assert not torch.allclose(without[1, :trained], taken[1, :trained], atol=1e-4)
-    assert torch.allclose(taken[1, :trained], taken[0, :trained], atol=1e-6)
-    assert not torch.allclose(taken[1, trained:], taken[0, trained:], atol=1e-4)
+    source, mean = play("source"), play("mean")
+    assert torch.equal(source[0], mean[0])
+    assert not torch.allclose(source[1, :trained], mean[1, :trained], atol=1e-4)
+    assert torch.allclose(mean[1, :trained], mean[0, :trained], atol=1e-6)
+    assert not torch.allclose(mean[1, trained:], mean[0, trained:], atol=1e-4)
 
 
 def test_same_models_as_the_engine(gated: Federation) -> None:
     session, clients = gated.session(alone="warn"), gated.clients()
-    up: list[Parcel] = []
-    run_in_process(session, clients, 3, lambda client, parcel: up.append(parcel) or parcel)  # type: ignore[func-returns-value]
+    uploads: list[Parcel] = []
+    run_in_process(session, clients, 3, lambda client, parcel: uploads.append(parcel) or parcel)  # type: ignore[func-returns-value]
     expected = gated.simulated(3)
     assert int(expected.state["trusted"].sum()) == 2
     assert torch.equal(session.state.server.state["trusted"], expected.state["trusted"])
     assert torch.equal(session.state.server.state["labels"], expected.state["labels"])
     assert torch.allclose(session.state.server.rows, expected.rows, atol=1e-5)
     # Moments of 16 features and a bit, once.
-    assert [parcel.beside[MOMENTS].shape for parcel in up[:4]] == [(32,)] * 4
-    assert not any(parcel.beside for parcel in up[4:])
-    assert [parcel.notes["trusted"] for parcel in up[:4]] == expected.state["trusted"].int().tolist()
-    assert not any("trusted" in parcel.notes for parcel in up[4:])
+    assert [parcel.beside[MOMENTS].shape for parcel in uploads[:4]] == [(32,)] * 4
+    assert not any(parcel.beside for parcel in uploads[4:])
+    assert [parcel.notes["trusted"] for parcel in uploads[:4]] == expected.state["trusted"].int().tolist()
+    assert not any("trusted" in parcel.notes for parcel in uploads[4:])
 
 
 @pytest.mark.parametrize(
@@ -121,20 +123,20 @@ def test_who_comes_late_says_it_then_and_is_placed_by_moments(gated: Federation,
 
 @pytest.mark.parametrize("untrusted", ["stop", "plain"])
 def test_places_that_nobody_takes_are_not_trusted(gated: Federation, untrusted: str) -> None:
-    found = []
+    rows = []
     for places in (4, 6):
         labeler = Trusted(least=2.0, untrusted=untrusted)  # type: ignore[arg-type]
-        own = replace(gated, method=replace(gated.method, pseudo_labeler=labeler))
-        session = own.session(clients=places)
-        run_in_process(session, own.clients(), 2)
+        federation = replace(gated, method=replace(gated.method, pseudo_labeler=labeler))
+        session = federation.session(clients=places)
+        run_in_process(session, federation.clients(), 2)
         assert not torch.equal(session.state.server.rows[0], session.state.server.source)
-        found.append(session.state.server.rows)
-    assert torch.equal(*found)
+        rows.append(session.state.server.rows)
+    assert torch.equal(*rows)
 
 
 @pytest.mark.parametrize("said", [1e9, float("nan"), "x", None])
 def test_who_comes_late_to_one_mean_is_asked_too(gated: Federation, said: object) -> None:
-    """Where no clusterer is needed a late client begins at the mean, and the source model is asked all the same."""
+    """Where no clusterer is needed, a late client starts from the mean; it must still say how far it is trusted."""
     built = replace(gated, method=replace(composed("fedavg"), pseudo_labeler=gated.method.pseudo_labeler))
     session, clients = built.session(alone="warn"), built.clients()
     run_in_process(session, clients[:3], 1, available=lambda round: range(3))
@@ -172,32 +174,32 @@ def test_noise_on_the_model_does_not_cover_moments(gated: Federation) -> None:
     built = replace(gated, method=replace(gated.method, pseudo_labeler=composed("one_hot").pseudo_labeler))
     session = built.session(alone="warn")
     session.admit("client-0", 0)
-    images, opened = gated.clients()[0].images, session.open([0])[0]
-    for clients in ({}, {"moment_privacy": Privacy(1.0)}):
+    images, parcel = gated.clients()[0].images, session.open([0])[0]
+    for options in ({}, {"moment_privacy": Privacy(1.0)}):
         with pytest.raises(
             UsageError, match=r"moments to be grouped by.*; give --clip-moments and --noise-moments too"
         ):
-            Client(images, privacy=Privacy(1.0, 0.5), **clients).handle(opened)
-    answer = Client(images, privacy=Privacy(1.0, 0.5), moment_privacy=Privacy(1.0, 0.5)).handle(opened)
+            Client(images, privacy=Privacy(1.0, 0.5), **options).handle(parcel)
+    answer = Client(images, privacy=Privacy(1.0, 0.5), moment_privacy=Privacy(1.0, 0.5)).handle(parcel)
     assert session.receive(0, answer) == ""
-    clipped = Client(images, privacy=Privacy(1.0), moment_privacy=Privacy(1.0)).handle(opened)
+    clipped = Client(images, privacy=Privacy(1.0), moment_privacy=Privacy(1.0)).handle(parcel)
     assert float(clipped.beside[MOMENTS].norm()) == pytest.approx(1.0)
 
 
 def test_moments_get_noise_alone(gated: Federation) -> None:
     session = gated.session(alone="warn")
     clients = [Client(client.images, moment_privacy=Privacy(2.0, 0.01)) for client in gated.clients()]
-    up: list[Parcel] = []
-    run_in_process(session, clients, 2, lambda client, parcel: up.append(parcel) or parcel)  # type: ignore[func-returns-value]
-    sent = torch.stack([parcel.beside[MOMENTS] for parcel in up[:4]])
-    plain = torch.stack([client.handle(opened).beside[MOMENTS] for client, opened in opened_by(gated)])
+    uploads: list[Parcel] = []
+    run_in_process(session, clients, 2, lambda client, parcel: uploads.append(parcel) or parcel)  # type: ignore[func-returns-value]
+    sent = torch.stack([parcel.beside[MOMENTS] for parcel in uploads[:4]])
+    plain = torch.stack([client.handle(first_parcel).beside[MOMENTS] for client, first_parcel in opened_by(gated)])
     shrunk = plain * (2.0 / plain.norm(dim=1, keepdim=True)).clamp_max(1)
     assert 0.01 < float((sent - shrunk).std()) < 0.03
     assert int(session.state.server.state["trusted"].sum()) == 2
 
 
 def opened_by(gated: Federation) -> Iterator[tuple[Client, Parcel]]:
-    """Clients without noise, each with what opens round 0."""
+    """Clients without noise, each with its parcel of round 0."""
     session = gated.session(alone="warn")
     for number in range(4):
         session.admit(f"client-{number}", number)
@@ -206,9 +208,9 @@ def opened_by(gated: Federation) -> Iterator[tuple[Client, Parcel]]:
 
 def test_noise_does_not_cover_who_is_trusted(gated: Federation) -> None:
     method = replace(composed("fedavg"), pseudo_labeler=Trusted())
-    alone = Federation(method, gated.network, gated.images, {})
+    federation = Federation(method, gated.network, gated.images, {})
     with pytest.raises(UsageError, match="with pseudo-labeler 'trusted' a client also uploads whether"):
-        check_covered(alone.session().composition)
+        check_covered(federation.session().composition)
 
 
 def test_moments_nobody_asks_for(gated: Federation) -> None:
@@ -226,14 +228,14 @@ def test_moments_nobody_asks_for(gated: Federation) -> None:
 def test_a_cluster_with_a_single_trusted_client_keeps_its_model(
     gated: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clusters: int
 ) -> None:
-    """The mean of those who are trusted would be that client's own model; in round 0 that ended the federation."""
+    """The mean of the trusted clients would be that client's own model; in round 0 this once ended the federation."""
     real = server_round.update_trusted
 
-    def one(*given: Any) -> torch.Tensor | None:
-        found = real(*given)
-        return None if found is None else torch.arange(len(found)) == 0
+    def trust_client_0(*arguments: Any) -> torch.Tensor | None:
+        trusted = real(*arguments)
+        return None if trusted is None else torch.arange(len(trusted)) == 0
 
-    monkeypatch.setattr(server_round, "update_trusted", one)
+    monkeypatch.setattr(server_round, "update_trusted", trust_client_0)
 
     class Parted(Clusterer):
         def __call__(self, signatures: Signatures) -> Tensor:

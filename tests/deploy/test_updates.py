@@ -1,4 +1,4 @@
-"""Uploads that leave small changes out: what travels, what comes out, and what is refused."""
+"""Uploads that leave small changes out: what is sent, what the server reads from it, and what is refused."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ ROW = torch.tensor([2.0, 3.0, 0.5, -4.0, 0.25, 2.0, 6.0])
 def test_what_travels_by_hand() -> None:
     compressor = TopKCompressor(SMALL, 0.5)
     assert compressor.sparse_positions.tolist() == [2, 3, 4, 5]
-    models, left = compressor.compress(ROW, OWN)
+    models, residual = compressor.compress(ROW, OWN)
     assert {name: tensor.flatten().tolist() for name, tensor in models["model"].items()} == {
         "first.weight": [2.0, 3.0],
         "norm.running_mean": [6.0],
     }
     assert models["largest"]["positions"].tolist() == [1, 3]
     assert models["largest"]["values"].tolist() == [-4.0, 2.0]
-    assert left.tolist() == [0.5, 0.0, 0.25, 0.0]
+    assert residual.tolist() == [0.5, 0.0, 0.25, 0.0]
     assert compressor.models_problem(models) == ""
     assert compressor.decompress(models, OWN).tolist() == [2.0, 3.0, 0.0, -4.0, 0.0, 2.0, 6.0]
 
 
 def test_what_was_left_out_comes_later() -> None:
     compressor = TopKCompressor(SMALL, 0.25)
-    models, left = compressor.compress(ROW, OWN, torch.tensor([0.0, 0.0, 4.0, 3.0]))
+    models, residual = compressor.compress(ROW, OWN, torch.tensor([0.0, 0.0, 4.0, 3.0]))
     assert models["largest"]["positions"].tolist() == [3]
     assert models["largest"]["values"].tolist() == [5.0]
-    assert left.tolist() == [0.5, -4.0, 4.25, 0.0]
+    assert residual.tolist() == [0.5, -4.0, 4.25, 0.0]
 
 
 def test_half_precision_is_left_out_too() -> None:
     compressor = TopKCompressor(SMALL, 0.25, "half")
     row = OWN + torch.tensor([0, 0, 0, 1 / 3, 0, 0, 0])
-    models, left = compressor.compress(row, OWN)
+    models, residual = compressor.compress(row, OWN)
     assert models["largest"]["values"].dtype == models["model"]["norm.running_mean"].dtype == torch.float16
     assert models["model"]["first.weight"].dtype == torch.float32
-    assert float(left[1]) == pytest.approx(1 / 3 - float(torch.tensor(1 / 3).half()), abs=1e-7)
+    assert float(residual[1]) == pytest.approx(1 / 3 - float(torch.tensor(1 / 3).half()), abs=1e-7)
     assert compressor.models_problem(models) == ""
 
 
@@ -71,8 +71,8 @@ def largest(**changes: Tensor) -> Callable[[Parcel], Parcel]:
     return change
 
 
-def bent(how: Callable[[Tensor], Tensor], name: str) -> Callable[[Parcel], Parcel]:
-    return lambda parcel: largest(**{name: how(parcel.models["largest"][name])})(parcel)
+def bent(change: Callable[[Tensor], Tensor], name: str) -> Callable[[Parcel], Parcel]:
+    return lambda parcel: largest(**{name: change(parcel.models["largest"][name])})(parcel)
 
 
 HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
@@ -101,10 +101,10 @@ def test_a_hostile_upload_is_refused(federation: Build, lie: str, caplog: pytest
     def wire(answer: Callable[[Parcel], Parcel | None]) -> Callable[[int, Parcel], Parcel | None]:
         return lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel
 
-    session, other = built.session(), built.session()
+    session, silent = built.session(), built.session()
     run_in_process(session, built.clients(), 2, wire(change))
-    run_in_process(other, built.clients(), 2, wire(lambda parcel: None))
-    assert torch.equal(session.state.server.rows, other.state.server.rows)
+    run_in_process(silent, built.clients(), 2, wire(lambda parcel: None))
+    assert torch.equal(session.state.server.rows, silent.state.server.rows)
     assert re.search(sentence, caplog.messages[0])
 
 
@@ -124,10 +124,10 @@ def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str
             row = compressor.decompress(answer.models, start)
             exact = transport == "full"
             for slot in compressor.whole_slots:
-                whole = exact or slot in session.layout.layers()[0]
-                assert torch.allclose(slot.of(row), slot.of(trained), rtol=0, atol=0 if whole else 1e-2)
-            here = compressor.sparse_positions[answer.models["largest"]["positions"].long()]
-            assert torch.allclose(row[here], trained[here], atol=1e-6 if exact else 1e-3)
+                bitwise = exact or slot in session.layout.layers()[0]
+                assert torch.allclose(slot.of(row), slot.of(trained), rtol=0, atol=0 if bitwise else 1e-2)
+            positions = compressor.sparse_positions[answer.models["largest"]["positions"].long()]
+            assert torch.allclose(row[positions], trained[positions], atol=1e-6 if exact else 1e-3)
             assert int((row - start)[compressor.sparse_positions].count_nonzero()) <= compressor.count
             assert session.receive(client, answer) == ""
             values, sparse = compressor.count * (4 + (4 if exact else 2)), len(compressor.sparse_positions)
@@ -136,33 +136,33 @@ def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str
 
 
 def test_the_more_travels_the_nearer_it_is(federation: Build) -> None:
-    apart = []
+    distances = []
     exact = federation("fedavg").simulated(2).rows[0]
     for top in (0.01, 0.1, 0.4):
         built = federation("fedavg", top=top)
         session = built.session()
         run_in_process(session, built.clients(), 2)
-        apart.append(float((session.state.server.rows[0] - exact).norm()))
-    assert apart[0] > apart[1] > apart[2]
+        distances.append(float((session.state.server.rows[0] - exact).norm()))
+    assert distances[0] > distances[1] > distances[2]
 
 
 def test_what_a_client_left_out_outlives_its_process(federation: Build, tmp_path: Path) -> None:
     built = federation("fedavg", top=0.05, feedback=True)
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 1)
-    left = clients[0].residual
-    assert left is not None
-    assert bool(left.any())
+    residual = clients[0].residual
+    assert residual is not None
+    assert bool(residual.any())
     path = tmp_path / "client.safetensors"
     save_client(clients[0], path)
-    again = Client(clients[0].images)
-    resume_client(again, path)
-    assert again.residual is not None
-    assert torch.equal(again.residual, left)
-    forgetting: Any = federation("fedavg", top=0.05)
-    others = forgetting.clients()
-    run_in_process(forgetting.session(), others, 1)
-    assert others[0].residual is None
+    restarted = Client(clients[0].images)
+    resume_client(restarted, path)
+    assert restarted.residual is not None
+    assert torch.equal(restarted.residual, residual)
+    without_feedback: Any = federation("fedavg", top=0.05)
+    forgetful_clients = without_feedback.clients()
+    run_in_process(without_feedback.session(), forgetful_clients, 1)
+    assert forgetful_clients[0].residual is None
 
 
 def test_the_first_layer_is_whole(network: Network) -> None:
@@ -192,11 +192,14 @@ def test_an_update_is_measured_from_the_model_that_was_chosen(federation: Build)
         assert float(exact.abs().min()) >= float(update.abs().sort().values[-compressor.count]) - 1e-6
         chosen.append(label)
         if client == 3:  # as one that chose the other model would send it
-            whole = compressor.whole_slots
-            other = {slot.name: slot.of(rows[1 - label]) for slot in whole}
-            moved = {slot.name: answer.models["model"][slot.name] - slot.of(start) + other[slot.name] for slot in whole}
+            whole_slots = compressor.whole_slots
+            other_model = {slot.name: slot.of(rows[1 - label]) for slot in whole_slots}
+            forged_model = {
+                slot.name: answer.models["model"][slot.name] - slot.of(start) + other_model[slot.name]
+                for slot in whole_slots
+            }
             answer = replace(
-                answer, models={**answer.models, "model": moved}, report={"label": torch.tensor([1 - label])}
+                answer, models={**answer.models, "model": forged_model}, report={"label": torch.tensor([1 - label])}
             )
         assert session.receive(client, answer) == ""
     session.close()

@@ -1,4 +1,4 @@
-"""What is missing is said at once: no command waits for a folder or a server that is not there."""
+"""Folders, servers, keys and images that are missing or unusable are reported at once; no command waits for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RSA = (
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Flower were installed; nothing here starts it."""
+    """Commands run as if Flower were installed; nothing here starts it."""
     monkeypatch.setattr("fedwca.cli.deploy.check_flower", lambda: None)
     monkeypatch.setattr("fedwca.cli.client.check_flower", lambda: None)
     monkeypatch.setattr("fedwca.cli.server.check_flower", lambda: None)
@@ -47,7 +47,7 @@ def dead_port() -> int:
 @pytest.mark.usefixtures("installed")
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    begun = time.monotonic()
+    began = time.monotonic()
     for words, why in (
         (["deploy", "run", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
         (["server", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
@@ -56,7 +56,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         run = call(*words)
         assert run.code == 2
         assert why in run.err
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - began < 10
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,21 +83,21 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
     server = f"127.0.0.1:{dead_port()}"
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    given = [str(tmp_path), "--data", str(tmp_path), "--server", server, "--insecure"]
-    run = call("client", *given, "--tries", "1")
+    arguments = [str(tmp_path), "--data", str(tmp_path), "--server", server, "--insecure"]
+    run = call("client", *arguments, "--tries", "1")
     assert run.code == 1
     assert f"--server {server}: no server can be reached there" in run.err
     assert "trying again" not in run.err
     assert "; given up after 1 try" in run.err
-    again = call("client", *given, "--tries", "3")
+    again = call("client", *arguments, "--tries", "3")
     assert again.code == 1
     assert again.err.count("trying again") == 2
 
 
 def test_what_is_tried_again() -> None:
-    for given in ("here", "127.0.0.1:99999", "http://127.0.0.1:8199"):
-        with pytest.raises(UsageError, match=f"--server {given}: not of the form HOST:PORT"):
-            check_reachable(given)
+    for address in ("here", "127.0.0.1:99999", "http://127.0.0.1:8199"):
+        with pytest.raises(UsageError, match=f"--server {address}: not of the form HOST:PORT"):
+            check_reachable(address)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -106,10 +106,10 @@ def test_what_is_tried_again() -> None:
     def refuse() -> None:
         raise FedwcaError("not there")
 
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(FedwcaError, match="not there"):
-        run_with_restarts(["true"], {}, 1, said.append, refuse)
-    assert said == []
+        run_with_restarts(["true"], {}, 1, messages.append, refuse)
+    assert messages == []
 
 
 @pytest.mark.usefixtures("installed")
@@ -118,7 +118,7 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
 
     def start(command: list[str], env: dict[str, str]) -> int:
         started.append(command)
-        return 1  # as Flower's program ends that has waited so long
+        return 1  # as Flower's program ends after its longest wait
 
     monkeypatch.setattr("fedwca.deploy.flower.processes.run_until_stopped", start)
     monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
@@ -127,8 +127,8 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
         silent.listen()
         server = "{}:{}".format(*silent.getsockname())
         Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-        given = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
-        run = call("client", str(tmp_path), *given)
+        options = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
+        run = call("client", str(tmp_path), *options)
     assert run.code == 1
     assert (
         "The server does not let this client in, or is not there, or its clock differs by seconds; trying again in 0 s"
@@ -147,21 +147,21 @@ def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkey
     (keys / "private.pub").write_bytes((keys / "aa").read_bytes())
     (keys / "rsa.pub").write_text(RSA)
     (keys / "text.pub").write_text("not a key")
-    (keys / "._aa.pub").write_bytes(b"\x00\x05")  # as macOS writes beside a file
-    asked: list[str] = []
+    (keys / "._aa.pub").write_bytes(b"\x00\x05")  # macOS writes such files beside others
+    registered: list[str] = []
 
-    def call(words: list[str], env: dict[str, str]) -> None:
-        asked.append(Path(words[2]).name)
-        if asked[-1] == "bb.pub":
+    def register(words: list[str], env: dict[str, str]) -> None:
+        registered.append(Path(words[2]).name)
+        if registered[-1] == "bb.pub":
             raise FedwcaError("flwr supernode register failed: Public key already in use")
-        if asked[-1] == "cc.pub":
+        if registered[-1] == "cc.pub":
             raise FedwcaError("flwr supernode register failed: the disk is full")
 
-    monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", call)
-    said: list[str] = []
-    assert register_clients(tmp_path, {}, said.append) == 1
-    assert asked == ["aa.pub", "bb.pub", "cc.pub"]
-    for sentence, name in zip(said, ("the disk is full", "private.pub", "rsa.pub", "text.pub"), strict=True):
+    monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", register)
+    messages: list[str] = []
+    assert register_clients(tmp_path, {}, messages.append) == 1
+    assert registered == ["aa.pub", "bb.pub", "cc.pub"]
+    for sentence, name in zip(messages, ("the disk is full", "private.pub", "rsa.pub", "text.pub"), strict=True):
         assert sentence.startswith("Warning: a client is not let in: ")
         assert name in sentence
 
@@ -176,11 +176,11 @@ def test_a_client_that_ends_by_itself_is_started_again(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("fedwca.deploy.flower.processes.run_until_stopped", start)
     monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        run_with_restarts(["a client"], {}, 5, said.append)
-    assert len(said) == 3
-    assert "its clock differs" in said[0]
+        run_with_restarts(["a client"], {}, 5, messages.append)
+    assert len(messages) == 3
+    assert "its clock differs" in messages[0]
 
 
 def test_certificates_and_keys_that_cannot_serve(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_device_that_is() -> None:
 
 
 def runs(process: Path) -> bool:
-    """Whether a process is there that has not ended, by its folder in /proc."""
+    """Whether the process of this folder in /proc has not ended."""
     try:
         return "State:\tZ" not in (process / "status").read_text()
     except OSError:
@@ -254,21 +254,21 @@ def test_who_is_killed_leaves_no_program_behind(tmp_path: Path) -> None:
         child = Path("/proc") / waiting.stdout.readline().strip()
         assert (child / "status").is_file()
         waiting.kill()
-    until = time.monotonic() + 200
-    while runs(child) and time.monotonic() < until:
+    deadline = time.monotonic() + 200
+    while runs(child) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert time.monotonic() < until
+    assert time.monotonic() < deadline
 
 
 def test_where_there_are_other_signals() -> None:
-    """As on Windows; nothing here is read before it is needed."""
+    """As on Windows, which has no SIGKILL: importing the modules must not need it."""
     text = (
         "import signal\n"
         "del signal.SIGKILL\n"
         "import fedwca.deploy.flower.processes, fedwca.deploy.flower.deployment_folder, fedwca.deploy.flower.flwr_cli"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.usefixtures("installed")
@@ -281,12 +281,12 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    going = ["7"]
+    running = ["7"]
     control = "fedwca.deploy.flower.flwr_cli"
     monkeypatch.setattr(f"{control}.check_answers", lambda env: None)
     monkeypatch.setattr(f"{control}.submit_run", lambda folder, env: "7")
     monkeypatch.setattr(f"{control}.watch_run", interrupted)
-    monkeypatch.setattr(f"{control}.stop_runs", lambda env: [going.pop()] if going else [])
+    monkeypatch.setattr(f"{control}.stop_runs", lambda env: [running.pop()] if running else [])
     for words, why in (
         ([], "holds no certificates"),
         (["--insecure", "--server", "here"], "not of the form HOST:PORT"),
