@@ -19,7 +19,7 @@ SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--set", "model.bot
 
 @dataclass(frozen=True)
 class Run:
-    """What one command line gave."""
+    """The outcome of one command line: exit code, output, errors, and the run folder that it was given."""
 
     code: int
     out: str
@@ -40,7 +40,13 @@ class Run:
 
 
 def call(*arguments: str, folder: Path = Path(), columns: int = 200) -> Run:
-    """A command line in this process, on a terminal so wide."""
+    """Run a command line in this process, with output for a terminal of so many ``columns``.
+
+    Args:
+        arguments: without ``fedwca``.
+        folder: of the run that the command writes or reads, for `Run.summary` and the like.
+        columns: width.
+    """
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.setenv("COLUMNS", str(columns))
@@ -49,7 +55,7 @@ def call(*arguments: str, folder: Path = Path(), columns: int = 200) -> Run:
 
 
 def leave_half_written(file: Path) -> None:
-    """What a process leaves that was killed while it wrote a file."""
+    """Leave beside ``file`` what a process leaves that is killed while it writes it."""
     folder = file.with_name(f".{file.name}-{'a' * 32}")
     folder.mkdir(parents=True)
     (folder / file.name).write_text("{")
@@ -57,17 +63,17 @@ def leave_half_written(file: Path) -> None:
 
 @pytest.fixture(scope="session")
 def bench(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """`fedwca bench` on the shades with small settings; later arguments win over them."""
+    """Runs `fedwca bench` on the shades with small settings, which later arguments override."""
 
     def started(*arguments: str, out: Path | None = None, small: bool = True, columns: int = 200) -> Run:
         folder = out or tmp_path_factory.mktemp("runs") / "run"
-        given = ["bench", "--data", str(shades), *(SMALL if small else []), "--out", str(folder), *arguments]
-        return call(*given, folder=folder, columns=columns)
+        words = ["bench", "--data", str(shades), *(SMALL if small else []), "--out", str(folder), *arguments]
+        return call(*words, folder=folder, columns=columns)
 
     return started
 
 
 @pytest.fixture(scope="session")
 def plain(bench: Callable[..., Run]) -> Run:
-    """One run with all defaults that are not about size."""
+    """One run with default settings, but for those of size."""
     return bench()

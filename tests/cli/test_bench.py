@@ -1,4 +1,4 @@
-"""`fedwca bench` end to end on a data set of seconds."""
+"""`fedwca bench` end to end, on images that take seconds."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ def test_a_line_for_every_round(plain: Run) -> None:
         assert len(line["accuracy"]) == 4
         assert all(0 <= value <= 100 for value in line["accuracy"])
         right = sum(images for true, predicted, images in line["confusion"] if true == predicted)
-        tests = next(each["test_images"] for each in rounds if each["method"] == line["method"])
+        tests = next(record["test_images"] for record in rounds if record["method"] == line["method"])
         assert sum(images for *_, images in line["confusion"]) == sum(tests)
         assert right == round(sum(a * n for a, n in zip(line["accuracy"], tests, strict=True)) / 100)
         assert 0 <= line["calibration_error"] <= 100
         if line["round"] < 0:
             assert 0 <= line["source_accuracy"] <= 100
             continue
-        for each in ("labels", "weights", "pseudo_label_accuracy", "accuracy_local", "agreement", "label_entropy"):
-            assert len(line[each]) == 4, each
+        for key in ("labels", "weights", "pseudo_label_accuracy", "accuracy_local", "agreement", "label_entropy"):
+            assert len(line[key]) == 4, key
         assert set(line["seconds"]) == {*PHASES, "round"}
         assert all(sum(weights) == pytest.approx(1) for weights in line["weights"])
         later = line["round"] > 0
@@ -104,8 +104,8 @@ def test_a_line_for_every_round(plain: Run) -> None:
         assert line["bytes_down"] == 4 * values * (sent * models + classifier) * (travels or not later)
         assert line["bytes_up"] == 4 * (values * (models + reported) + moments) * travels
         assert ("alpha" in line) == wca
-        given, true = map(sum, zip(*line["pseudo_label_counts"], strict=True))
-        assert given == true > 0
+        pseudo_labels, true_labels = map(sum, zip(*line["pseudo_label_counts"], strict=True))
+        assert pseudo_labels == true_labels > 0
     assert {line["method"] for line in rounds if "clustering" in line} == {"wca"}
     local, fedavg, wca = [line for line in rounds if line["round"] == 0]
     assert fedavg["labels"] == [0, 0, 0, 0]
@@ -132,13 +132,13 @@ def test_the_summary_is_of_the_last_round(plain: Run) -> None:
     assert difference["mean"] == pytest.approx(summary["methods"]["wca"]["mean"] - summary["methods"]["fedavg"]["mean"])
     assert "difference" not in summary["methods"]["fedavg"]
     last = plain.rounds[-1]
-    own = summary["methods"]["wca"]
-    assert own["worst"] == {"mean": min(last["accuracy"]), "std": None}
-    assert own["client_std"]["mean"] == pytest.approx(statistics.stdev(last["accuracy"]))
-    assert own["calibration_error"]["mean"] == last["calibration_error"]
-    assert own["runs"][0]["f1"] == own["f1"]["mean"] == pytest.approx(macro_f1(last["confusion"]))
+    wca = summary["methods"]["wca"]
+    assert wca["worst"] == {"mean": min(last["accuracy"]), "std": None}
+    assert wca["client_std"]["mean"] == pytest.approx(statistics.stdev(last["accuracy"]))
+    assert wca["calibration_error"]["mean"] == last["calibration_error"]
+    assert wca["runs"][0]["f1"] == wca["f1"]["mean"] == pytest.approx(macro_f1(last["confusion"]))
     images = {label: sum(n for true, _, n in last["confusion"] if true == label) for label, *_ in last["confusion"]}
-    right = sum(own["class_accuracy"][str(label)] * n for label, n in images.items()) / 100
+    right = sum(wca["class_accuracy"][str(label)] * n for label, n in images.items()) / 100
     assert round(right) == sum(n for true, predicted, n in last["confusion"] if true == predicted)
     assert {"total_seconds", "setup_seconds", "run_seconds", "methods"} == set(summary["timing"])
     assert summary["config"]["source"] == "amber"
@@ -187,11 +187,11 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     (tmp_path / "trials.toml").write_text("trials = 2")
     refused = bench("--backend", "flower", "--config", str(tmp_path / "trials.toml"))
     assert (refused.code, "--trials has no effect with --backend flower" in refused.err) == (2, True)
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "notes.json").write_text("of something else")
-    assert bench("--dry-run", out=mine).code == 0
-    assert [file.name for file in mine.iterdir()] == ["notes.json"]
+    occupied = tmp_path / "mine"
+    occupied.mkdir()
+    (occupied / "notes.json").write_text("of something else")
+    assert bench("--dry-run", out=occupied).code == 0
+    assert [file.name for file in occupied.iterdir()] == ["notes.json"]
 
 
 def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
@@ -201,10 +201,10 @@ def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
     monkeypatch.setattr(terminal.Waiting, "AFTER", 0.0)
     waiting = terminal.Waiting()
     with waiting.showing("loading"):
-        until = time.monotonic() + 60
-        while "loading" not in capsys.readouterr().err and time.monotonic() < until:
+        deadline = time.monotonic() + 60
+        while "loading" not in capsys.readouterr().err and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         waiting.end()
         capsys.readouterr()
     monkeypatch.setenv("FORCE_COLOR", "")
@@ -223,8 +223,8 @@ def test_a_config_given_back(bench: Bench, plain: Run, tmp_path: Path) -> None:
 
 
 def test_trials_seeds_and_names(bench: Bench) -> None:
-    two = bench("--trials", "2", "--baseline", "fedavg", "--name", "mine", "--rounds", "1", "--json")
-    methods = json.loads(two.out)["methods"]
+    two_trials = bench("--trials", "2", "--baseline", "fedavg", "--name", "mine", "--rounds", "1", "--json")
+    methods = json.loads(two_trials.out)["methods"]
     assert list(methods) == ["fedavg", "mine"]
     for entry in methods.values():
         runs = [run["mean"] for run in entry["runs"]]
@@ -235,17 +235,17 @@ def test_trials_seeds_and_names(bench: Bench) -> None:
     paired = [a["mean"] - b["mean"] for a, b in pairs]
     assert methods["mine"]["difference"]["mean"] == pytest.approx(statistics.fmean(paired))
     assert methods["mine"]["difference"]["std"] == pytest.approx(statistics.stdev(paired))
-    lines = read_rounds(two.folder, number=0)
+    lines = read_rounds(two_trials.folder, number=0)
     first, second = (line["accuracy_local"] for line in lines if line["method"] == "mine")
     assert first != second
-    mine = [line["accuracy"] for line in read_rounds(two.folder, "mine")]
+    accuracies_of_mine = [line["accuracy"] for line in read_rounds(two_trials.folder, "mine")]
     table = bench("--trials", "2", "--baseline", "none", "--rounds", "1", "--name", "mine")
     assert "mean ± std (ddof 1) over n = 2 runs" in table.out
-    assert [line["accuracy"] for line in table.rounds] == mine
-    other = bench("--seed", "5", "--baseline", "none", "--rounds", "1", "--json")
-    assert list(json.loads(other.out)["methods"]) == ["wca"]
-    assert other.rounds[-1]["accuracy_local"] != first
-    assert "difference" not in json.loads(other.out)["methods"]["wca"]
+    assert [line["accuracy"] for line in table.rounds] == accuracies_of_mine
+    other_seed = bench("--seed", "5", "--baseline", "none", "--rounds", "1", "--json")
+    assert list(json.loads(other_seed.out)["methods"]) == ["wca"]
+    assert other_seed.rounds[-1]["accuracy_local"] != first
+    assert "difference" not in json.loads(other_seed.out)["methods"]["wca"]
 
 
 def test_source_models(bench: Bench) -> None:
@@ -260,9 +260,9 @@ def test_one_image_a_client(bench: Bench) -> None:
     summary = json.loads(run.out, parse_constant=pytest.fail)
     assert {entry["mean"] for entry in summary["methods"].values()} == {None}
     assert run.rounds[-1]["accuracy"] == [None] * 4
-    shown = bench("--samples", "1", "--rounds", "1", "--baseline", "none")
-    assert shown.code == 0
-    assert "–" in shown.out
+    printed = bench("--samples", "1", "--rounds", "1", "--baseline", "none")
+    assert printed.code == 0
+    assert "–" in printed.out
 
 
 def test_one_client_of_one_domain(bench: Bench, tmp_path: Path, shades: Path) -> None:
@@ -346,7 +346,7 @@ def test_what_goes_wrong_is_one_sentence(
     assert any(line.startswith("Error: ") for line in run.err.splitlines())
     assert "Traceback" not in run.err
     assert "unexpected" not in run.err
-    # What could be known before work starts leaves nothing behind.
+    # A mistake that can be known before work starts leaves no folder behind.
     begun = arguments[0] == "--lr"
     assert folder.exists() == begun
     if begun:
@@ -365,9 +365,9 @@ def test_debug_shows_where(bench: Bench) -> None:
 
 def test_debug_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["fedwca", "show", "aggregator", "wac", "--debug"])
-    with pytest.raises(SystemExit) as leave:
+    with pytest.raises(SystemExit) as raised:
         main()
-    assert leave.value.code == 2
+    assert raised.value.code == 2
     assert capsys.readouterr().err.startswith("Traceback")
 
 
@@ -417,22 +417,22 @@ def test_stopped_before_the_rounds(bench: Bench, monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     folder = tmp_path / "run"
-    kept = f"Stopped; 0 rounds are kept in {folder}{{}}; continue with: fedwca resume {folder}"
-    for where, said in (
+    sentence = f"Stopped; 0 rounds are kept in {folder}{{}}; continue with: fedwca resume {folder}"
+    for function, message in (
         ("start_run.load", f"Stopped before the first round; nothing is kept in {folder}, and the same command"),
-        ("prepare_run.note_environment", kept.format("")),
+        ("prepare_run.note_environment", sentence.format("")),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"fedwca.runs.{where}", stopped)
+            patch.setattr(f"fedwca.runs.{function}", stopped)
             run = bench(out=folder)
-        assert (run.code, run.err.count("Stopped"), said in run.err) == (130, 1, True), run.err
+        assert (run.code, run.err.count("Stopped"), message in run.err) == (130, 1, True), run.err
     with monkeypatch.context() as patch:
         patch.setattr("fedwca.runs.source_models.source_model", stopped)
         run = call("resume", str(folder))
-        assert (run.code, run.err.splitlines()[-1]) == (130, kept.format(", with a summary"))
+        assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
         patch.setattr("fedwca.runs.resume_run.load_same_images", stopped)
         run = call("resume", str(folder))
-        assert (run.code, run.err.splitlines()[-1]) == (130, kept.format(", with a summary"))
+        assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
 
 
 def test_stopped_where_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -501,6 +501,6 @@ def test_published_parts(bench: Bench, shades: Path, tmp_path: Path) -> None:
             np.savez(tmp_path / file.name, **arrays, part=np.arange(count, dtype=np.int64) % 4 // 3)
     run = bench("--data", str(tmp_path), "--split", "published", "--clients", "1", "--baseline", "source-only")
     assert run.code == 0, run.err
-    found = restore_config(json.loads((run.folder / "config.json").read_text())["config"])
-    dataset, source = load(found)
-    assert [len(client.test) for client in split_trial(found, dataset, source, 0, 0).clients] == [count // 4] * 2
+    config = restore_config(json.loads((run.folder / "config.json").read_text())["config"])
+    dataset, source = load(config)
+    assert [len(client.test) for client in split_trial(config, dataset, source, 0, 0).clients] == [count // 4] * 2

@@ -57,13 +57,13 @@ def test_list_one_kind_says_what_each_is(kind: str, plural: str) -> None:
 def test_a_pattern_may_match_nothing() -> None:
     assert call("list", "aggregators", "nosuch*").code == 2
     assert json.loads(call("list", "aggregators", "nosuch*", "--json").out) == {"aggregators": []}
-    found = call("list", "baselines", "fedwca*")
-    assert (found.code, found.out.split()[0], found.out.count("of_")) == (0, "baselines:", 0)
+    run = call("list", "baselines", "fedwca*")
+    assert (run.code, run.out.split()[0], run.out.count("of_")) == (0, "baselines:", 0)
 
 
 def test_list_knows_the_names_that_it_prints() -> None:
-    printed = [line.split(maxsplit=1)[0] for line in call("list").out.splitlines()]
-    for name in printed:
+    kinds = [line.split(maxsplit=1)[0] for line in call("list").out.splitlines()]
+    for name in kinds:
         assert name in json.loads(call("list", name, "--json").out)
     assert call("list", "baseline").out == call("list", "baselines").out
 
@@ -78,15 +78,15 @@ def test_a_setting_without_a_baseline_is_refused() -> None:
 def test_show_says_how_a_field_is_set() -> None:
     assert "Set one with --set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in call("show", "aggregator", "wca").out
     assert "Set one with --logger mlflow:FIELD=VALUE" in call("show", "logger", "mlflow").out
-    ways = "Set one with --set central.dan.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
-    assert ways in call("show", "central", "dan").out
+    sentence = "Set one with --set central.dan.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
+    assert sentence in call("show", "central", "dan").out
 
 
 def test_show() -> None:
-    shown = call("show", "aggregator", "WCA").out
+    output = call("show", "aggregator", "WCA").out
     for part in ("FedWCA", "sec. 4.2, eqs. 1-3, 7-8", "ta", "0.01", "number > 0", "column, row", "T_a of eq. 1"):
-        assert part in shown
-    assert "--set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in shown
+        assert part in output
+    assert "--set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in output
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PLURALS for name in registry_of(kind).names()])
@@ -134,9 +134,9 @@ def test_completion() -> None:
 
 def test_names_by_a_pattern() -> None:
     assert json.loads(call("list", "aggregators", "W*A", "--json").out) == {"aggregators": ["wca"]}
-    found = json.loads(call("list", "--json").out)
+    names_by_kind = json.loads(call("list", "--json").out)
     assert json.loads(call("list", "baselines", "fed*", "--json").out)["baselines"] == [
-        name for name in found["baselines"] if name.startswith("fed")
+        name for name in names_by_kind["baselines"] if name.startswith("fed")
     ]
 
 

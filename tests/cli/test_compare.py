@@ -32,8 +32,8 @@ def compare(shades: Path, out: Path, *arguments: str) -> Run:
 def first(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     out = tmp_path_factory.mktemp("compare") / "runs"
     sources = ["--source", "amber", "--source", "brass"]
-    kept = ["--keep", "none", "--quiet", "--json"]
-    return out, compare(shades, out, "source-only", "fedavg", *sources, "--trials", "2", *kept)
+    options = ["--keep", "none", "--quiet", "--json"]
+    return out, compare(shades, out, "source-only", "fedavg", *sources, "--trials", "2", *options)
 
 
 def test_one_run_folder_a_source(first: tuple[Path, Run]) -> None:
@@ -42,10 +42,10 @@ def test_one_run_folder_a_source(first: tuple[Path, Run]) -> None:
     assert {line.split(":")[0] for line in run.err.splitlines()} <= {"Warning"}
     assert sorted(path.name for path in out.iterdir()) == ["shades-amber", "shades-brass"]
     assert not list(out.rglob("*.safetensors"))
-    found = json.loads(run.out)
-    assert found["reference"] == "fedavg"
-    assert [row["n"] for row in found["rows"]] == [2, 2, 4] * 2
-    for row in found["rows"]:
+    comparison = json.loads(run.out)
+    assert comparison["reference"] == "fedavg"
+    assert [row["n"] for row in comparison["rows"]] == [2, 2, 4] * 2
+    for row in comparison["rows"]:
         assert (row["difference"] is None) == (row["method"] == "fedavg")
     config = json.loads((out / "shades-amber/config.json").read_text())["config"]
     assert config["composed"] is False
@@ -54,12 +54,12 @@ def test_one_run_folder_a_source(first: tuple[Path, Run]) -> None:
 
 def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Path, Run], shades: Path) -> None:
     out, before = first
-    old = {path: path.stat().st_mtime_ns for path in out.rglob("rounds.jsonl")}
-    more = ["fedavg", "Fast=fedwca:ta=0.5/clusterer=single", "source-only", "--source", "amber", "--trials", "2"]
-    run = compare(shades, out, *more, "--format", "csv")
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("rounds.jsonl")}
+    arguments = ["fedavg", "Fast=fedwca:ta=0.5/clusterer=single", "source-only", "--source", "amber", "--trials", "2"]
+    run = compare(shades, out, *arguments, "--format", "csv")
     assert run.code == 0, run.err
     assert "not run again" in run.err
-    assert {path: path.stat().st_mtime_ns for path in old} == old
+    assert {path: path.stat().st_mtime_ns for path in times} == times
     config = json.loads((out / "shades-amber-2/config.json").read_text())
     assert list(config["methods"]) == ["fast"]
     assert {part["kind"]: part["name"] for part in config["methods"]["fast"]["components"]}["clusterer"] == "single"
@@ -76,61 +76,61 @@ def test_a_checkpoint_that_holds_another_model_makes_other_runs(shades: Path, tm
         torch.save(LeNet(bottleneck=8).build(2, seed=seed).state_dict(), file)
 
     put(1)
-    given = ["source-only", "fedavg", "--checkpoint", str(file), "--source", "amber", "--format", "csv"]
+    arguments = ["source-only", "fedavg", "--checkpoint", str(file), "--source", "amber", "--format", "csv"]
     small = [*SIZE.split(), "--set", "model.bottleneck=8", "--rounds", "1", "--data", str(shades), "--out", str(out)]
-    first = call("compare", *given, *small)
+    first = call("compare", *arguments, *small)
     assert first.code == 0, first.err
     put(2)
-    refused = call("compare", *given, *small)
+    refused = call("compare", *arguments, *small)
     assert (refused.code, refused.out) == (1, "")
     assert f"began from another model than {file} holds now" in refused.err
     file.unlink()
-    found = call("compare", *given, *small)
-    assert (found.code, found.out) == (0, first.out)
-    assert "is not there, so it is not known whether it is still the same" in found.err
+    without_file = call("compare", *arguments, *small)
+    assert (without_file.code, without_file.out) == (0, first.out)
+    assert "is not there, so it is not known whether it is still the same" in without_file.err
     put(1)
-    assert call("compare", *given, *small).out == first.out
+    assert call("compare", *arguments, *small).out == first.out
 
 
 def test_a_dry_run_says_what_is_missing_and_runs_nothing(first: tuple[Path, Run], shades: Path) -> None:
     out, _ = first
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    asked = ["fedavg", "source-only", "fedwca:ta=0.25", "--source", "amber", "--source", "coral", "--trials", "2"]
-    run = compare(shades, out, *asked, "--dry-run", "--quiet")
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    arguments = ["fedavg", "source-only", "fedwca:ta=0.25", "--source", "amber", "--source", "coral", "--trials", "2"]
+    run = compare(shades, out, *arguments, "--dry-run", "--quiet")
     assert (run.code, run.out) == (0, "")
     assert "source amber: 2 runs, 2 rounds" in run.err
     assert "2 of 3 methods are there already" in run.err
     assert "source coral: 6 runs" in run.err
     assert "In all 8 runs (methods × source models × trials)" in run.err
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == times
     assert "All runs are there" in compare(shades, out, "fedavg", "--source", "brass", "--trials", "2", "--dry-run").err
 
 
 def test_a_run_from_before_a_field_is_reused_at_its_default_alone(first: tuple[Path, Run], shades: Path) -> None:
     out, _ = first
     file = out / "shades-amber/config.json"
-    about, before = json.loads(file.read_text()), file.read_text()
-    (part,) = (p for p in about["methods"]["fedavg"]["components"] if p["kind"] == "objective")
-    default = fill_in_defaults({"components": [{"kind": "objective", "name": part["name"]}]})["components"][0]
-    assert {**default, **part} == part
-    del part[next(name for name in default if name not in ("kind", "name"))]
-    file.write_text(json.dumps(about))
+    contents, text = json.loads(file.read_text()), file.read_text()
+    (part,) = (p for p in contents["methods"]["fedavg"]["components"] if p["kind"] == "objective")
+    with_defaults = fill_in_defaults({"components": [{"kind": "objective", "name": part["name"]}]})["components"][0]
+    assert {**with_defaults, **part} == part
+    del part[next(name for name in with_defaults if name not in ("kind", "name"))]
+    file.write_text(json.dumps(contents))
     try:
         assert "not run again" in compare(shades, out, "fedavg", "--source", "amber", "--trials", "2").err
     finally:
-        file.write_text(before)
+        file.write_text(text)
     assert fill_in_defaults({"components": [{"kind": "objective", "name": "gone"}]})["components"] == [
         {"kind": "objective", "name": "gone"}
     ]
 
 
-def copied(first: tuple[Path, Run], out: Path, **said: Mapping[str, Any]) -> Path:
-    """Two finished runs of source amber, ``a`` of one method and ``b`` of another, and what each says of itself."""
+def copied(first: tuple[Path, Run], out: Path, **changes: Mapping[str, Any]) -> Path:
+    """Two finished runs of source amber: ``a`` of one method and ``b`` of another, with changes to each config.json."""
     for name, method in (("a", "source_only"), ("b", "fedavg")):
         shutil.copytree(first[0] / "shades-amber", out / name)
-        about = json.loads((out / name / "config.json").read_text())
-        about["methods"] = {method: about["methods"][method]}
-        (out / name / "config.json").write_text(json.dumps({**about, **said.get(name, {})}))
+        contents = json.loads((out / name / "config.json").read_text())
+        contents["methods"] = {method: contents["methods"][method]}
+        (out / name / "config.json").write_text(json.dumps({**contents, **changes.get(name, {})}))
     return out
 
 
@@ -138,15 +138,15 @@ def copied(first: tuple[Path, Run], out: Path, **said: Mapping[str, Any]) -> Pat
 def test_runs_on_unlike_data_are_not_put_beside_each_other(
     first: tuple[Path, Run], shades: Path, tmp_path: Path, key: str
 ) -> None:
-    asked = ["source-only", "fedavg", "--source", "amber", "--trials", "2"]
+    arguments = ["source-only", "fedavg", "--source", "amber", "--trials", "2"]
     unlike = copied(first, tmp_path / "unlike", a={key: "0" * 64}, b={key: "1" * 64})
-    run = compare(shades, unlike, *asked)
+    run = compare(shades, unlike, *arguments)
     assert (run.code, run.out) == (1, "")
     assert f"{unlike / 'b'}: was made on other data than {unlike / 'a'}" in run.err
-    older = compare(shades, copied(first, tmp_path / "older", b={key: None}), *asked)
+    older = compare(shades, copied(first, tmp_path / "older", b={key: None}), *arguments)
     assert older.code == 0, older.err
     both = copied(first, tmp_path / "both", a={key: "0" * 64}, b={key: "0" * 64})
-    changed = compare(shades, both, *asked)  # other sources would be run on the images there are now
+    changed = compare(shades, both, *arguments)  # other sources would be run on the images that are there now
     assert (changed.code, "are not those the run began with" in changed.err) == (1, True)
 
 
@@ -211,32 +211,32 @@ def test_mistakes_get_a_sentence_before_anything_runs(
 def test_a_value_from_a_file_is_that_of_the_command_line(shades: Path, tmp_path: Path) -> None:
     out, file = tmp_path / "out", tmp_path / "c.toml"
     file.write_text("components.model.lenet.channel_dropout = 0.25\n")
-    one = ["source-only", "--source", "amber"]
-    before = compare(shades, out, *one, "--set", "model.channel_dropout=0.25")
-    assert before.code == 0, before.err
+    arguments = ["source-only", "--source", "amber"]
+    by_option = compare(shades, out, *arguments, "--set", "model.channel_dropout=0.25")
+    assert by_option.code == 0, by_option.err
     config = json.loads((out / "shades-amber/config.json").read_text())["config"]
     assert config["components"]["model"] == {"lenet": {"bottleneck": 8, "channel_dropout": 0.25}}
-    after = compare(shades, out, *one, "--config", str(file))
-    assert after.code == 0, after.err
-    assert "not run again" in after.err
-    # A folder of an earlier release holds what a command line said as text.
-    about = json.loads((out / "shades-amber/config.json").read_text())
-    about["config"]["components"]["model"] = {"lenet": {"bottleneck": "8", "channel_dropout": "0.25"}}
-    (out / "shades-amber/config.json").write_text(json.dumps(about))
-    assert "not run again" in compare(shades, out, *one, "--config", str(file)).err
+    by_file = compare(shades, out, *arguments, "--config", str(file))
+    assert by_file.code == 0, by_file.err
+    assert "not run again" in by_file.err
+    # In a folder of an earlier release the values of a command line are text.
+    contents = json.loads((out / "shades-amber/config.json").read_text())
+    contents["config"]["components"]["model"] = {"lenet": {"bottleneck": "8", "channel_dropout": "0.25"}}
+    (out / "shades-amber/config.json").write_text(json.dumps(contents))
+    assert "not run again" in compare(shades, out, *arguments, "--config", str(file)).err
 
 
 def test_what_changes_no_number_is_a_list_of_fields() -> None:
     assert set(SAME_NUMBERS) <= set(RunConfig.model_fields)
     plan = resolve_plan({}).described()
-    other = {**plan, "config": {**plan["config"], **dict.fromkeys(SAME_NUMBERS, 3)}}
-    assert differing_settings(plan, other) == {}
+    changed = {**plan, "config": {**plan["config"], **dict.fromkeys(SAME_NUMBERS, 3)}}
+    assert differing_settings(plan, changed) == {}
     assert run_identity({**plan, "identity_without": SAME_NUMBERS}) == run_identity(
-        {**other, "identity_without": SAME_NUMBERS}
+        {**changed, "identity_without": SAME_NUMBERS}
     )
-    old = RunConfig(workers=3).model_dump(mode="json")
-    assert run_identity(plan) == run_identity({**plan, "config": {**plan["config"], "workers": old["workers"]}})
-    assert run_identity(plan) != run_identity(other)
+    config = RunConfig(workers=3).model_dump(mode="json")
+    assert run_identity(plan) == run_identity({**plan, "config": {**plan["config"], "workers": config["workers"]}})
+    assert run_identity(plan) != run_identity(changed)
 
 
 def test_what_changes_no_number_is_no_other_setting() -> None:
@@ -278,46 +278,46 @@ def test_methods_have_the_names_of_the_table_that_has_them(first: tuple[Path, Ru
 def test_a_stopped_run_goes_on_in_whatever_order_methods_are_named(shades: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     source = ["--source", "amber", "--format", "csv"]
-    whole = compare(shades, out, "local", "fedavg", *source)
+    uninterrupted = compare(shades, out, "local", "fedavg", *source)
     folder = out / "shades-amber"
     (folder / "summary.json").unlink()
     assert not read_run(folder).complete
     run = compare(shades, out, "fedavg", "local", *source)
     assert run.code == 0, run.err
     assert "holds the same run, unfinished; it goes on" in run.err
-    assert run.out.splitlines()[1:] == whole.out.splitlines()[:0:-1]
+    assert run.out.splitlines()[1:] == uninterrupted.out.splitlines()[:0:-1]
     assert [path.name for path in out.iterdir()] == ["shades-amber"]
 
 
 def test_a_start_that_trains_as_long_as_all_rounds_is_made_anew_for_other_rounds(shades: Path, tmp_path: Path) -> None:
-    out, given = tmp_path / "runs", ["--target", "amber", "--format", "csv", "--clients", "1", "--samples", "20"]
+    out, arguments = tmp_path / "runs", ["--target", "amber", "--format", "csv", "--clients", "1", "--samples", "20"]
     small = ["--epochs", "1", "--batch-size", "8", "--device", "cpu", "--data", str(shades), "--out", str(out)]
 
-    def rounds(number: int, *more: str) -> Run:
-        found = call("compare", "pooled", *given, *small, "--rounds", str(number), *more)
-        assert found.code == 0, found.err
-        return found
+    def rounds(number: int, *options: str) -> Run:
+        run = call("compare", "pooled", *arguments, *small, "--rounds", str(number), *options)
+        assert run.code == 0, run.err
+        return run
 
     rounds(1)
     assert "not run again" not in rounds(3).err
     assert "not run again" in rounds(3).err
-    own = ["--set", "central_training.epochs=2"]
-    rounds(1, *own)
-    assert "not run again" in rounds(3, *own).err
+    two_epochs = ["--set", "central_training.epochs=2"]
+    rounds(1, *two_epochs)
+    assert "not run again" in rounds(3, *two_epochs).err
 
 
 def test_only_methods_that_train_say_whether_all_diverged(shades: Path, tmp_path: Path) -> None:
-    given = ["source-only", "fedavg", "--source", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
-    run = call("compare", *given, *SMALL, "--rounds", "3", "--lr", "1e30")
+    arguments = ["source-only", "fedavg", "--source", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
+    run = call("compare", *arguments, *SMALL, "--rounds", "3", "--lr", "1e30")
     assert (run.code, "diverged" in run.out) == (1, True)
     assert "every run of every method that trains diverged" in run.err
 
 
 def test_a_model_that_is_trained_at_one_place_counts_as_trained(shades: Path, tmp_path: Path) -> None:
-    given = ["pooled", "--target", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
+    arguments = ["pooled", "--target", "amber", "--data", str(shades), "--out", str(tmp_path / "runs")]
     small = ["--rounds", "2", "--epochs", "1", "--clients", "1", "--samples", "20", "--device", "cpu"]
-    assert call("compare", *given, *small, "--set", "central_training.lr=1e30").code == 1
-    assert call("compare", *given, *small).code == 0
+    assert call("compare", *arguments, *small, "--set", "central_training.lr=1e30").code == 1
+    assert call("compare", *arguments, *small).code == 0
 
 
 def test_an_unfinished_run_of_another_version_is_left_alone(shades: Path, tmp_path: Path) -> None:
@@ -325,18 +325,18 @@ def test_an_unfinished_run_of_another_version_is_left_alone(shades: Path, tmp_pa
     assert compare(shades, out, "local", "--source", "amber").code == 0
     folder = out / "shades-amber"
     (folder / "summary.json").unlink()
-    about = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**about, "config": {**about["config"], "later": 1}}))
+    contents = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**contents, "config": {**contents["config"], "later": 1}}))
     run = compare(shades, out, "local", "--source", "amber")
     assert run.code == 0, run.err
     assert (out / "shades-amber-2/summary.json").is_file()
 
 
 def test_a_comparison_with_a_value_of_a_finished_method_is_extended(shades: Path, tmp_path: Path) -> None:
-    given = ["--set", "aggregator.wca.ta=0.05", "--source", "amber", "--quiet"]
-    assert compare(shades, tmp_path, "fedwca", *given).code == 0
-    run = compare(shades, tmp_path, "fedwca", "fedavg", *given)
+    arguments = ["--set", "aggregator.wca.ta=0.05", "--source", "amber", "--quiet"]
+    assert compare(shades, tmp_path, "fedwca", *arguments).code == 0
+    run = compare(shades, tmp_path, "fedwca", "fedavg", *arguments)
     assert run.code == 0, run.err
     assert "FedAvg" in run.out
-    alone = compare(shades, tmp_path / "other", "fedavg", *given)
-    assert (alone.code, "aggregator.wca.ta is given, but no method of this run uses" in alone.err) == (2, True)
+    refused = compare(shades, tmp_path / "other", "fedavg", *arguments)
+    assert (refused.code, "aggregator.wca.ta is given, but no method of this run uses" in refused.err) == (2, True)

@@ -33,16 +33,16 @@ def test_at_80_columns_one_part_with_whole_names_and_numbers() -> None:
     (part,) = parts(GRID, 80)
     assert part.columns == COLUMNS
     text = drawn(80)
-    for whole in ("Source Only", "59.5±14.7", "-8.5±3.3", *COLUMNS):
-        assert whole in text
+    for cell in ("Source Only", "59.5±14.7", "-8.5±3.3", *COLUMNS):
+        assert cell in text
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80])
 def test_parts_share_the_first_column_and_hold_every_other_once(width: int) -> None:
-    found = parts(GRID, width)
-    assert [part.columns[0] for part in found] == ["method"] * len(found)
-    assert tuple(name for part in found for name in part.columns[1:]) == COLUMNS[1:]
-    assert [part.title for part in found] == [GRID.title, *[""] * (len(found) - 1)]
+    tables = parts(GRID, width)
+    assert [table.columns[0] for table in tables] == ["method"] * len(tables)
+    assert tuple(name for table in tables for name in table.columns[1:]) == COLUMNS[1:]
+    assert [table.title for table in tables] == [GRID.title, *[""] * (len(tables) - 1)]
     assert "…" not in drawn(width)
     assert all(len(line) <= width for line in drawn(width).splitlines())
 
@@ -65,8 +65,8 @@ def test_lists_are_broken_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert align_heads(["a", "baselines"], ["x", names]) == ["a          x", f"baselines  {names}"]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "50")
-    (found,) = align_heads(["baselines"], [names])
-    first, *others = found.splitlines()
-    assert others
-    assert all(line.startswith(" " * 11 + "name_") for line in others)
-    assert all(len(line) <= 50 for line in (first, *others))
+    (text,) = align_heads(["baselines"], [names])
+    first, *next_lines = text.splitlines()
+    assert next_lines
+    assert all(line.startswith(" " * 11 + "name_") for line in next_lines)
+    assert all(len(line) <= 50 for line in (first, *next_lines))

@@ -1,7 +1,7 @@
-"""Run folders whose JSON holds other values than it should: one sentence, and no other run is hidden.
+"""Run folders with wrong values in their JSON files: commands end in one sentence, and no other run is hidden.
 
-Each value in the files of a run is replaced by each of some odd ones: all in the slow ring, some that a seed draws in
-the gate.
+Every value in the files of a run is replaced by each of some odd values: all of these edits in the slow ring, a random
+sample of them (with a fixed seed) in the gate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("runs", "export", "runs/odd", "--out", "made/r.csv"),
     ("resume", "runs/odd", "--quiet"),
 )
-"""Beside `fedwca compare`, which looks for its runs in a folder of its own."""
+"""Besides `fedwca compare`, which looks for its runs in a folder of its own."""
 COMPARE = ("compare", "fedavg", "local", "--clients", "1", "--samples", "20", "--rounds", "1", "--epochs", "1")
 SMALL = ("--batch-size", "16", "--device", "cpu", "--set", "source_training.epochs=0", "--set", "model.bottleneck=4")
 
@@ -44,7 +44,7 @@ STOPPED = 130
 
 @dataclass(frozen=True)
 class Edit:
-    """A file, and what is in it instead."""
+    """A file of a run, what is changed in it, and its new content."""
 
     name: str
     what: str
@@ -52,15 +52,15 @@ class Edit:
 
 
 def find_places(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The way to each value inside; of a list to its first."""
+    """Yield the keys and indices that lead to each value inside; of a list, only its first value is visited."""
     inner: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):
         inner = list(value.items())
     elif isinstance(value, list):
         inner = list(enumerate(value[:1]))
-    for step, found in inner:
+    for step, child in inner:
         yield (*above, step)
-        yield from find_places(found, (*above, step))
+        yield from find_places(child, (*above, step))
 
 
 def put(value: Any, place: tuple[str | int, ...], odd: Any) -> bytes:
@@ -73,13 +73,13 @@ def put(value: Any, place: tuple[str | int, ...], odd: Any) -> bytes:
 
 
 def make_edits(run: Path) -> Iterator[Edit]:
-    """Every value of every file by every odd one, and every file by every odd content."""
+    """Yield edits: every value of every file replaced by every odd value, and every file by every odd content."""
     for name in NAMES:
-        first, *rest = (run / name).read_bytes().splitlines() if name.endswith("l") else [(run / name).read_bytes()]
+        first, *later = (run / name).read_bytes().splitlines() if name.endswith("l") else [(run / name).read_bytes()]
         value = json.loads(first)
         for place in find_places(value):
             for odd in ODD:
-                yield Edit(name, f"{place} = {odd!r}", b"\n".join([put(value, place, odd), *rest]) + b"\n")
+                yield Edit(name, f"{place} = {odd!r}", b"\n".join([put(value, place, odd), *later]) + b"\n")
         yield from (Edit(name, repr(content[:9]), content) for content in WHOLE)
 
 
@@ -87,8 +87,8 @@ def make_edits(run: Path) -> Iterator[Edit]:
 def good(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished comparison, in ``compared``, and its run as ``runs/good``."""
     folder = tmp_path_factory.mktemp("edited")
-    done = call(*COMPARE, *SMALL, "--data", str(shades), "--out", str(folder / "compared"))
-    assert done.code == 0, done.err
+    comparison = call(*COMPARE, *SMALL, "--data", str(shades), "--out", str(folder / "compared"))
+    assert comparison.code == 0, comparison.err
     (run,) = (path.parent for path in (folder / "compared").glob("*/config.json"))
     shutil.copytree(run, folder / "runs/good")
     return folder
@@ -99,16 +99,16 @@ def stop(*_: object, **__: object) -> None:
 
 
 def find_problems(edit: Edit, commands: Sequence[Sequence[str]]) -> list[str]:
-    """What commands make of an edited run, in the working directory."""
-    wrong = []
+    """Run each command on an edited run in the working directory; a line for each that does not end well."""
+    problems = []
 
     def judge(words: Sequence[str]) -> None:
         run = call(*words)
         fine = run.code in (0, 1, 2, STOPPED) and "unexpected " not in run.err and "Traceback" not in run.err
         if not fine or (run.code and not run.err):
-            wrong.append(f"{edit.name} {edit.what}: {' '.join(words[:2])}: {run.code} {run.err.strip()[-300:]}")
+            problems.append(f"{edit.name} {edit.what}: {' '.join(words[:2])}: {run.code} {run.err.strip()[-300:]}")
         if words == COMMANDS[0] and (run.code or "good" not in {line["run"] for line in json.loads(run.out)}):
-            wrong.append(f"{edit.name} {edit.what}: hides the run beside it")
+            problems.append(f"{edit.name} {edit.what}: hides the run beside it")
 
     for words in commands:
         folder = Path("again" if words[0] == "compare" else "runs/odd")
@@ -116,7 +116,7 @@ def find_problems(edit: Edit, commands: Sequence[Sequence[str]]) -> list[str]:
         for rounds in folder.rglob("rounds.jsonl"):
             rounds.with_name(edit.name).write_bytes(edit.content)
         judge(words)
-    return wrong
+    return problems
 
 
 def renew(good: Path, copied: Path) -> None:
@@ -126,7 +126,7 @@ def renew(good: Path, copied: Path) -> None:
 
 @pytest.fixture
 def commands(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[str, ...], ...]:
-    """All of them, to be run where the runs are; nothing is trained."""
+    """All commands, with `fedwca compare`; the working directory is where the runs are, and nothing is trained."""
     monkeypatch.chdir(good)
     monkeypatch.setattr("fedwca.runs.execute_run.run_bench", stop)
     return *COMMANDS, (*COMPARE, *SMALL, "--data", str(shades), "--out", "again")
@@ -135,9 +135,9 @@ def commands(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> tuple
 def test_edited_runs_end_in_a_sentence(commands: tuple[tuple[str, ...], ...]) -> None:
     draw = random.Random(0)
     edits = draw.sample(list(make_edits(Path("runs/good"))), 90)
-    # The list of runs reads all of them; the others take their turns.
+    # Each edit is tried on the list of runs and on one other command.
     pairs = [(edit, (COMMANDS[0], draw.choice(commands[1:]))) for edit in edits]
-    assert [problem for edit, two in pairs for problem in find_problems(edit, two)] == []
+    assert [problem for edit, pair in pairs for problem in find_problems(edit, pair)] == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A full disk or an output that takes nothing ends in a sentence that says what was kept."""
+"""A full disk, or an output that cannot be written, ends in a sentence that says what was kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL_STREAM = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/ful
 
 
 class Full:
-    """A stream that takes nothing."""
+    """An output stream on a full disk."""
 
     encoding = "utf-8"
 
@@ -38,10 +38,10 @@ class Full:
 
 
 def test_a_full_disk_leaves_no_empty_folder(plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def raise_disk_full(*_: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(tensor_files, "save_file", full)
+    monkeypatch.setattr(tensor_files, "save_file", raise_disk_full)
     monkeypatch.chdir(tmp_path)
     run = call("export", str(plain.folder), "--client", "0", "--out", "deep/er/m.safetensors")
     assert run.code == 1
@@ -59,9 +59,9 @@ def test_the_table_that_cannot_be_printed_is_not_lost(
     monkeypatch.setattr(sys, "stdout", Full())
     code = run(["resume", str(plain.folder), "--json"])
     assert code == 1
-    said = capsys.readouterr().err
-    assert "the output cannot be written (No space left on device); the run is whole, its results are in " in said
-    assert str(plain.folder) in said
+    errors = capsys.readouterr().err
+    assert "the output cannot be written (No space left on device); the run is whole, its results are in " in errors
+    assert str(plain.folder) in errors
     assert run(["list"]) == 1
     assert "Error: the output cannot be written (No space left on device)" in capsys.readouterr().err
 
@@ -75,18 +75,18 @@ def test_the_table_that_cannot_be_printed_is_not_lost(
     ],
 )
 def test_work_of_many_runs_is_not_lost(words: list[str], kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def raise_disk_full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    done = Mock(figures=[], values={}, rows=[], title="one")
-    monkeypatch.setattr("fedwca.runs.compare.run_comparison", Mock(return_value=done))
+    result = Mock(figures=[], values={}, rows=[], title="one")
+    monkeypatch.setattr("fedwca.runs.compare.run_comparison", Mock(return_value=result))
     monkeypatch.setattr("fedwca.results.comparison.Comparison.table", Mock())
     monkeypatch.setattr("fedwca.search.study.search", Mock(return_value=[]))
     monkeypatch.setattr("fedwca.search.study.tabulate_tries", Mock())
-    monkeypatch.setattr("fedwca.reproduce.plan_jobs.plan_jobs", Mock(return_value=[done]))
+    monkeypatch.setattr("fedwca.reproduce.plan_jobs.plan_jobs", Mock(return_value=[result]))
     monkeypatch.setattr("fedwca.reproduce.plan_jobs.announce_jobs", Mock())
-    monkeypatch.setattr("fedwca.reproduce.run_jobs.run_job", Mock(return_value=done))
-    monkeypatch.setattr("fedwca.cli.printing.print_in", full)
+    monkeypatch.setattr("fedwca.reproduce.run_jobs.run_job", Mock(return_value=result))
+    monkeypatch.setattr("fedwca.cli.printing.print_in", raise_disk_full)
     run = call(*words, "--out", "kept")
     assert run.code == 1
     assert run.err == f"Error: the output cannot be written (No space left on device); {kept}\n"
@@ -98,45 +98,45 @@ def test_a_client_that_could_not_be_written_joins_later(
     from fedwca.cli import predict
     from fedwca.export import write_model
 
-    def full(*_: object, **__: object) -> None:
+    def raise_disk_full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     images = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3), dtype=np.uint8)
     np.savez(tmp_path / "client.npz", images=images)
     monkeypatch.chdir(tmp_path)
     words = ["join", str(plain.folder), "--data", "client.npz", "--out", "new"]
-    for place, name in ((write_model, "model_card"), (predict.csv, "writer")):  # the card, then the table
+    for module, name in ((write_model, "model_card"), (predict.csv, "writer")):  # the card, then the table
         with monkeypatch.context() as patch:
-            patch.setattr(place, name, full)
+            patch.setattr(module, name, raise_disk_full)
             run = call(*words)
         assert run.code == 1
         assert "cannot be written (No space left on device)" in run.err
         assert not (tmp_path / "new").exists()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", Full())
-        run_in_process = cli.run(words)
-    assert run_in_process == 1
+        code = cli.run(words)
+    assert code == 1
     assert len(list((tmp_path / "new").iterdir())) == 3
-    assert call(*words).code == 2  # they are whole
+    assert call(*words).code == 2  # the files are there and complete
 
 
 @FULL_STREAM
 @pytest.mark.parametrize("words", [["list"], ["nosuch"], ["runs", "--root", "nowhere"]])
 def test_errors_that_nobody_can_read_change_no_exit_code(words: list[str]) -> None:
     with FULL.open("w") as full:
-        done = subprocess.run([sys.executable, "-m", "fedwca", *words], stdout=full, stderr=full, check=False)
-    assert done.returncode == (2 if words == ["nosuch"] else 1)
+        completed = subprocess.run([sys.executable, "-m", "fedwca", *words], stdout=full, stderr=full, check=False)
+    assert completed.returncode == (2 if words == ["nosuch"] else 1)
 
 
 @FULL_STREAM
 @pytest.mark.parametrize("words", [["list"], ["show", "aggregator", "wca"], ["runs", "--root", "nowhere", "--json"]])
 def test_nothing_is_said_twice_at_the_end(words: list[str], tmp_path: Path) -> None:
     with FULL.open("w") as full:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "fedwca", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
             env={**os.environ, "COLUMNS": "200"},
         )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written (No space left on device)\n")
+    assert (result.returncode, result.stderr) == (1, "Error: the output cannot be written (No space left on device)\n")
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_said_before(

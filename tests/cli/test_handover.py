@@ -1,4 +1,4 @@
-"""`fedwca export`, `predict` and `join`: from a run to a file, to labels, to one more client."""
+"""`fedwca export`, `predict` and `join`: a run's models as files, their predictions, and a new client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ onnx = pytest.param(".onnx", marks=pytest.mark.skipif(not check_installed("onnx"
 
 @pytest.fixture(scope="module")
 def done(bench: Callable[..., Run]) -> Path:
-    """A run with clusters that are the domains, whose models were kept."""
+    """A run whose clusters are the domains, and whose models were kept."""
     run = bench("--clusterer", "true", "--baseline", "local", "--baseline", "source-only")
     assert run.code == 0, run.err
     return run.folder
@@ -75,8 +75,8 @@ def test_a_clients_model_leaves_and_predicts(suffix: str, done: Path, photos: Pa
     assert [bool(row["error"]) for row in rows] == [False] * 12 + [True]
     assert all(float(r["probability"]) + float(r["probability_2"]) == pytest.approx(1, abs=1e-5) for r in rows[:12])
     direct = call("predict", str(done), str(photos), "--client", "3", "--batch-size", "5")
-    kept = ("file", "label", "error")
-    assert [[row[k] for k in kept] for row in table(direct.out)] == [[row[k] for k in kept] for row in rows]
+    columns = ("file", "label", "error")
+    assert [[row[k] for k in columns] for row in table(direct.out)] == [[row[k] for k in columns] for row in rows]
     assert digests(done) == before
 
 
@@ -128,12 +128,12 @@ def test_what_is_wrong_is_said_in_a_sentence(
     arguments: list[str], code: int, sentence: str, done: Path, photos: Path, tmp_path: Path
 ) -> None:
     places = {"RUN": done, "PHOTOS": photos, "OUT": tmp_path}
-    given = list(arguments)
+    words = list(arguments)
     for name, place in places.items():
-        given = [a.replace(name, str(place), 1) if a.startswith(name) else a for a in given]
-    if not check_installed("onnx") and any(a.endswith(".onnx") for a in given):
+        words = [word.replace(name, str(place), 1) if word.startswith(name) else word for word in words]
+    if not check_installed("onnx") and any(word.endswith(".onnx") for word in words):
         pytest.skip("the extra onnx is missing")
-    before, run = digests(done), call(*given)
+    before, run = digests(done), call(*words)
     assert (run.code, sentence in run.err) == (code, True), run.err
     assert run.err.count("Error: ") == 1
     assert digests(done) == before
@@ -178,16 +178,16 @@ def test_a_new_client_may_take_steps_on_its_outputs(done: Path, photos: Path, tm
     again = call("predict", str(new / "model.safetensors"), str(photos))
     csv_rows = table((new / "predictions.csv").read_text())
     assert [row["label"] for row in table(again.out)] == [row["label"] for row in csv_rows]
-    given = ["join", str(done), "--data", str(photos), "--json", "--out"]
-    printed = call(*given, str(tmp_path / "again"), *words)
-    found = json_output.PrintedJoin.model_validate_json(printed.out)
-    assert found.adaptation is not None
-    assert found.adaptation.fields["patience"] == 2
-    assert len(found.adaptation.entropies) == found.adaptation.steps + 1
-    assert found.adaptation.entropies[found.adaptation.taken] == min(found.adaptation.entropies[1:])  # type: ignore[type-var]
-    assert sum(found.labels.values()) == 12
+    arguments = ["join", str(done), "--data", str(photos), "--json", "--out"]
+    printed = call(*arguments, str(tmp_path / "again"), *words)
+    joined = json_output.PrintedJoin.model_validate_json(printed.out)
+    assert joined.adaptation is not None
+    assert joined.adaptation.fields["patience"] == 2
+    assert len(joined.adaptation.entropies) == joined.adaptation.steps + 1
+    assert joined.adaptation.entropies[joined.adaptation.taken] == min(joined.adaptation.entropies[1:])  # type: ignore[type-var]
+    assert sum(joined.labels.values()) == 12
     assert (new / "model.safetensors").read_bytes() == (tmp_path / "again" / "model.safetensors").read_bytes()
-    plain = json_output.PrintedJoin.model_validate_json(call(*given, str(tmp_path / "plain")).out)
+    plain = json_output.PrintedJoin.model_validate_json(call(*arguments, str(tmp_path / "plain")).out)
     assert (plain.adaptation, plain.epochs) == (None, 0)
 
 
@@ -210,5 +210,5 @@ def test_where_a_newcomers_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("site.v1", "site.v2/inner"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "site.v2/inner")
-    named = {usual_folder(Path(data)).as_posix() for data in (tmp_path / "site.v1", "..", ".", "one.npz")}
-    assert named == {"joined/site.v1", "joined/site.v2", "joined/inner", "joined/one"}
+    folders = {usual_folder(Path(data)).as_posix() for data in (tmp_path / "site.v1", "..", ".", "one.npz")}
+    assert folders == {"joined/site.v1", "joined/site.v2", "joined/inner", "joined/one"}

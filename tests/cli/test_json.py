@@ -1,4 +1,4 @@
-"""What is printed as JSON has the published shape."""
+"""JSON that commands print has the published shape."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .conftest import SMALL, Run, call
 ROOT = Path(__file__).parents[2]
 
 
-def shaped(found: Run, shape: Any) -> Any:
-    """What a command printed, as its shape has it."""
-    assert found.code == 0, found.err
-    assert found.out.isascii()
-    return shape.model_validate_json(found.out)
+def shaped(run: Run, shape: Any) -> Any:
+    """A command's JSON, validated as the model ``shape``."""
+    assert run.code == 0, run.err
+    assert run.out.isascii()
+    return shape.model_validate_json(run.out)
 
 
 def test_the_published_schema_is_that_of_the_types() -> None:
@@ -32,33 +32,33 @@ def test_the_published_schema_is_that_of_the_types() -> None:
 
 
 def test_every_shape_is_in_the_schema_and_on_the_page() -> None:
-    known = json.loads(shapes.published_schema())["$defs"]
+    definitions = json.loads(shapes.published_schema())["$defs"]
     page = (ROOT / "docs" / "json.md").read_text()
     for shape in shapes.SHAPES:
-        assert shape.__name__ in known
+        assert shape.__name__ in definitions
         assert f"`{shape.__name__}`" in page
 
 
 def test_a_run_and_its_continuation_print_the_summary(bench: Callable[..., Run]) -> None:
-    found = bench("--json")
-    summary = shaped(found, shapes.RunSummary)
+    run = bench("--json")
+    summary = shaped(run, shapes.RunSummary)
     assert summary.methods["wca"].runs[0].mean == pytest.approx(summary.methods["wca"].mean)
-    assert json.loads(found.out) == found.summary
-    assert shaped(call("resume", str(found.folder), "--json"), shapes.RunSummary) == summary
+    assert json.loads(run.out) == run.summary
+    assert shaped(call("resume", str(run.folder), "--json"), shapes.RunSummary) == summary
 
 
 def test_lists_of_runs_have_their_shapes(plain: Run, tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{")
     (tmp_path / "fine").symlink_to(plain.folder)
-    found = call("runs", "--root", str(tmp_path), "--json")
-    damaged, fine = json.loads(found.out)
+    run = call("runs", "--root", str(tmp_path), "--json")
+    damaged, fine = json.loads(run.out)
     shapes.DamagedRun.model_validate(damaged)
     shapes.ListedRun.model_validate(fine)
     shown = shaped(call("runs", "show", str(plain.folder), "--json"), shapes.ShownRun)
     assert list(shown.methods) == list(plain.summary["methods"])
-    shaped_json = call("runs", "diff", str(plain.folder), str(plain.folder), "--json")
-    shapes.RunDifferences.model_validate_json(shaped_json.out)
+    difference = call("runs", "diff", str(plain.folder), str(plain.folder), "--json")
+    shapes.RunDifferences.model_validate_json(difference.out)
 
 
 def test_components_and_baselines_have_their_shapes() -> None:
@@ -68,12 +68,12 @@ def test_components_and_baselines_have_their_shapes() -> None:
 
 def test_a_comparison_has_its_shape(shades: Path, tmp_path: Path) -> None:
     small = ["--data", str(shades), *SMALL, "--rounds", "1", "--source", "all", "--out", str(tmp_path)]
-    found = call("compare", "fedavg", "local", *small, "--format", "json")
-    assert shaped(found, shapes.PrintedComparison).reference == "fedavg"
+    run = call("compare", "fedavg", "local", *small, "--format", "json")
+    assert shaped(run, shapes.PrintedComparison).reference == "fedavg"
 
 
 def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The backend's own test needs Flower; here its rounds are played in this process."""
+    """The backend's own tests need Flower; here its rounds are played in this process."""
     from fedwca.cli import deploy
     from fedwca.deploy import make_deployment
     from fedwca.deploy.client import Client
@@ -84,8 +84,8 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
 
     def play(federation: DeploymentConfig, server: Path, data: Path) -> Session:
         session = federation.session(server / "source.safetensors")
-        dealt = [np.load(data / f"client-{k}.npz")["images"] for k in range(federation.rules.clients)]
-        images = [torch.from_numpy(x).permute(0, 3, 1, 2) for x in dealt]
+        arrays = [np.load(data / f"client-{k}.npz")["images"] for k in range(federation.rules.clients)]
+        images = [torch.from_numpy(x).permute(0, 3, 1, 2) for x in arrays]
         clients = [Client(lambda side, stretch, x=x: x) for x in images]
         run_in_process(session, clients, federation.rounds)
         for number, client in enumerate(clients):
@@ -101,6 +101,6 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
 
 
 def test_what_a_component_is_called_is_ascii_too() -> None:
-    found = call("show", "baseline", "local", "--json")
-    assert found.out.isascii()
-    assert "R·E" in json.loads(found.out)["reading"]
+    run = call("show", "baseline", "local", "--json")
+    assert run.out.isascii()
+    assert "R·E" in json.loads(run.out)["reading"]

@@ -1,4 +1,4 @@
-"""A folder whose process was killed before its first round is taken up again, by every command that makes runs."""
+"""A run folder whose process was killed before the first round is continued by every command that makes runs."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ Make = Callable[..., Run]
 
 
 class Killed(BaseException):
-    """What a signal that cannot be caught does to the steps after it: none is taken, not even to clean up."""
+    """Stands for a signal that cannot be caught: no step after it is taken, not even to clean up."""
 
 
 KILLED = ["claimed", "begun", "loaded", "decided"]
 
 
-def kill(bench: Make, folder: Path, moment: str, *more: str) -> None:
-    """Leave what a process leaves that is killed at one moment of the set-up."""
+def kill(bench: Make, folder: Path, moment: str, *arguments: str) -> None:
+    """Leave in ``folder`` what a process leaves that is killed at a moment of the set-up, one of `KILLED`."""
 
     def die(*_: Any, **__: Any) -> None:
         raise Killed
 
-    where = {
+    function = {
         "claimed": "fedwca.runs.start_run.describe_request",
         "begun": "fedwca.runs.start_run.load",
         "loaded": "fedwca.runs.prepare_run.size_run",
         "decided": "fedwca.runs.prepare_run.describe_environment",
     }[moment]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(where, die)
+        patch.setattr(function, die)
         patch.setattr(RunFolder, "discard", lambda self: None)
         with pytest.raises(Killed):
-            bench(*more, out=folder)
-    for made in folder.rglob(".lock"):
-        leave_half_written(made.parent / "config.json")
+            bench(*arguments, out=folder)
+    for lock in folder.rglob(".lock"):
+        leave_half_written(lock.parent / "config.json")
 
 
 def result(folder: Path) -> tuple[Any, ...]:
-    """What a run comes to, less times."""
+    """A run's rounds without times, models, configuration without places, and file names."""
     models = {file.relative_to(folder): file.read_bytes() for file in folder.glob("checkpoints/*/*")}
     config = {**json.loads((folder / "config.json").read_text()), "places": None}
     return (
@@ -65,13 +65,13 @@ def test_it_is_taken_up_again(bench: Make, plain: Run, tmp_path: Path, moment: s
     folder = tmp_path / "run"
     kill(bench, folder, moment)
     if moment == "claimed" and way == "resume":
-        # Nobody can know what it was to be; it is said how to begin.
+        # Nothing in the folder says which run it was to be.
         run = call("resume", str(folder))
         assert run.code == 2
         assert f"{folder}: holds no run (no config.json)" in run.err
         return
     if moment == "decided" and way == "bench":
-        # A run that was set up is continued only by who asks for that.
+        # A run that was set up is continued only on request.
         assert "holds a run already; name another folder, remove it, or continue it with" in bench(out=folder).err
         return
     run = call("resume", str(folder)) if way == "resume" else bench(*["--resume"][way == "bench" :], out=folder)
@@ -83,8 +83,8 @@ def test_one_that_is_taken_up_again_says_its_splits(bench: Make, tmp_path: Path)
     data, folder = write_shades(tmp_path / "data"), tmp_path / "run"
     for file in data.glob("*.npz"):
         with np.load(file) as arrays:
-            kept = {**arrays, "groups": np.arange(len(arrays["labels"])) // 2}
-        np.savez(file, **kept)
+            with_groups = {**arrays, "groups": np.arange(len(arrays["labels"])) // 2}
+        np.savez(file, **with_groups)
     kill(bench, folder, "begun", "--data", str(data), "--rounds", "1", "--baseline", "none")
     assert call("resume", str(folder)).code == 0
     assert len(json.loads((folder / "config.json").read_text())["split_digest"]) == 64
@@ -100,9 +100,9 @@ def test_it_can_be_listed_shown_and_removed(bench: Make, tmp_path: Path) -> None
     assert "0 of 2" in shown.out
     assert "Continue it with: fedwca resume" in shown.out
     for command in ("report", "export", "plot"):
-        given = {"export": ["--client", "0", "--out", "m.safetensors"], "plot": ["curves"]}.get(command, [])
-        answer = call(command, str(folder), *given)
-        assert "unexpected" not in answer.err
+        options = {"export": ["--client", "0", "--out", "m.safetensors"], "plot": ["curves"]}.get(command, [])
+        run = call(command, str(folder), *options)
+        assert "unexpected" not in run.err
     assert call("runs", "rm", str(folder), "--yes").code == 0
     assert not folder.exists()
 
@@ -128,8 +128,8 @@ def test_begin_or_go_on(bench: Make, plain: Run, tmp_path: Path, monkeypatch: py
     again = bench("--resume", out=folder)
     assert again.code == 0
     assert "FedWCA" in again.out
-    for wrong in (["bench", "--resume"], ["bench", "--resume", "--out", str(folder), "--backend", "flower"]):
-        refused = call(*wrong)
+    for words in (["bench", "--resume"], ["bench", "--resume", "--out", str(folder), "--backend", "flower"]):
+        refused = call(*words)
         assert refused.code == 2
         assert "--resume needs --out" in refused.err
     refused = bench("--resume", "--dry-run", out=folder)
@@ -148,12 +148,12 @@ def test_an_error_in_set_up_leaves_what_was_there(bench: Make, tmp_path: Path) -
 
 @pytest.mark.parametrize("moment", KILLED)
 def test_a_comparison_takes_it_up_again(shades: Path, tmp_path: Path, moment: str) -> None:
-    given = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1"]
-    asked = ["compare", "fedavg", "--data", str(shades), *given, "--set", "model.bottleneck=8", "--out", str(tmp_path)]
+    small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1"]
+    words = ["compare", "fedavg", "--data", str(shades), *small, "--set", "model.bottleneck=8", "--out", str(tmp_path)]
 
-    def again(*more: str, **_: Any) -> Run:
-        return call(*asked, *more)
+    def compare(*arguments: str, **_: Any) -> Run:
+        return call(*words, *arguments)
 
-    kill(again, tmp_path, moment)
-    assert again().code == 0
+    kill(compare, tmp_path, moment)
+    assert compare().code == 0
     assert len(list(tmp_path.iterdir())) == 1

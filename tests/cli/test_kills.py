@@ -1,7 +1,7 @@
-"""A run killed at any moment, its set-up included, goes on to the same bits by the very command that began it.
+"""A run killed at any moment, its set-up included, ends in the same bits when its command is given again.
 
-A moment is drawn from a seed, over the whole time the run takes: fifty in the slow ring, a few of them in the gate.
-Most runs are on small images; a tenth draw their digits first.
+The moment is drawn from a seed, over the whole time that the run takes: fifty seeds in the slow ring, two in the gate.
+Most runs are on small images; one in ten is on digits, which it has to draw first.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ BENCH = [
 LOG = logging.getLogger(__name__)
 """Shown with --log-cli-level=INFO."""
 COLD = 10
-"""Of so many runs one is on digits, and draws them first; the others are on small images."""
+"""Of so many seeds one has a run on digits, which draws them first; the others have one on small images."""
 DRAWS = 3
-"""Which of them it is: none of those that get SIGTERM."""
+"""The remainder of that seed by `COLD`; it gets SIGKILL, not SIGTERM."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A run that nobody stopped."""
+    """An uninterrupted run."""
 
     words: tuple[str, ...]
     """Its options besides `BENCH`."""
@@ -50,7 +50,7 @@ class Whole:
 
 
 def run_in(place: Path, words: Sequence[str]) -> None:
-    """The command, in a folder, with what it prints in a file."""
+    """Run the command in a folder, its output in ``log.txt``."""
     from fedwca.cli import main
 
     with (place / "log.txt").open("a") as log:
@@ -63,7 +63,7 @@ def run_in(place: Path, words: Sequence[str]) -> None:
 
 
 def begin(place: Path, words: Sequence[str]) -> ForkServerProcess:
-    """The run, in a process, a folder and a cache of its own; the process has its libraries already."""
+    """Start the run in a process, a folder and a cache of its own; the process has loaded its libraries already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["fedwca.runs.start_run", "fedwca.cli.console_reporter", "fedwca.cli.printing", __name__]
@@ -74,14 +74,14 @@ def begin(place: Path, words: Sequence[str]) -> ForkServerProcess:
 
 
 def finish(place: Path, words: Sequence[str]) -> None:
-    """Go on until the end, or begin, where nothing was left."""
+    """Continue the run to its end, or begin it where nothing was left."""
     process = begin(place, words)
     process.join(240)
     assert process.exitcode == 0, (place / "log.txt").read_text()
 
 
 def result(place: Path) -> Any:
-    """All that decides numbers, and the names of what is there; without times."""
+    """Rounds, summary, configuration, models and the names of all files, without times and places."""
     run = place / "run"
     summary = json.loads((run / "summary.json").read_text())
     config = json.loads((run / "config.json").read_text())
@@ -91,16 +91,16 @@ def result(place: Path) -> Any:
 
 
 def run_whole(make_folder: pytest.TempPathFactory, *words: str) -> Whole:
-    """A run to the end, twice: to keep its images, and to time it as those that are killed are."""
+    """Run to the end twice: first to keep the images, then, as in the runs that are killed, with these to time it."""
     first, timed = make_folder.mktemp("first"), make_folder.mktemp("timed")
     finish(first, words)
-    found = result(first)
+    expected = result(first)
     prepare(timed, first / "cache")
     began = time.monotonic()
     finish(timed, words)
     seconds = time.monotonic() - began
-    assert result(timed) == found
-    return Whole(words, first / "cache", seconds, found)
+    assert result(timed) == expected
+    return Whole(words, first / "cache", seconds, expected)
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +114,12 @@ def squares(tmp_path_factory: pytest.TempPathFactory, shades: Path) -> Whole:
 
 
 def prepare(place: Path, cache: Path) -> None:
-    """A cache that has the images, but no source model."""
+    """Give a folder a cache that has the images, but no source model."""
     shutil.copytree(cache, place / "cache", ignore=shutil.ignore_patterns("sources"), copy_function=os.link)
 
 
 def kill(place: Path, words: Sequence[str], moment: float, by: signal.Signals) -> bool:
-    """Begin the run and end its process after so many seconds; whether that came before its end."""
+    """Begin the run and send ``by`` to its process after ``moment`` seconds; whether that stopped it before its end."""
     process = begin(place, words)
     process.join(moment)
     if process.exitcode is not None:
@@ -128,22 +128,22 @@ def kill(place: Path, words: Sequence[str], moment: float, by: signal.Signals) -
     assert process.pid is not None
     os.kill(process.pid, by)
     process.join(60)
-    assert process.exitcode in (-by, 130, 0)  # by the signal, by what it makes of it, or at its end just then
+    assert process.exitcode in (-by, 130, 0)  # by the signal, by its handler, or at its end just then
     return process.exitcode != 0
 
 
 def check(seed: int, place: Path, whole: Whole) -> None:
-    """One kill, and what becomes of it."""
+    """Kill a run at a moment drawn from ``seed``, continue it, and compare the result with the uninterrupted run's."""
     draw = random.Random(seed)
     by = signal.SIGTERM if seed % 5 == 4 else signal.SIGKILL
     if seed % COLD != DRAWS:
         prepare(place, whole.cache)
     moment = draw.uniform(0, whole.seconds)
-    while not kill(place, whole.words, moment, by):  # it was quicker than the one that was timed
+    while not kill(place, whole.words, moment, by):  # it ended before the moment: it was quicker than the timed one
         shutil.rmtree(place / "run")
         moment = draw.uniform(0, moment)
-    left = sorted(file.name for file in (place / "run").glob("*"))
-    LOG.info("seed %d: %s after %.2f of %.2f s, left %s", seed, by.name, moment, whole.seconds, " ".join(left) or None)
+    files = sorted(file.name for file in (place / "run").glob("*"))
+    LOG.info("seed %d: %s after %.2f of %.2f s, left %s", seed, by.name, moment, whole.seconds, " ".join(files) or None)
     finish(place, whole.words)
     assert result(place) == whole.result
 

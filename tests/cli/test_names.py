@@ -1,4 +1,4 @@
-"""Names from files and command lines, shown harmless wherever they are shown."""
+"""Control characters and markup in names from files and command lines have no effect wherever names are shown."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def odd(plain: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("odd")
     folder = root / "run [x]\x1b[31m"
     shutil.copytree(plain.folder, folder)
-    about = json.loads((folder / "config.json").read_text())
-    for method in about["methods"].values():
+    contents = json.loads((folder / "config.json").read_text())
+    for method in contents["methods"].values():
         method["label"] = f"=cmd {ODD} {method['label']}"
-    about["config"]["source"] = f"{ODD} source"
-    about["domains"] = [f"-{ODD} {name}" for name in about["domains"]]
-    (folder / "config.json").write_text(json.dumps(about))
+    contents["config"]["source"] = f"{ODD} source"
+    contents["domains"] = [f"-{ODD} {name}" for name in contents["domains"]]
+    (folder / "config.json").write_text(json.dumps(contents))
     summary = json.loads((folder / "summary.json").read_text())
     for entry in summary["methods"].values():
         entry["label"] = f"={ODD} {entry['label']}"
@@ -67,14 +67,14 @@ def odd(plain: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_with_odd_names_is_shown_harmless(odd: Path, plain: Run, command: list[str], tmp_path: Path) -> None:
     places = {"ROOT": str(odd.parent), "RUN": str(odd), "PLAIN": str(plain.folder)}
     words = [places.get(word, word.replace("TO", str(tmp_path))) for word in command]
-    found = call(*words, columns=600)
-    assert found.code == 0, found.err
-    assert is_harmless(found.out)
-    assert is_harmless(found.err)
+    run = call(*words, columns=600)
+    assert run.code == 0, run.err
+    assert is_harmless(run.out)
+    assert is_harmless(run.err)
     if command[0] == "runs" or (command[0] == "report" and "md" in command):
-        assert "\\x1b" in found.out
+        assert "\\x1b" in run.out
     if command[0] == "runs":
-        assert "[/b][red]$x^{$" in found.out
+        assert "[/b][red]$x^{$" in run.out
     for file in tmp_path.glob("*.html"):
         text = file.read_text()
         assert is_harmless(text)
@@ -87,42 +87,42 @@ def test_a_run_with_odd_names_is_shown_harmless(odd: Path, plain: Run, command: 
 def test_brackets_of_a_label_stay(shades: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "one"
     arguments = ["--data", str(shades), *SMALL, "--baseline", "none", "--rounds", "1", "--name", "FedWCA [ours]"]
-    found = call("bench", *arguments, "--out", str(out))
-    assert found.code == 0, found.err
-    assert "FedWCA [ours]" in found.out
+    run = call("bench", *arguments, "--out", str(out))
+    assert run.code == 0, run.err
+    assert "FedWCA [ours]" in run.out
     for command in (["runs", "--root", str(out.parent)], ["runs", "show", str(out)]):
         assert "FedWCA [ours]" in call(*command).out
 
 
 def test_a_name_with_control_characters_is_refused(shades: Path) -> None:
-    found = call("bench", "--data", str(shades), "--name", "a\x1bb")
-    assert found.code == 2
-    assert "control characters" in found.err
-    assert is_harmless(found.err)
-    found = call("compare", "a\u202eb=fedavg", "--data", str(shades))
-    assert found.code == 2
-    assert is_harmless(found.err)
+    run = call("bench", "--data", str(shades), "--name", "a\x1bb")
+    assert run.code == 2
+    assert "control characters" in run.err
+    assert is_harmless(run.err)
+    run = call("compare", "a\u202eb=fedavg", "--data", str(shades))
+    assert run.code == 2
+    assert is_harmless(run.err)
 
 
 @pytest.mark.parametrize("words", [["--\x1b[31mx"], ["nosuch\x1b[31m"], ["list", "a", "b", "\x1b[31m"]])
 def test_an_argument_is_told_harmless(words: list[str]) -> None:
-    found = call(*words)
-    assert found.code == 2
-    assert "\x1b" not in found.err
+    run = call(*words)
+    assert run.code == 2
+    assert "\x1b" not in run.err
 
 
 def test_domains_and_classes_of_folders_become_names_that_can_be_shown(tmp_path: Path) -> None:
     write_shades(tmp_path / "data")
     for archive in (tmp_path / "data").iterdir():
         archive.rename(archive.with_name(f"[{archive.stem}]\x1b.npz"))
-    found = call("data", "check", "folder", "--data", str(tmp_path / "data"))
-    assert found.code == 0, found.err
-    assert is_harmless(found.out)
-    assert "]\\x1b" in found.out
+    run = call("data", "check", "folder", "--data", str(tmp_path / "data"))
+    assert run.code == 0, run.err
+    assert is_harmless(run.out)
+    assert "]\\x1b" in run.out
     out = tmp_path / "run"
-    found = call("bench", "--data", str(tmp_path / "data"), *SMALL, "--rounds", "1", "--out", str(out))
-    assert found.code == 0, found.err
-    assert is_harmless(found.out)
+    run = call("bench", "--data", str(tmp_path / "data"), *SMALL, "--rounds", "1", "--out", str(out))
+    assert run.code == 0, run.err
+    assert is_harmless(run.out)
 
 
 def test_folders_whose_names_are_not_utf8_are_read(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ def test_folders_whose_names_are_not_utf8_are_read(tmp_path: Path) -> None:
             folder.mkdir(parents=True)
             for number in range(4):
                 Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
-    found = call("data", "check", "folder", "--data", str(tmp_path / "data"))
-    assert found.code == 0, found.err
-    assert "tw\\udce7o" in found.out
-    assert "squ\\udce7re" in found.out
+    run = call("data", "check", "folder", "--data", str(tmp_path / "data"))
+    assert run.code == 0, run.err
+    assert "tw\\udce7o" in run.out
+    assert "squ\\udce7re" in run.out
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
@@ -170,13 +170,13 @@ def run_command(*words: str, close: int | None = None, **environment: str) -> su
 def test_any_text_is_said_in_any_encoding(plain: Run, encoding: str, tmp_path: Path) -> None:
     shutil.copytree(plain.folder, tmp_path / "runs" / "nosüch")
     (tmp_path / "runs" / "nosüch" / "summary.json").unlink()
-    found = run_command("runs", "--root", str(tmp_path / "runs"), PYTHONIOENCODING=encoding)
-    assert found.returncode == 0, found.stderr
-    assert b"stopped" in found.stdout
-    found = run_command("runs", "show", "nosüch–", PYTHONIOENCODING=encoding)
-    assert found.returncode == 2
-    assert b"nos" in found.stderr
-    assert b"unexpected" not in found.stderr
+    completed = run_command("runs", "--root", str(tmp_path / "runs"), PYTHONIOENCODING=encoding)
+    assert completed.returncode == 0, completed.stderr
+    assert b"stopped" in completed.stdout
+    completed = run_command("runs", "show", "nosüch–", PYTHONIOENCODING=encoding)
+    assert completed.returncode == 2
+    assert b"nos" in completed.stderr
+    assert b"unexpected" not in completed.stderr
 
 
 def test_a_closed_stdout_is_none_to_worry_about() -> None:
@@ -210,7 +210,7 @@ def test_the_card_of_a_model_is_text_alone(plain: Run, odd: Path, tmp_path: Path
 
 
 def test_there_is_one_way_to_the_terminal() -> None:
-    """What prints otherwise could show a name as it is."""
+    """Code that prints in another way could show a name with its control characters."""
     import fedwca
 
     package = Path(fedwca.__file__).parent

@@ -1,4 +1,4 @@
-"""`torchrun … -m fedwca bench`: one run folder, the numbers of one process, one sentence where something is wrong."""
+"""`torchrun … -m fedwca bench` writes one run folder with the numbers of one process, and prints each error once."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def torchrun(*arguments: str) -> tuple[int, str, str]:
 
 
 def result(folder: Path) -> tuple[list[Any], Any, dict[str, bytes]]:
-    """Rounds without seconds, the summary's table, and the bytes of the models kept."""
+    """Rounds without seconds, the methods of the summary, and the bytes of the models that were kept."""
     kept = {str(f.relative_to(folder)): f.read_bytes() for f in folder.glob("checkpoints/*/*.safetensors")}
     return read_rounds(folder, without=["seconds"]), json.loads((folder / "summary.json").read_text())["methods"], kept
 
 
-def assert_same(one: Path, other: Path) -> None:
-    for here, there in zip(result(one), result(other), strict=True):
-        assert here == there
+def assert_same(first: Path, second: Path) -> None:
+    for first_part, second_part in zip(result(first), result(second), strict=True):
+        assert first_part == second_part
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def alone(bench: Callable[..., Run]) -> Run:
 
 
 def test_clients_shared_by_two_ranks(alone: Run, shades: Path, tmp_path: Path) -> None:
-    given = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--ranks-per-trial", "2", "--out", str(tmp_path / "run")]
-    code, out, err = torchrun(*given)
+    words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--ranks-per-trial", "2", "--out", str(tmp_path / "run")]
+    code, out, err = torchrun(*words)
     assert code == 0, err
     assert out.count("From CLI") == 1
     assert_same(alone.folder, tmp_path / "run")
-    about = json.loads((tmp_path / "run" / "environment.json").read_text())
-    assert about["ranks"] == {"world": 2, "per_trial": 2}
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["ranks"] == {"world": 2, "per_trial": 2}
     assert json.loads((alone.folder / "environment.json").read_text())["ranks"] is None
 
 
@@ -71,31 +71,31 @@ def test_clients_shared_by_two_ranks(alone: Run, shades: Path, tmp_path: Path) -
 def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     bench: Callable[..., Run], shades: Path, tmp_path: Path
 ) -> None:
-    more = [*GIVEN, "--source-models", "2", "--trials", "2", "--seed", "5"]
-    given = ["bench", "--data", str(shades), *SMALL, *more]
-    code, _, err = torchrun(*given, "--out", str(tmp_path / "whole"))
+    options = [*GIVEN, "--source-models", "2", "--trials", "2", "--seed", "5"]
+    words = ["bench", "--data", str(shades), *SMALL, *options]
+    code, _, err = torchrun(*words, "--out", str(tmp_path / "whole"))
     assert code == 0, err
     for victim in (0, 1):
         folder = tmp_path / f"killed-{victim}"
-        process = start(*given, "--out", str(folder))
-        until = time.monotonic() + 200
+        process = start(*words, "--out", str(folder))
+        deadline = time.monotonic() + 200
         while not (folder / "rounds.jsonl").exists() or len((folder / "rounds.jsonl").read_text().splitlines()) < 7:
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(children[victim]), signal.SIGKILL)
         process.communicate(timeout=60)
         assert process.returncode
-        before = len((folder / "rounds.jsonl").read_text().splitlines())
+        line_count = len((folder / "rounds.jsonl").read_text().splitlines())
         code, _, err = torchrun("resume", str(folder))
         assert code == 0, err
-        assert before < len(result(folder)[0]) or "is finished" in err
+        assert line_count < len(result(folder)[0]) or "is finished" in err
         assert_same(tmp_path / "whole", folder)
     code, out, err = torchrun("resume", str(tmp_path / "whole"))
     assert code == 0, err
     assert err.count(f"{tmp_path / 'whole'} is finished; nothing is left to do") == 1
     assert out.count("Results, configuration and pictures") == 1
-    assert_same(bench(*more).folder, tmp_path / "whole")
+    assert_same(bench(*options).folder, tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -109,12 +109,12 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     ],
 )
 def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    given = ["bench", "--data", str(shades), *SMALL, "--baseline", "fedavg", "--out", str(tmp_path / "run"), *arguments]
-    code, _, err = torchrun(*given)
-    said = [line for line in err.splitlines() if "Error: " in line and "ChildFailedError" not in line]
+    words = ["bench", "--data", str(shades), *SMALL, "--baseline", "fedavg", "--out", str(tmp_path / "run"), *arguments]
+    code, _, err = torchrun(*words)
+    errors = [line for line in err.splitlines() if "Error: " in line and "ChildFailedError" not in line]
     assert code == 1
-    assert len(said) == 1, err
-    assert re.match(sentence, said[0])
+    assert len(errors) == 1, err
+    assert re.match(sentence, errors[0])
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: lis
 def test_other_commands_run_in_one_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
 ) -> None:
-    # There are no images: that is not got to.
+    # The folder of images does not exist: the command ends before it reads that.
     monkeypatch.setenv("WORLD_SIZE", "2")
     run = call(*arguments, "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
     assert run.code == 2
-    said = f"fedwca {arguments[0]} runs in one process; under torchrun there are fedwca bench and fedwca resume"
-    assert run.err == f"Error: {said}\n"
+    sentence = f"fedwca {arguments[0]} runs in one process; under torchrun there are fedwca bench and fedwca resume"
+    assert run.err == f"Error: {sentence}\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""`fedwca reproduce`: the plan, ours beside the published numbers, clusters by layer, figures."""
+"""`fedwca reproduce`: the plan, our numbers beside the published ones, clusters by layer, figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = "--quick --clients 2 --rounds 2 --epochs 1 --device cpu --set source_tra
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Noise under the names of Digit-Five: what is published can be looked up, what is learned means nothing."""
+    """Noise under the names of Digit-Five: published numbers can be looked up, our own mean nothing."""
     folder = tmp_path_factory.mktemp("data") / "digit_five"
     folder.mkdir()
     random = np.random.default_rng(0)
@@ -34,15 +34,15 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reproduce(digits: Path, out: Path, *arguments: str) -> Run:
-    given = ["--data", str(digits), "--dataset", "digit-five", "--out", str(out)]
+    options = ["--data", str(digits), "--dataset", "digit-five", "--out", str(out)]
     # With a target no source model is trained, and none of these rows trains a model at one place.
     small = re.sub(r"--set source_training\S+", "", SMALL) if "--target" in arguments else SMALL
-    return call("reproduce", *arguments, *given, *small.split())
+    return call("reproduce", *arguments, *options, *small.split())
 
 
 def test_the_plan_needs_no_data_and_runs_nothing(tmp_path: Path) -> None:
-    given = ["--dataset", "digit-five", "--row", "fedavg", "--dry-run", "--quiet", "--out", str(tmp_path)]
-    run = call("reproduce", "table2", *given)
+    options = ["--dataset", "digit-five", "--row", "fedavg", "--dry-run", "--quiet", "--out", str(tmp_path)]
+    run = call("reproduce", "table2", *options)
     assert run.code == 0, run.err
     # 15 runs for each of 5 sources, 100 rounds each.
     assert "In all 75 runs (methods × source models × trials), 7500 rounds" in run.err
@@ -75,21 +75,21 @@ def test_ours_stands_beside_the_published_numbers(digits: Path, out: Path) -> No
     sources = ["--source", "mnist", "--source", "svhn"]
     run = reproduce(digits, out, "table2", *rows, *sources, "--format", "json")
     assert run.code == 0, run.err
-    found = json.loads(run.out)
-    assert "--quick" in found["title"]
-    assert "not comparable" in found["title"]
-    values = {(entry["row"], entry["source"]): entry for entry in found["values"]}
+    table = json.loads(run.out)
+    assert "--quick" in table["title"]
+    assert "not comparable" in table["title"]
+    values = {(entry["row"], entry["source"]): entry for entry in table["values"]}
     assert values["FedAvg", "svhn"]["published"] == 83.76
-    # Of these two sources, as in the table: the paper's average is of all.
+    # The published average over these two sources; the one that the paper prints is over all sources.
     average = values["FedAvg", "all runs of all sources"]
     assert (average["published"], average["published_std"]) == (pytest.approx((55.88 + 83.76) / 2), None)
     assert values["Source Only", "mnist"]["n"] == 2
-    shown = reproduce(digits, out, "table2", *rows, *sources, "--format", "markdown")
+    markdown = reproduce(digits, out, "table2", *rows, *sources, "--format", "markdown")
     ours = values["FedAvg", "mnist"]["mean"]
-    assert "not run again" in shown.err
-    assert f"{ours - 55.88:+.2f}" in shown.out
-    assert "69.82" in shown.out
-    assert "FedWCA, Table 2" in shown.out
+    assert "not run again" in markdown.err
+    assert f"{ours - 55.88:+.2f}" in markdown.out
+    assert "69.82" in markdown.out
+    assert "FedWCA, Table 2" in markdown.out
 
 
 def test_clusters_by_layer_come_from_one_run(digits: Path, out: Path) -> None:
@@ -109,7 +109,7 @@ def test_clusters_by_source(digits: Path, out: Path) -> None:
     (line,) = [line for line in run.out.splitlines() if line.startswith("| svhn")]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[4:7] == ["A" * 8 + "B" * 8 + "C" * 8 + "D" * 8, "4", "1.00"]
-    assert cells[7] == ""  # other numbers of clients: nothing to compare one by one
+    assert cells[7] == ""  # the paper has another number of clients: their clusters cannot be compared
 
 
 @pytest.mark.parametrize("figure", ["figure4", "figure5", "figure6"])
@@ -140,17 +140,17 @@ def test_a_figure_of_runs_that_diverged_leaves_the_table(digits: Path, tmp_path:
 
 def test_tables_over_targets(digits: Path, tmp_path: Path) -> None:
     rows = ["--row", "FedAvg", "--row", "MDMGB"]
-    more = ["--set", "finish_training.epochs=1", "--source-models", "2", "--samples", "60"]
-    run = reproduce(digits, tmp_path, "sfda-parts", *rows, "--target", "svhn", *more, "--format", "json")
+    size = ["--set", "finish_training.epochs=1", "--source-models", "2", "--samples", "60"]
+    run = reproduce(digits, tmp_path, "sfda-parts", *rows, "--target", "svhn", *size, "--format", "json")
     assert run.code == 0, run.err
     values = {entry["row"]: entry for entry in json.loads(run.out)["values"]}
     assert values["MDMGB"]["after"]["n"] == values["MDMGB"]["gain"]["n"] == 2
     assert values["MDMGB"]["ahead_before"] is not None
     assert (tmp_path / "digit_five-svhn").is_dir()
-    beside = reproduce(digits, tmp_path, "sfda-table1", "--row", "SFDA", "--target", "svhn", *more, "--format", "json")
-    assert beside.code == 0, beside.err
-    assert "not run again" in beside.err
-    (entry,) = json.loads(beside.out)["values"]
+    table = reproduce(digits, tmp_path, "sfda-table1", "--row", "SFDA", "--target", "svhn", *size, "--format", "json")
+    assert table.code == 0, table.err
+    assert "not run again" in table.err
+    (entry,) = json.loads(table.out)["values"]
     assert entry["published"] == 86.02
     assert entry["mean"] == values["MDMGB"]["after"]["mean"]
 
@@ -188,9 +188,9 @@ def test_tables_of_new_clients(tmp_path: Path) -> None:
     images, labels = random.integers(0, 255, (200, 28, 28), dtype=np.uint8), np.arange(200, dtype=np.int64) % 10
     np.savez(tmp_path / "mnist.npz", images=images, labels=labels)
     words = "--quick --clients 3 --samples 12 --rounds 2 --device cpu --set training.steps=1 --set model.width=8"
-    given = ["--dataset", "mnist", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *words.split()]
+    options = ["--dataset", "mnist", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *words.split()]
     rows = ["--row", "FedAvg", "--row", "FedTTA++"]
-    run = call("reproduce", "upfl-table1", *given, *rows, "--format", "json")
+    run = call("reproduce", "upfl-table1", *options, *rows, "--format", "json")
     assert run.code == 0, run.err
     values = {(entry["row"], entry["group"]): entry for entry in json.loads(run.out)["values"]}
     assert list(values) == [
@@ -199,21 +199,21 @@ def test_tables_of_new_clients(tmp_path: Path) -> None:
     assert values["FedAvg", "new clients"]["published"] == 94.69
     assert values["FedTTA++", "training clients"]["published_std"] == 0.11
     assert values["FedTTA++", "new clients"]["n"] == 2
-    again = call("reproduce", "upfl-table1", *given, *rows, "--format", "markdown")
+    again = call("reproduce", "upfl-table1", *options, *rows, "--format", "markdown")
     assert "not run again" in again.err
-    turned = call("reproduce", "upfl-figure4", *given, "--row", "TENT", "--format", "markdown")
-    assert turned.code == 0, turned.err
-    heads = [line.split("|")[1].strip() for line in turned.out.splitlines() if line.startswith("|")][2:]
+    rotated = call("reproduce", "upfl-figure4", *options, "--row", "TENT", "--format", "markdown")
+    assert rotated.code == 0, rotated.err
+    heads = [line.split("|")[1].strip() for line in rotated.out.splitlines() if line.startswith("|")][2:]
     assert heads == [f"{group}: TENT" for group in ("training clients", "15 degrees", "45 degrees", "new clients")]
 
 
 def test_a_table_keeps_its_partition_under_another_preset(tmp_path: Path) -> None:
-    given = ["--preset", "default", "--row", "FedAvg", "--dataset", "digits-mini", "--clients", "10", "--dry-run"]
-    run = call("reproduce", "upfl-table1", *given, "--out", str(tmp_path))
+    options = ["--preset", "default", "--row", "FedAvg", "--dataset", "digits-mini", "--clients", "10", "--dry-run"]
+    run = call("reproduce", "upfl-table1", *options, "--out", str(tmp_path))
     assert run.code == 0, run.err
     assert "partition shards: 1 run" in run.err
-    given[given.index("digits-mini")] = "femnist"
-    run = call("reproduce", "upfl-table1", *given, "--out", str(tmp_path))
+    options[options.index("digits-mini")] = "femnist"
+    run = call("reproduce", "upfl-table1", *options, "--out", str(tmp_path))
     assert run.code == 0, run.err
     assert "partition writers: 1 run" in run.err
 

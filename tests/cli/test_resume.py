@@ -1,4 +1,4 @@
-"""A run that was stopped, however, goes on to the same bits as one that was not."""
+"""A run that was stopped, in whatever way, goes on to the same bits as one that was not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from .conftest import SIZE, SMALL, Run, call, leave_half_written
 Make = Callable[..., Run]
 GIVEN = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
 ORDER = [("source_only", -1), *((method, r) for method in ("fedavg", "wca") for r in (-1, 0, 1, 2))]
-# Dies by SIGKILL in the middle of the n-th write of a kind, leaving half of it behind.
+# Runs fedwca and kills it by SIGKILL at the n-th write of a kind, given as KIND:N. For "checkpoint" and "half a line"
+# the file is cut off; after "kept" and "line" it is whole.
 DEADLY = """
 import json, os, signal, sys
 from fedwca.core import tensor_files
@@ -81,7 +82,7 @@ import fedwca.cli
 fedwca.cli.main()
 """
 
-# Gets SIGTERM after the first round, and again while it ends, as from `timeout`.
+# Runs fedwca, which gets SIGTERM after the first round and again while it ends, as from `timeout`.
 TERMINATED = """
 import os, signal
 from fedwca.results import write_run
@@ -103,16 +104,16 @@ fedwca.cli.main()
 
 
 def result(folder: Path) -> tuple[list[Any], dict[str, Any], dict[str, bytes]]:
-    """Rounds without seconds, the summary without times, and the bytes of the models kept."""
+    """Rounds without seconds, the summary without times, and the bytes of the models that were kept."""
     summary = json.loads((folder / "summary.json").read_text())
     del summary["timing"]
-    kept = {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.glob("checkpoints/*/*"))}
-    return read_rounds(folder, without=["seconds"]), summary, kept
+    models = {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.glob("checkpoints/*/*"))}
+    return read_rounds(folder, without=["seconds"]), summary, models
 
 
 @pytest.fixture(scope="module")
 def whole(bench: Make) -> Path:
-    """A run that nobody stopped."""
+    """An uninterrupted run."""
     run = bench(*GIVEN, "--json")
     assert run.code == 0, run.err
     return run.folder
@@ -120,7 +121,7 @@ def whole(bench: Make) -> Path:
 
 @pytest.fixture(scope="module")
 def every(bench: Make) -> Path:
-    """The same with all its checkpoints."""
+    """The same run with all its checkpoints."""
     run = bench(*GIVEN, "--keep", "all", "--quiet")
     assert run.code == 0, run.err
     assert not [line for line in run.err.splitlines() if not line.startswith("Warning: ")]
@@ -128,7 +129,15 @@ def every(bench: Make) -> Path:
 
 
 def stopped(every: Path, folder: Path, records: int, *, behind: int = 0, tail: str = "") -> Path:
-    """A copy of a run as it was after some records; its last ``behind`` checkpoints had not been written yet."""
+    """A copy of a run as it was after its first ``records`` records.
+
+    Args:
+        every: a run with all its checkpoints.
+        folder: where.
+        records: how many lines ``rounds.jsonl`` had.
+        behind: of how many of these records, the last ones, the checkpoint had not been written yet.
+        tail: an unfinished line behind them.
+    """
     shutil.copytree(every, folder)
     (folder / "summary.json").unlink()
     lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
@@ -138,8 +147,8 @@ def stopped(every: Path, folder: Path, records: int, *, behind: int = 0, tail: s
     return folder
 
 
-def resume(folder: Path, *more: str) -> Run:
-    return call("resume", str(folder), *more, folder=folder)
+def resume(folder: Path, *options: str) -> Run:
+    return call("resume", str(folder), *options, folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -149,35 +158,36 @@ def resume(folder: Path, *more: str) -> Run:
 def test_from_any_point_to_the_same_bits(every: Path, tmp_path: Path, records: int, behind: int, tail: str) -> None:
     folder = stopped(every, tmp_path / "run", records, behind=behind, tail=tail)
     (folder / "checkpoints/0-0-wca").mkdir(parents=True, exist_ok=True)
-    for left in (folder / "checkpoints/0-0-wca/000009.safetensors", folder / "summary.json"):
-        leave_half_written(left)
+    for file in (folder / "checkpoints/0-0-wca/000009.safetensors", folder / "summary.json"):
+        leave_half_written(file)
     run = resume(folder)
     assert run.code == 0, run.err
     assert result(folder) == result(every)
-    done = sum(number >= 0 for _, number in ORDER[: records - behind])
-    assert f"Going on after {done} of 6 rounds" in run.out
+    rounds_done = sum(number >= 0 for _, number in ORDER[: records - behind])
+    assert f"Going on after {rounds_done} of 6 rounds" in run.out
     assert not list(folder.glob(f".*{'a' * 32}*"))
 
 
 def test_the_stacked_engine_goes_on_to_the_same_bits(bench: Make, tmp_path: Path) -> None:
-    every = bench(*GIVEN, "--keep", "all", "--quiet", "--engine", "stacked")
-    assert every.code == 0, every.err
-    folder = stopped(every.folder, tmp_path / "run", 8, behind=1)
+    uninterrupted = bench(*GIVEN, "--keep", "all", "--quiet", "--engine", "stacked")
+    assert uninterrupted.code == 0, uninterrupted.err
+    folder = stopped(uninterrupted.folder, tmp_path / "run", 8, behind=1)
     assert resume(folder).code == 0
-    assert result(folder) == result(every.folder)
+    assert result(folder) == result(uninterrupted.folder)
 
 
-def killed(arguments: list[str], where: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DEADLY, where, *arguments], capture_output=True, text=True, timeout=250, check=False
+def killed(arguments: list[str], write: str) -> None:
+    """Run a command that is killed at a write, ``KIND:N`` of `DEADLY`."""
+    completed = subprocess.run(
+        [sys.executable, "-c", DEADLY, write, *arguments], capture_output=True, text=True, timeout=250, check=False
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert completed.returncode == -signal.SIGKILL, completed.stderr
 
 
 def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    begun = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
-    killed(begun, "checkpoint:3")
+    words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
+    killed(words, "checkpoint:3")
     assert list(folder.glob("checkpoints/*/.*/*.safetensors"))
     killed(["resume", str(folder), "--json"], "half a line:3")
     killed(["resume", str(folder), "--json"], "kept:2")
@@ -190,14 +200,14 @@ def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
 
 def test_sigterm_ends_a_run_as_ctrl_c_does(whole: Path, shades: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    begun = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--quiet", "--out", str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-c", TERMINATED, *begun], capture_output=True, text=True, timeout=250, check=False
+    words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--quiet", "--out", str(folder)]
+    completed = subprocess.run(
+        [sys.executable, "-c", TERMINATED, *words], capture_output=True, text=True, timeout=250, check=False
     )
-    assert done.returncode == 130, done.stderr
-    assert "Traceback" not in done.stderr
-    said = f"Stopped; 1 round is kept in {folder}, with a summary; continue with: fedwca resume {folder}"
-    assert done.stderr.splitlines()[-1] == said
+    assert completed.returncode == 130, completed.stderr
+    assert "Traceback" not in completed.stderr
+    message = f"Stopped; 1 round is kept in {folder}, with a summary; continue with: fedwca resume {folder}"
+    assert completed.stderr.splitlines()[-1] == message
     assert json.loads((folder / "summary.json").read_text())["complete"] is False
     assert (folder / "overview.png").exists()
     assert resume(folder).code == 0
@@ -217,24 +227,25 @@ TOGETHER = [
 
 
 def test_trials_that_go_together_go_on_to_the_same_bits(bench: Make, shades: Path, tmp_path: Path) -> None:
-    # Sums over other groups differ in last digits, so who is ahead of the others goes back to where all of them stood.
-    every = bench(*TOGETHER, "--json")
-    assert every.code == 0, every.err
+    # Sums over other groups of trials differ in their last digits, so a trial that is ahead of the others goes back to
+    # the last round that all of them have.
+    uninterrupted = bench(*TOGETHER, "--json")
+    assert uninterrupted.code == 0, uninterrupted.err
     folder = tmp_path / "run"
-    # The first of two trials has its last point of FedAvg, the second has not.
+    # The first of two trials has its last checkpoint of FedAvg, the second has not.
     killed(["bench", "--data", str(shades), *SMALL, *TOGETHER, "--json", "--out", str(folder)], "kept:5")
     assert len(list(folder.glob("checkpoints/0-0-fedavg/*"))) == 2
-    # Both do that round again; of the next method the first one's round 0 is written down and not kept.
+    # Both do that round again. Of the next method, round 0 of the first trial is recorded but has no checkpoint.
     killed(["resume", str(folder), "--json"], "line:5")
     run = resume(folder)
     assert run.code == 0, run.err
     assert "Going on after 4 of 12 rounds" in run.out
-    assert result(folder) == result(every.folder)
+    assert result(folder) == result(uninterrupted.folder)
     assert {len(list(unit.iterdir())) for unit in folder.glob("checkpoints/*")} == {1}
 
 
 def test_kernels_stay_as_they_were(bench: Make) -> None:
-    # What was measured once is not measured again: other kernels' last digits differ.
+    # Kernels that a run began with are not chosen anew, for with other kernels last digits differ.
     run = bench("--rounds", "2", "--engine", "stacked")
     assert run.code == 0, run.err
     assert "Kernels: channels-last (the default)" in run.out
@@ -255,9 +266,9 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
 def test_a_run_of_kernels_that_were_dropped_is_read_but_not_continued(bench: Make) -> None:
     run = bench("--rounds", "1", "--engine", "stacked")
     assert run.code == 0, run.err
-    about = json.loads((run.folder / "config.json").read_text())
-    about["kernels"] = about["config"]["kernels"] = "products"
-    (run.folder / "config.json").write_text(json.dumps(about))
+    contents = json.loads((run.folder / "config.json").read_text())
+    contents["kernels"] = contents["config"]["kernels"] = "products"
+    (run.folder / "config.json").write_text(json.dumps(contents))
     again = resume(run.folder)
     assert again.code == 0, again.err
     assert "is finished; nothing is left to do" in again.err
@@ -271,9 +282,9 @@ def test_a_run_of_trials_together_goes_on_where_they_cannot_be(bench: Make) -> N
     run = bench(*TOGETHER, "--json", "--keep", "all")
     assert run.code == 0, run.err
     (run.folder / "summary.json").unlink()
-    about = json.loads((run.folder / "config.json").read_text())
-    about["config"]["engine"], about["config"]["trials_at_once"] = "auto", None  # as it would have been on a GPU
-    (run.folder / "config.json").write_text(json.dumps(about))
+    contents = json.loads((run.folder / "config.json").read_text())
+    contents["config"]["engine"], contents["config"]["trials_at_once"] = "auto", None  # as it would have been on a GPU
+    (run.folder / "config.json").write_text(json.dumps(contents))
     for file in run.folder.glob("checkpoints/*"):
         shutil.rmtree(file)
     (run.folder / "rounds.jsonl").write_text("")
@@ -290,16 +301,16 @@ def test_a_run_that_goes_on_elsewhere_says_so(every: Path, tmp_path: Path) -> No
     (folder / "environment.json").write_text(json.dumps(began))
     run = resume(folder)
     assert run.code == 0, run.err
-    here = describe_environment("cpu")
+    current = describe_environment("cpu")
     assert (
-        f"Warning: begun with cpu Abacus\\x1b[31m, torch 1.0, going on with cpu {here['cpu']}, "
-        f"torch {here['versions']['torch']}: last digits may differ" in run.err
+        f"Warning: begun with cpu Abacus\\x1b[31m, torch 1.0, going on with cpu {current['cpu']}, "
+        f"torch {current['versions']['torch']}: last digits may differ" in run.err
     )
-    found = json.loads((folder / "environment.json").read_text())
-    assert {key: found[key] for key in began} == began
-    ((rounds, changed),) = found["resumed"].items()
+    environment = json.loads((folder / "environment.json").read_text())
+    assert {key: environment[key] for key in began} == began
+    ((rounds, changed),) = environment["resumed"].items()
     assert rounds == "3"
-    assert (changed["cpu"], changed["versions.torch"]) == (here["cpu"], here["versions"]["torch"])
+    assert (changed["cpu"], changed["versions.torch"]) == (current["cpu"], current["versions"]["torch"])
     assert "versions.numpy" not in changed
 
 
@@ -331,7 +342,7 @@ def test_killed_at_a_random_moment(whole: Path, shades: Path, tmp_path: Path, se
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(every: Path, tmp_path: Path) -> None:
     folder = stopped(every, tmp_path / "run", 8)
-    newest, before = (folder / f"checkpoints/0-0-wca/00000{number}.safetensors" for number in (2, 1))
+    newest, previous = (folder / f"checkpoints/0-0-wca/00000{number}.safetensors" for number in (2, 1))
     newest.write_bytes(newest.read_bytes()[:1000])
     run = resume(folder)
     assert run.code == 0
@@ -340,9 +351,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(every: Path, tmp_path:
     assert result(folder) == result(every)
     shutil.rmtree(folder)
     folder = stopped(every, tmp_path / "run", 8)
-    turned = bytearray(newest.read_bytes())
-    turned[-100] ^= 1  # one bit, which neither the size nor the header tells of
-    newest.write_bytes(turned)
+    flipped = bytearray(newest.read_bytes())
+    flipped[-100] ^= 1  # one bit, which changes neither the size nor the header
+    newest.write_bytes(flipped)
     run = resume(folder)
     assert run.code == 0
     assert f"Warning: {newest}: damaged; its contents are not those that were written; going on from" in run.err
@@ -350,7 +361,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(every: Path, tmp_path:
     shutil.rmtree(folder)
     folder = stopped(every, tmp_path / "run", 8)
     (folder / "checkpoints/0-0-wca/000000.safetensors").unlink()
-    for file in (newest, before):
+    for file in (newest, previous):
         file.write_bytes(b"nothing")
     run = resume(folder)
     assert run.code == 1
@@ -380,9 +391,9 @@ def test_a_finished_method_that_lost_its_last_round_does_it_again(every: Path, t
 
 
 def edited(folder: Path, **values: Any) -> None:
-    about = json.loads((folder / "config.json").read_text())
-    about["config"] |= values.pop("config", {})
-    (folder / "config.json").write_text(json.dumps({**about, **values}))
+    contents = json.loads((folder / "config.json").read_text())
+    contents["config"] |= values.pop("config", {})
+    (folder / "config.json").write_text(json.dumps({**contents, **values}))
 
 
 def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,9 +408,9 @@ def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeyp
     folder = stopped(every, tmp_path / "run", 8)
     monkeypatch.setattr(checkpoints, "SCHEMA", 2)
     assert "has schema 1; this fedwca reads schema 2" in resume(folder).err
-    about = json.loads((folder / "config.json").read_text())
-    about["methods"]["wca"]["components"][1]["ta"] = 0.5
-    (folder / "config.json").write_text(json.dumps(about))
+    contents = json.loads((folder / "config.json").read_text())
+    contents["methods"]["wca"]["components"][1]["ta"] = 0.5
+    (folder / "config.json").write_text(json.dumps(contents))
     run = resume(folder)
     assert run.code == 2
     assert "was begun with other components than are installed now: wca.aggregator.wca.ta was 0.5, is" in run.err
@@ -408,11 +419,11 @@ def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeyp
 
 
 def write_groups(data: Path, size: int) -> None:
-    """Say of the images of each archive that so many in turn are variants of one."""
+    """Mark every ``size`` images in turn of each archive as variants of one image."""
     for file in data.glob("*.npz"):
         with np.load(file) as arrays:
-            kept = {**arrays, "groups": np.arange(len(arrays["labels"])) // size}
-        np.savez(file, **kept)
+            with_groups = {**arrays, "groups": np.arange(len(arrays["labels"])) // size}
+        np.savez(file, **with_groups)
 
 
 def test_methods_that_begin_later_begin_from_the_same_model(bench: Make, tmp_path: Path) -> None:
@@ -422,22 +433,22 @@ def test_methods_that_begin_later_begin_from_the_same_model(bench: Make, tmp_pat
         torch.save(LeNet(bottleneck=8).build(2, seed=seed).state_dict(), file)
 
     put(1)
-    given = ["--checkpoint", str(file), *SIZE.split(), "--rounds", "1", "--set", "model.bottleneck=8"]
-    every = bench(*given, "--baseline", "fedavg", "--quiet", small=False)
-    assert every.code == 0, every.err
+    arguments = ["--checkpoint", str(file), *SIZE.split(), "--rounds", "1", "--set", "model.bottleneck=8"]
+    uninterrupted = bench(*arguments, "--baseline", "fedavg", "--quiet", small=False)
+    assert uninterrupted.code == 0, uninterrupted.err
     folder = tmp_path / "run"
-    shutil.copytree(every.folder, folder)
+    shutil.copytree(uninterrupted.folder, folder)
     (folder / "summary.json").unlink()
     shutil.rmtree(folder / "checkpoints/0-0-wca")
-    own = [line for line in every.lines if json.loads(line)["method"] == "fedavg"]
-    (folder / "rounds.jsonl").write_text("\n".join(own) + "\n")
+    fedavg_lines = [line for line in uninterrupted.lines if json.loads(line)["method"] == "fedavg"]
+    (folder / "rounds.jsonl").write_text("\n".join(fedavg_lines) + "\n")
     put(2)
     refused = resume(folder)
     assert refused.code == 1
     assert "source model 0 of this run: began from another source model than the one there is now" in refused.err
     put(1)
     assert resume(folder).code == 0
-    assert result(folder)[0] == result(every.folder)[0]
+    assert result(folder)[0] == result(uninterrupted.folder)[0]
 
 
 def test_images_that_other_clients_would_have_are_refused(bench: Make, tmp_path: Path) -> None:
@@ -452,16 +463,16 @@ def test_images_that_other_clients_would_have_are_refused(bench: Make, tmp_path:
     refused = resume(run.folder)
     assert (refused.code, refused.out) == (1, "")
     assert f"{run.folder}: groups, units or parts of data are not those the run began with" in refused.err
-    about = json.loads((run.folder / "config.json").read_text())
-    del about["split_digest"]  # as of earlier releases
-    (run.folder / "config.json").write_text(json.dumps(about))
+    contents = json.loads((run.folder / "config.json").read_text())
+    del contents["split_digest"]  # as of earlier releases
+    (run.folder / "config.json").write_text(json.dumps(contents))
     assert resume(run.folder).code == 0
 
 
 def test_bench_hands_on_what_it_is_to_keep(every: Path, bench: Make, tmp_path: Path) -> None:
     folder = stopped(every, tmp_path / "run", 7)
-    asked = [*GIVEN, "--resume", "--profile", "--note", "why", "--tag", "night"]
-    run = bench(*asked, "--keep", "all", out=folder)
+    arguments = [*GIVEN, "--resume", "--profile", "--note", "why", "--tag", "night"]
+    run = bench(*arguments, "--keep", "all", out=folder)
     assert run.code == 0, run.err
     assert "asked for now" not in run.err
     assert result(folder) == result(every)
@@ -470,7 +481,7 @@ def test_bench_hands_on_what_it_is_to_keep(every: Path, bench: Make, tmp_path: P
     assert (folder / profile["trace"]).is_file()
     assert "Seconds a round" in run.out
     edited(folder, loggers=[{"name": "wandb", "project": "mine", "entity": None}])
-    again = bench(*asked, "--keep", "2", out=folder)
+    again = bench(*arguments, "--keep", "2", out=folder)
     assert again.code == 0, again.err
     assert f"Warning: {folder}: was begun with --keep all and stays so; asked for now: --keep 2" in again.err
     assert "trials-at-once" not in bench(*asked, "--trials-at-once", "1", out=folder).err
@@ -480,7 +491,7 @@ def test_bench_hands_on_what_it_is_to_keep(every: Path, bench: Make, tmp_path: P
     )
     assert "Seconds a round" in again.out
     (folder / "profile.json").unlink()
-    assert bench(*asked, "--keep", "all", out=folder).code == 0
+    assert bench(*arguments, "--keep", "all", out=folder).code == 0
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
@@ -566,10 +577,10 @@ def test_a_disk_that_fills_up_loses_nothing(
 def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list[int]]) -> None:
     run = bench("--rounds", "3", "--baseline", "source-only", "--keep", keep)
     assert run.code == 0
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for file in sorted(run.folder.glob("checkpoints/*/*")):
-        found.setdefault(file.parent.name.removeprefix("0-0-"), []).append(int(file.stem))
-    assert found == files
+        numbers.setdefault(file.parent.name.removeprefix("0-0-"), []).append(int(file.stem))
+    assert numbers == files
     assert (run.folder / "checkpoints").exists() == (keep != "none")
     if keep == "none":
         # A finished method of which nothing is kept is not done again.
@@ -593,22 +604,22 @@ def test_a_request_can_take_up_what_is_there(
     }  # fmt: skip
     pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
 
-    def request(**more: Any) -> RunRequest:
-        return RunRequest({**layer, **more}, pairs, out=folder, keep="all", reuse=True)
+    def request(**values: Any) -> RunRequest:
+        return RunRequest({**layer, **values}, pairs, out=folder, keep="all", reuse=True)
 
     with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
         start_run(request(seed=3))
-    taken: list[int | None] = []
+    workers: list[int | None] = []
     monkeypatch.setattr(
         "fedwca.runs.resume_run.execute_run",
-        lambda run, *a: (taken.append(run.plan.config.workers), execute_run(run, *a))[1],
+        lambda run, *a: (workers.append(run.plan.config.workers), execute_run(run, *a))[1],
     )
     done = start_run(request(workers=1))
-    assert taken == [1]
-    rounds, summary, kept = result(folder)
+    assert workers == [1]
+    rounds, summary, models = result(folder)
     assert summary["config"].pop("workers") == 1
     summary["config"]["workers"] = None
-    assert (rounds, summary, kept) == result(every)
+    assert (rounds, summary, models) == result(every)
     monkeypatch.setattr("fedwca.runs.execute_run.run_bench", lambda *_: pytest.fail("work has started"))
     again = start_run(request())
     assert again.summary == done.summary

@@ -1,4 +1,4 @@
-"""Runs are found wherever they came from, read whatever version wrote them, compared, exported and removed."""
+"""`fedwca runs`: runs of this and earlier versions are listed, shown, compared, tagged, exported and removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OLD = ROOT / "tests/fixtures/schema_1"
 
 @pytest.fixture
 def runs(plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of runs: one of now, one of schema 1, one that was stopped; and things that are no runs."""
+    """A folder with a new run, one of schema 1, a stopped one and an empty folder, in the working directory."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs"
     shutil.copytree(plain.folder, folder / "now")
@@ -64,10 +64,10 @@ def test_the_list(runs: Path) -> None:
     for part in ("now", "old", "stopped", "FedWCA", "shades, source amber", "done"):
         assert part in run.out
     assert "empty" not in run.out
-    found = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
-    assert {name: line["state"] for name, line in found.items()} == {"now": "done", "old": "done", "stopped": "stopped"}
-    assert found["stopped"]["accuracy"] == found["now"]["accuracy"]
-    assert found["now"]["accuracy"] == read_run(runs / "now").summary["methods"]["wca"]["mean"]
+    lines = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
+    assert {name: line["state"] for name, line in lines.items()} == {"now": "done", "old": "done", "stopped": "stopped"}
+    assert lines["stopped"]["accuracy"] == lines["now"]["accuracy"]
+    assert lines["now"]["accuracy"] == read_run(runs / "now").summary["methods"]["wca"]["mean"]
     assert call("runs", "--root", str(runs / "empty")).out == f"No runs in {runs / 'empty'}/\n"
 
 
@@ -92,10 +92,10 @@ def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
 
 @pytest.mark.parametrize("path", [*COMMITTED, OLD], ids=lambda path: path.name)
 def test_older_runs_still_open(path: Path) -> None:
-    found = read_run(path)
-    assert found.state == "done"
-    assert found.about.get("schema", 1) < SCHEMA
-    assert found.accuracy == found.summary["methods"]["wca"]["mean"]
+    run = read_run(path)
+    assert run.state == "done"
+    assert run.about.get("schema", 1) < SCHEMA
+    assert run.accuracy == run.summary["methods"]["wca"]["mean"]
     shown = call("runs", "show", str(path))
     assert shown.code == 0, shown.err
     assert "FedWCA" in shown.out
@@ -114,18 +114,18 @@ def test_show_and_diff(runs: Path) -> None:
     shown = call("runs", "show", "stopped")
     assert "2 of 2" in shown.out
     assert "Continue it with: fedwca resume runs/stopped" in shown.out
-    more = call("runs", "show", "now", "--column", "f1", "--column", "client-std")
-    assert "macro F1" in more.out
-    assert "std over clients" in more.out
+    with_columns = call("runs", "show", "now", "--column", "f1", "--column", "client-std")
+    assert "macro F1" in with_columns.out
+    assert "std over clients" in with_columns.out
     wrong = call("runs", "show", "now", "--column", "worts")
     assert (wrong.code, "--column worts: no column 'worts'; did you mean 'worst'?" in wrong.err) == (2, True)
-    about = json.loads(call("runs", "show", "now", "--json").out)
-    assert about["rounds_done"] == {"source_only": 0, "local": 2, "fedavg": 2, "wca": 2}
-    found = json.loads(call("runs", "diff", "now", "old", "--json").out)
-    assert found["settings"]["rounds"] == [2, 1]
-    assert found["settings"]["wca.rounds"] == [2, 1]
-    assert "seed" not in found["settings"]
-    assert set(found["accuracy"]) == {"fedavg", "wca"}
+    shown_json = json.loads(call("runs", "show", "now", "--json").out)
+    assert shown_json["rounds_done"] == {"source_only": 0, "local": 2, "fedavg": 2, "wca": 2}
+    difference = json.loads(call("runs", "diff", "now", "old", "--json").out)
+    assert difference["settings"]["rounds"] == [2, 1]
+    assert difference["settings"]["wca.rounds"] == [2, 1]
+    assert "seed" not in difference["settings"]
+    assert set(difference["accuracy"]) == {"fedavg", "wca"}
     table = call("runs", "diff", "now", "old")
     assert "accuracy of wca" in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
@@ -185,21 +185,21 @@ def test_several_runs_are_removed_after_one_question_or_none_of_them(
     with hold_lock(runs / "old"):
         assert "a process is at work on this run" in call("runs", "rm", "now", "old", "--yes").err
     assert all((runs / name).exists() for name in ("now", "old"))
-    asked: list[str] = []
-    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or True)
+    questions: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or True)
     assert call("runs", "rm", "now", "old", "now").code == 0
-    assert asked == ["Remove runs/now, runs/old and everything in them?"]
+    assert questions == ["Remove runs/now, runs/old and everything in them?"]
     assert [path.name for path in sorted(runs.iterdir())] == ["empty", "stopped"]
 
 
 def test_a_linked_run_is_removed_with_its_link(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = (runs / "now").rename(runs.parent / "real")
     (runs / "link").symlink_to("../real")
-    asked: list[str] = []
-    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or True)
+    questions: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or True)
     run = call("runs", "rm", "link")
     assert (run.code, run.out) == (0, "removing runs/link\nremoved runs/link\n"), run.err
-    assert asked == [f"Remove runs/link (a link to {real.resolve()}) and everything in it?"]
+    assert questions == [f"Remove runs/link (a link to {real.resolve()}) and everything in it?"]
     assert not real.exists()
     assert not (runs / "link").is_symlink()
 
@@ -243,17 +243,17 @@ def test_a_part_of_the_list_in_another_order(runs: Path) -> None:
 def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = ["runs", "--root", "archive"]
     shutil.copytree(runs / "old", "archive/now")
-    shutil.copytree(runs / "now", "now")  # a run in the working folder is not meant either
+    shutil.copytree(runs / "now", "now")  # nor is a run in the working folder meant
     assert json.loads(call(*archive, "show", "now", "--json").out)["path"] == "archive/now"
     assert json.loads(call(*archive, "diff", "now", "now", "--json").out)["settings"] == {}
     assert call(*archive, "export", "now").out == "wrote archive/now/rounds.csv\n"
     assert "nwo: no such run; did you mean 'now'?" in call(*archive, "show", "nwo").err
     (missing,) = call(*archive, "rm", "stopped", "--yes").err.splitlines()
     assert missing == "Error: stopped: no such run; runs are looked for in archive/"
-    asked: list[str] = []
-    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or True)
+    questions: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or True)
     assert call(*archive, "rm", "now").out == "removing archive/now\nremoved archive/now\n"
-    assert asked == ["Remove archive/now and everything in it?"]
+    assert questions == ["Remove archive/now and everything in it?"]
     assert not Path("archive/now").exists()
     assert all((folder / "config.json").exists() for folder in (runs / "now", runs / "stopped", Path("now")))
 
@@ -265,7 +265,7 @@ def test_names(runs: Path) -> None:
 
 
 def test_what_a_killed_process_left_behind_its_records_is_not_shown(runs: Path) -> None:
-    """A run that was ended in round 0, and killed after its last record when it went on."""
+    """The summary is of round 0, where the run was stopped; it went on and was killed after its last record."""
     folder = runs / "stopped"
     summary = json.loads((runs / "now/summary.json").read_text())
     mean = summary["methods"]["wca"]["mean"]
@@ -281,8 +281,8 @@ def test_what_a_killed_process_left_behind_its_records_is_not_shown(runs: Path) 
 
 
 def test_no_number_is_cut_off_on_a_narrow_terminal(runs: Path) -> None:
-    asked = ["runs", "show", "now", "--column", "client-std", "--column", "class-accuracy"]
-    wide, narrow = (call(*asked, columns=columns) for columns in (300, 60))
+    words = ["runs", "show", "now", "--column", "client-std", "--column", "class-accuracy"]
+    wide, narrow = (call(*words, columns=columns) for columns in (300, 60))
     numbers = set(re.findall(r"\d+\.\d", wide.out)) - set(re.findall(r"\d+\.\d", narrow.out))
     assert not numbers
     assert "…" not in narrow.out
@@ -305,9 +305,9 @@ def test_who_tags_at_once_loses_no_tag(runs: Path) -> None:
 
 
 def test_a_run_on_a_file_system_that_is_only_read_can_be_looked_at(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def acquire(self: object, *given: object, **more: object) -> None:
+    def acquire(self: object, *arguments: object, **options: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr("filelock.FileLock.acquire", acquire)
     hold_lock(runs / "now").release()
-    assert change_notes(runs / "now", add=["tag"])["tags"] == ["tag"]  # a file that cannot be written says so itself
+    assert change_notes(runs / "now", add=["tag"])["tags"] == ["tag"]  # what cannot be written fails by itself

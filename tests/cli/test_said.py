@@ -1,4 +1,4 @@
-"""What is not as one would think is said: clients without test images, ranks that are none, pictures of nothing."""
+"""Unexpected situations are reported: clients without test images, incomplete settings of ranks, empty pictures."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .conftest import Run, call
 
 @pytest.mark.parametrize(("samples", "words"), [("2", "no client has test images"), ("3", None)])
 def test_clients_without_test_images_are_said(bench: Callable[..., Run], samples: str, words: str | None) -> None:
-    found = bench("--samples", samples, "--baseline", "none", "--rounds", "1")
-    assert found.code == 0, found.err
+    run = bench("--samples", samples, "--baseline", "none", "--rounds", "1")
+    assert run.code == 0, run.err
     if words:
-        assert words in found.err
-    assert ("test images" in found.err) is (words is not None)
+        assert words in run.err
+    assert ("test images" in run.err) is (words is not None)
 
 
 def test_a_method_without_several_clusters_is_not_said_to_have_them(plain: Run, tmp_path: Path) -> None:
-    found = call("plot", str(plain.folder), "weights", "--method", "fedavg", "--to", str(tmp_path))
-    assert found.code == 1
-    assert "FedAvg has no second round with more than one cluster model" in found.err
+    run = call("plot", str(plain.folder), "weights", "--method", "fedavg", "--to", str(tmp_path))
+    assert run.code == 1
+    assert "FedAvg has no second round with more than one cluster model" in run.err
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_variables_of_a_scheduler_end_in_a_sentence(environment: dict[str, str],
     import os
 
     command = [sys.executable, "-m", "fedwca", "bench", "--rounds", "1", "--out", str(tmp_path / "x")]
-    found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
-    assert found.returncode in (1, 2)
-    said = found.stdout + found.stderr
-    assert words in said
-    assert "Traceback" not in said
-    assert "unexpected" not in said
+    completed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
+    assert completed.returncode in (1, 2)
+    output = completed.stdout + completed.stderr
+    assert words in output
+    assert "Traceback" not in output
+    assert "unexpected" not in output
 
 
 def test_clusters_show_every_domain() -> None:
@@ -73,8 +73,8 @@ def test_halves_are_rounded_up() -> None:
 def test_a_class_without_test_images_is_not_drawn_as_0_percent() -> None:
     figure = confusion([np.array([0, 0])], [np.array([0, 1])], ["a", "b"], ["photo"], "title")
     axis = figure.axes[0]
-    shown = axis.images[0].get_array()
-    assert shown.mask.tolist() == [[False, False], [True, True]]
+    percentages = axis.images[0].get_array()
+    assert percentages.mask.tolist() == [[False, False], [True, True]]
     assert "grey: no test image of that class" in figure.get_suptitle().replace("\n", " ")
     from matplotlib.colors import to_rgba
 
@@ -83,9 +83,9 @@ def test_a_class_without_test_images_is_not_drawn_as_0_percent() -> None:
 
 def test_a_method_has_one_look_in_all_pictures() -> None:
     names = ["fedavg", "ifca", "ladd", "fedprox", "one_hot", "wca"]
-    found = looks(names)
-    assert looks(["local", *names])["fedavg"] == found["fedavg"] == looks(["fedavg", "wca"])["fedavg"]
-    assert len({(look["color"], look["linestyle"]) for look in found.values()}) == len(names)
+    look_by_name = looks(names)
+    assert looks(["local", *names])["fedavg"] == look_by_name["fedavg"] == looks(["fedavg", "wca"])["fedavg"]
+    assert len({(look["color"], look["linestyle"]) for look in look_by_name.values()}) == len(names)
 
 
 def test_a_pickled_checkpoint_is_refused_without_advice_to_run_it(bench: Callable[..., Run], tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_pickled_checkpoint_is_refused_without_advice_to_run_it(bench: Callabl
     (tmp_path / "model.pt").write_bytes(pickle.dumps({"a": 1}))
     torch.save({"model": np.random.default_rng(0)}, tmp_path / "other.pt")
     for name in ("model.pt", "other.pt"):
-        found = bench("--checkpoint", str(tmp_path / name), small=False)
-        assert found.code == 1
-        assert "weights_only" not in found.err
-        assert "safetensors" in found.err
+        run = bench("--checkpoint", str(tmp_path / name), small=False)
+        assert run.code == 1
+        assert "weights_only" not in run.err
+        assert "safetensors" in run.err

@@ -1,4 +1,4 @@
-"""`fedwca sweep`: tries, what judges them, going on, and what is said without Optuna."""
+"""`fedwca sweep`: its tries, the criterion that ranks them, continuing a study, and the error without Optuna."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def tries(run: Run) -> list[dict[str, str]]:
 def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     planned = ["fedavg", "--param", "training.lr=0.001,0.01,0.1", "--keep", "none"]
-    asked = [*planned, "--format", "csv"]
-    quiet = sweep(shades, tmp_path / "s", *asked, "--tries", "2", "--quiet")
-    assert {line.split(":")[0] for line in quiet.err.splitlines()} <= {"Warning"}
+    arguments = [*planned, "--format", "csv"]
+    two_tries = sweep(shades, tmp_path / "s", *arguments, "--tries", "2", "--quiet")
+    assert {line.split(":")[0] for line in two_tries.err.splitlines()} <= {"Warning"}
     assert not list(tmp_path.rglob("*.safetensors"))
-    first = tries(quiet)
+    first = tries(two_tries)
     assert len(first) == 2
     assert "3 tries; 2 are there already: 1 run, 1 round" in sweep(shades, tmp_path / "s", *planned, "--dry-run").err
-    again = sweep(shades, tmp_path / "s", *asked)
+    again = sweep(shades, tmp_path / "s", *arguments)
     assert "2 tries are there already" in again.err
     rows = tries(again)
     assert sorted(float(row["training.lr"]) for row in rows) == [0.001, 0.01, 0.1]
@@ -43,28 +43,28 @@ def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     assert len(runs) == 3
     for path in runs:
         last = read_rounds(path)[-1]
-        assert {name: len(found) for name, found in last["evidence"].items()} == {"density": 4, "entropy": 4}
+        assert {name: len(per_client) for name, per_client in last["evidence"].items()} == {"density": 4, "entropy": 4}
         assert all(value >= 0 for value in last["evidence"]["entropy"])
-    assert [row["try"] for row in tries(sweep(shades, tmp_path / "s", *asked))] == [row["try"] for row in rows]
-    other = sweep(shades, tmp_path / "s", *asked, "--seed", "1")
-    assert other.code == 2
-    assert "other settings" in other.err
+    assert [row["try"] for row in tries(sweep(shades, tmp_path / "s", *arguments))] == [row["try"] for row in rows]
+    other_seed = sweep(shades, tmp_path / "s", *arguments, "--seed", "1")
+    assert other_seed.code == 2
+    assert "other settings" in other_seed.err
 
 
 def test_a_dry_run_counts_what_would_be_tried_and_leaves_nothing(shades: Path, tmp_path: Path) -> None:
-    drawn = sweep(shades, tmp_path / "s", "--param", "training.lr=0.001..0.1:log", "--tries", "4", "--dry-run")
-    assert (drawn.code, drawn.out) == (0, "")
-    assert "4 tries: 4 runs, 4 rounds" in drawn.err
+    plan = sweep(shades, tmp_path / "s", "--param", "training.lr=0.001..0.1:log", "--tries", "4", "--dry-run")
+    assert (plan.code, plan.out) == (0, "")
+    assert "4 tries: 4 runs, 4 rounds" in plan.err
     assert not (tmp_path / "s").exists()
 
 
 def test_where_every_try_diverges_none_is_the_best(shades: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    found = sweep(shades, tmp_path / "s", "fedavg", "--param", "training.lr=1e200,1e201", "--quiet")
-    assert found.code == 1
-    assert found.err.splitlines()[-1] == "Error: every try diverged; lower values of training.lr may help"
-    assert "--set" not in found.out
-    assert found.out.count("diverged") == 2
+    run = sweep(shades, tmp_path / "s", "fedavg", "--param", "training.lr=1e200,1e201", "--quiet")
+    assert run.code == 1
+    assert run.err.splitlines()[-1] == "Error: every try diverged; lower values of training.lr may help"
+    assert "--set" not in run.out
+    assert run.out.count("diverged") == 2
 
 
 def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_what_the_criterion_reads_is_looked_for_before_training(
     shades: Path, tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:
     pytest.importorskip("optuna")
-    asked = [*arguments, "--clients", "2", "--data", str(shades), "--param", "training.lr=0.1,0.2"]
-    run = call("sweep", *asked, "--out", str(tmp_path / "s"))
+    words = [*arguments, "--clients", "2", "--data", str(shades), "--param", "training.lr=0.1,0.2"]
+    run = call("sweep", *words, "--out", str(tmp_path / "s"))
     assert (run.code, run.out) == (2, "")
     assert run.err.startswith(f"Error: {sentence}")
     assert not (tmp_path / "s").exists()

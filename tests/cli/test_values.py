@@ -1,4 +1,4 @@
-"""Values as they are given: bounds mean something, nothing is not a value, and no field is given twice."""
+"""Values of options and files: bounds hold, an empty value is refused, and no field may be given twice."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from .conftest import Run, call
 HUGE = "9" * 25
 
 
-def refused(found: Run, *words: str) -> None:
-    assert found.code == 2, found.err
-    assert found.err.count("\n") == 1 or found.err.startswith("Usage"), found.err
-    assert "unexpected" not in found.err
+def refused(run: Run, *words: str) -> None:
+    """Assert that a command ended with exit code 2 and one sentence, or with usage, that holds these words."""
+    assert run.code == 2, run.err
+    assert run.err.count("\n") == 1 or run.err.startswith("Usage"), run.err
+    assert "unexpected" not in run.err
     for word in words:
-        assert word in found.err
+        assert word in run.err
 
 
 @pytest.mark.parametrize(
@@ -140,8 +141,8 @@ def test_a_plan_is_no_json(arguments: list[str]) -> None:
 
 
 def test_a_sweep_has_one_judge() -> None:
-    asked = ["sweep", "--param", "training.lr=0.1,0.2", "--oracle", "--criterion", "entropy"]
-    refused(call(*asked), "--oracle and --criterion entropy")
+    words = ["sweep", "--param", "training.lr=0.1,0.2", "--oracle", "--criterion", "entropy"]
+    refused(call(*words), "--oracle and --criterion entropy")
 
 
 def test_a_report_of_another_suffix_needs_a_format(tmp_path: Path) -> None:
@@ -156,8 +157,8 @@ def test_a_field_without_a_value_is_an_error(bench: Callable[..., Run]) -> None:
 @pytest.mark.parametrize("tries", ["0", "-1", HUGE])
 def test_a_sweep_of_no_tries_is_refused(tmp_path: Path, tries: str) -> None:
     out = tmp_path / "sweep"
-    found = call("sweep", "--param", "training.lr=0.1,0.2", "--tries", tries, "--out", str(out))
-    refused(found, "--tries")
+    run = call("sweep", "--param", "training.lr=0.1,0.2", "--tries", tries, "--out", str(out))
+    refused(run, "--tries")
     assert not out.exists()
 
 
@@ -173,8 +174,8 @@ def test_a_run_is_in_its_folder_whatever_its_name_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=0"]
-    found = call("bench", "--data", str(shades), *small, "--baseline", "none", "--name", "../../../x [2J")
-    assert found.code == 0, found.err
+    run = call("bench", "--data", str(shades), *small, "--baseline", "none", "--name", "../../../x [2J")
+    assert run.code == 0, run.err
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.endswith("-.._.._.._x_2J")
@@ -193,16 +194,16 @@ def test_a_folder_is_no_file_to_write(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").mkdir()
     out = "a.png" if command[0] == "data" else "."
-    more = ["--data", str(shades.parent)] if command[0] == "data" else []
-    found = call(*[str(plain.folder) if word == "RUN" else word for word in command], *more, "--out", out)
-    assert found.code in (1, 2)
-    assert "folder" in found.err
-    assert "unexpected" not in found.err
+    options = ["--data", str(shades.parent)] if command[0] == "data" else []
+    run = call(*[str(plain.folder) if word == "RUN" else word for word in command], *options, "--out", out)
+    assert run.code in (1, 2)
+    assert "folder" in run.err
+    assert "unexpected" not in run.err
 
 
 def test_a_sheet_of_samples_is_a_png(shades: Path, tmp_path: Path) -> None:
-    found = call("data", "show", "shades", "--data", str(shades.parent), "--out", str(tmp_path / "x.docx"))
-    refused(found, "--out", ".png")
+    run = call("data", "show", "shades", "--data", str(shades.parent), "--out", str(tmp_path / "x.docx"))
+    refused(run, "--out", ".png")
 
 
 def test_a_checkpoint_with_more_than_the_model_has_is_refused(bench: Callable[..., Run], tmp_path: Path) -> None:
@@ -211,9 +212,9 @@ def test_a_checkpoint_with_more_than_the_model_has_is_refused(bench: Callable[..
     save_file({**state, "more": torch.zeros(3)}, file)
     out = tmp_path / "run"
     arguments = ["--checkpoint", str(file), "--rounds", "1", "--set", "model.bottleneck=8", "--out", str(out)]
-    found = bench(*arguments, small=False)
-    assert found.code == 1
-    assert "'more'" in found.err
+    run = bench(*arguments, small=False)
+    assert run.code == 1
+    assert "'more'" in run.err
     save_file({name: tensor.to(torch.complex64) for name, tensor in state.items()}, file)
     assert "complex64" in bench(*arguments, small=False).err
 
@@ -222,9 +223,9 @@ def test_an_archive_with_an_empty_list_of_classes_is_refused(tmp_path: Path) -> 
     for name in ("one", "two"):
         images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.arange(4) % 2
         np.savez(tmp_path / f"{name}.npz", images=images, labels=labels, classes=np.array([], dtype="U3"))
-    found = call("data", "check", "folder", "--data", str(tmp_path))
-    assert found.code == 1
-    assert "classes is empty" in found.err
+    run = call("data", "check", "folder", "--data", str(tmp_path))
+    assert run.code == 1
+    assert "classes is empty" in run.err
 
 
 def test_a_cache_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,14 +251,14 @@ def test_a_deployment_of_odd_values_is_refused(tmp_path: Path, arguments: list[s
 
 def test_a_source_without_a_class_is_said(tmp_path: Path) -> None:
     folder = write_shades(tmp_path / "shades", images=16)
-    with np.load(folder / "amber.npz") as whole:
-        kept = whole["labels"] == 0
-        np.savez(folder / "amber.npz", images=whole["images"][kept], labels=whole["labels"][kept])
+    with np.load(folder / "amber.npz") as archive:
+        mask = archive["labels"] == 0
+        np.savez(folder / "amber.npz", images=archive["images"][mask], labels=archive["labels"][mask])
     small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1", "--dry-run"]
-    said = "source 'amber' has no image of 1 of 2 classes (1): a model that is trained on it never predicts them"
-    done = call("bench", "--data", str(folder), "--source", "amber", *small)
-    assert done.code == 0
-    assert said in " ".join(done.err.split())
+    warning = "source 'amber' has no image of 1 of 2 classes (1): a model that is trained on it never predicts them"
+    run = call("bench", "--data", str(folder), "--source", "amber", *small)
+    assert run.code == 0
+    assert warning in " ".join(run.err.split())
     assert "has no image of" not in call("bench", "--data", str(folder), "--source", "brass", *small).err
 
 
