@@ -8,7 +8,7 @@ from fedwca.core.network import Network
 
 @pytest.fixture
 def about(network: Network) -> ModelDescription:
-    """What is said of the small network of the tests."""
+    """The description of the tests' small network, as a file of it would hold."""
     return ModelDescription(
         fedwca="0.1.0",
         classes=("ant", "bee", "cat"),

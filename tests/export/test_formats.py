@@ -1,4 +1,4 @@
-"""A model that leaves answers as it did here, or does not leave; a file that is not ours is not opened."""
+"""An exported model predicts as the original or is not kept; a file that fedwca did not write is not opened."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_a_model_comes_back_as_it_was(kind: Kind, tmp_path: Path, network: Netwo
     network.eval()
     for images in (comparison_images(32, 1), comparison_images(32, 2), comparison_images(32, 9)):
         with torch.no_grad():
-            right = network(network.prepare(images))[0]
-        torch.testing.assert_close(opened.logits(images), right, rtol=1e-4, atol=1e-4)
+            expected = network(network.prepare(images))[0]
+        torch.testing.assert_close(opened.logits(images), expected, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(opened.probabilities(images).sum(1), torch.ones(len(images)))
     assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.md"]
 
@@ -62,9 +62,9 @@ def test_normalisation_is_inside(kind: Kind, tmp_path: Path, network: Network, a
         return
     images, network = comparison_images(32, 3), network.eval()
     with torch.no_grad():
-        right = network(network.prepare(images))[0]
+        expected = network(network.prepare(images))[0]
     path = written(tmp_path, kind, network, about)
-    torch.testing.assert_close(open_model(path, trust_code=True).logits(images), right)
+    torch.testing.assert_close(open_model(path, trust_code=True).logits(images), expected)
 
 
 def test_weight_normalised_classifiers_travel_too(tmp_path: Path, about: ModelDescription) -> None:
@@ -86,13 +86,13 @@ def test_the_network_is_left_as_it_was(tmp_path: Path, network: Network, about: 
 def test_a_file_that_differs_is_not_kept(
     tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = LeNet(bottleneck=16).build(3, seed=9)
+    other_network = LeNet(bottleneck=16).build(3, seed=9)
 
-    def wrong(served: Any, about: ModelDescription, file: Path) -> None:
-        save_file(dict(other.state_dict()), str(file), metadata={KEY: about.text()})
+    def write_other(served: Any, about: ModelDescription, file: Path) -> None:
+        save_file(dict(other_network.state_dict()), str(file), metadata={KEY: about.text()})
 
-    other.to(memory_format=torch.contiguous_format)
-    monkeypatch.setitem(formats.WRITERS, "safetensors", wrong)
+    other_network.to(memory_format=torch.contiguous_format)
+    monkeypatch.setitem(formats.WRITERS, "safetensors", write_other)
     with pytest.raises(FedwcaError, match="away from the model's; it was not kept"):
         written(tmp_path, "safetensors", network, about)
     assert list(tmp_path.iterdir()) == []
@@ -118,10 +118,10 @@ def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, a
     for part in ("ant, bee, cat", "Do not normalise", "not calibrated", "labelled amber images", "EXIF"):
         assert part in text
     assert "cropped around the centre" in text
-    squares = about.model_copy(update={"stretch": True})
-    assert "stretched to 32 × 32" in model_card(squares, "model.onnx", "onnx")
-    nobody = about.model_copy(update={"accuracy": None, "domain": None})
-    assert "Not measured" in model_card(nobody, "model.onnx", "onnx")
+    stretched = about.model_copy(update={"stretch": True})
+    assert "stretched to 32 × 32" in model_card(stretched, "model.onnx", "onnx")
+    unmeasured = about.model_copy(update={"accuracy": None, "domain": None})
+    assert "Not measured" in model_card(unmeasured, "model.onnx", "onnx")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_architecture_that_is_not_here_is_named(tmp_path: Path, network: Netw
 
 
 class Trap:
-    """Writes a file where it is unpickled."""
+    """Creates the file ``sprung`` when it is unpickled."""
 
     def __init__(self, sprung: Path) -> None:
         self.sprung = sprung
@@ -183,7 +183,7 @@ class Trap:
 def test_an_archive_with_records_that_are_not_ours_is_never_loaded(
     record: str, tmp_path: Path, network: Network, about: ModelDescription
 ) -> None:
-    """The archive is written again, entry by entry, with one that torch.export.load would unpickle or run."""
+    """The archive is written again, record by record, with a record that torch.export.load would unpickle or run."""
     from torch.export.pt2_archive._package import PT2ArchiveReader
 
     path, sprung = written(tmp_path, "torch-export", network, about), tmp_path / "sprung"
@@ -220,13 +220,13 @@ def test_no_memory_is_taken_for_a_model_that_the_file_does_not_hold(
     wide = about.model_copy(update={"model": {"name": "mlp", "width": 60_000, "head": "hidden"}})
     path = tmp_path / "wide.safetensors"
     save_file({"backbone.weight": torch.zeros(1)}, path, {KEY: wide.model_dump_json()})
-    made: list[torch.device] = []
+    devices: list[torch.device] = []
     fill = torch.nn.init.kaiming_uniform_
     monkeypatch.setattr(
         torch.nn.init,
         "kaiming_uniform_",
-        lambda tensor, *a, **k: (made.append(tensor.device), fill(tensor, *a, **k))[1],
+        lambda tensor, *a, **k: (devices.append(tensor.device), fill(tensor, *a, **k))[1],
     )
     with pytest.raises(CheckpointError, match="lacks"):
         open_model(path)
-    assert {device.type for device in made} == {"meta"}
+    assert {device.type for device in devices} == {"meta"}

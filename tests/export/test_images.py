@@ -1,4 +1,4 @@
-"""Whatever a camera, a scanner or a web page leaves behind becomes pixels, or a sentence."""
+"""Image files of any kind become pixels, or an error of one sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedwca.export.read_images import find_images, load_pictures, stack_images
 
 @pytest.fixture
 def album(tmp_path: Path) -> Path:
-    """Images of every mode below one folder, and things that are none."""
+    """A folder with images of many modes, some in a subfolder, and files that are no images or damaged."""
     (tmp_path / "inner").mkdir()
     grey = np.full((40, 40), 128, np.uint8)
     Image.fromarray(grey).save(tmp_path / "grey.png")
@@ -42,7 +42,7 @@ def album(tmp_path: Path) -> Path:
 
 
 def test_folders_are_searched_to_the_bottom(album: Path) -> None:
-    found = [file.relative_to(album).as_posix() for file in find_images([album])]
+    names = [file.relative_to(album).as_posix() for file in find_images([album])]
     expected = [
         "broken.jpg",
         "empty.png",
@@ -52,7 +52,7 @@ def test_folders_are_searched_to_the_bottom(album: Path) -> None:
         "inner/turned.tiff",
         "inner/wide.png",
     ]
-    assert found == expected
+    assert names == expected
     assert find_images([album / "readme.txt"]) == [album / "readme.txt"]
     for path in (album / "nowhere", album / "void"):
         (album / "void").mkdir(exist_ok=True)
@@ -61,17 +61,19 @@ def test_folders_are_searched_to_the_bottom(album: Path) -> None:
 
 
 def test_every_mode_becomes_rgb(album: Path) -> None:
-    found = {Path(picture.name).name: picture for picture in load_pictures(find_images([album]), 32)}
-    assert all(p.pixels is None or (p.pixels.shape, p.pixels.dtype) == ((32, 32, 3), np.uint8) for p in found.values())
-    means = {name: picture.pixels.mean() for name, picture in found.items() if picture.pixels is not None}
+    by_name = {Path(picture.name).name: picture for picture in load_pictures(find_images([album]), 32)}
+    assert all(
+        p.pixels is None or (p.pixels.shape, p.pixels.dtype) == ((32, 32, 3), np.uint8) for p in by_name.values()
+    )
+    means = {name: picture.pixels.mean() for name, picture in by_name.items() if picture.pixels is not None}
     assert means["grey.png"] == 128
     assert means["glass.png"] == 255
     assert means["wide.png"] == pytest.approx(128, abs=1)
-    turned = found["turned.tiff"].pixels
+    turned = by_name["turned.tiff"].pixels
     assert turned is not None
     assert turned.std(0).max() < turned.std(1).min(), "rows became columns"
-    assert "does not decode" in found["broken.jpg"].error
-    assert "does not decode" in found["empty.png"].error
+    assert "does not decode" in by_name["broken.jpg"].error
+    assert "does not decode" in by_name["empty.png"].error
 
 
 @pytest.mark.parametrize("name", ["pacs", "my_domains"])
@@ -102,19 +104,19 @@ def test_archives_have_many_images(tmp_path: Path) -> None:
     np.savez(tmp_path / "floats.npz", images=np.zeros((3, 20, 20)))
     np.savez(tmp_path / "none.npz", labels=np.zeros(3))
     np.savez(tmp_path / "objects.npz", images=np.array([{}], object))
-    found = list(load_pictures(find_images([tmp_path]), 32))
-    assert [Path(p.name).name for p in found if p.pixels is not None] == [f"some.npz[{i}]" for i in range(3)]
-    assert {Path(p.name).name for p in found if p.error} == {"floats.npz", "none.npz", "objects.npz"}
+    pictures = list(load_pictures(find_images([tmp_path]), 32))
+    assert [Path(p.name).name for p in pictures if p.pixels is not None] == [f"some.npz[{i}]" for i in range(3)]
+    assert {Path(p.name).name for p in pictures if p.error} == {"floats.npz", "none.npz", "objects.npz"}
 
 
 def test_answers_come_in_order_with_holes_where_nothing_was_read(
     album: Path, network: Network, about: ModelDescription
 ) -> None:
     model: LoadedModel = serve_model(network, about)
-    found = list(load_pictures(find_images([album]), 32))
-    answers = [answer for some in predict(model, found, batch=2, top=5) for answer in some]
-    assert [answer.file for answer in answers] == [picture.name for picture in found]
-    for answer, picture in zip(answers, found, strict=True):
+    pictures = list(load_pictures(find_images([album]), 32))
+    answers = [answer for group in predict(model, pictures, batch=2, top=5) for answer in group]
+    assert [answer.file for answer in answers] == [picture.name for picture in pictures]
+    for answer, picture in zip(answers, pictures, strict=True):
         assert bool(answer.best) is (picture.pixels is not None) is not bool(answer.error)
         if picture.pixels is not None:
             probabilities = model.probabilities(stack_images([picture.pixels]))[0]
@@ -126,6 +128,6 @@ def test_answers_come_in_order_with_holes_where_nothing_was_read(
 def test_a_name_that_is_not_utf_8_is_shown_all_the_same(tmp_path: Path) -> None:
     file = tmp_path / os.fsdecode(b"fa\xe7ade.png")
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file)
-    (found,) = load_pictures([file], 8)
-    assert found.name.endswith(r"fa\udce7ade.png")
-    assert found.pixels is not None
+    (picture,) = load_pictures([file], 8)
+    assert picture.name.endswith(r"fa\udce7ade.png")
+    assert picture.pixels is not None

@@ -1,4 +1,4 @@
-"""A `.pt2` file is a program: nothing of it runs unless the user says that it may."""
+"""A `.pt2` file is a program: nothing in it runs unless the user allows it by `--trust-code`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ COMMAND = "echo > sprung"
 
 
 class Payload:
-    """Runs a command where it is unpickled."""
+    """Runs `COMMAND` when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return os.system, (COMMAND,)
 
 
 def put_pickle(name: str, content: bytes) -> bytes:
-    """A pickle in place of the sample inputs, which torch unpickles in full if it cannot without objects."""
+    """Put a pickle in place of the sample inputs; torch unpickles these in full if it cannot do so without objects."""
     return pickle.dumps(Payload()) if name.endswith("sample_inputs/model.pt") else content
 
 
 def put_expression(name: str, content: bytes) -> bytes:
-    """Python in place of the graph's symbolic sizes, which sympy evaluates."""
+    """Put Python code in place of the graph's symbolic sizes, which sympy evaluates."""
     if not name.endswith("models/model.json"):
         return content
     changed, places = re.subn(
@@ -48,7 +48,7 @@ def put_expression(name: str, content: bytes) -> bytes:
 
 @pytest.fixture
 def program(tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model as export writes it, in the working directory, where a payload would leave its trace."""
+    """A model as `export` writes it, in the working directory, where a payload would leave the file ``sprung``."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "program.pt2"
     export(path, "torch-export", network, about)
@@ -63,10 +63,10 @@ def test_no_payload_runs_without_the_flag(change: Callable[[str, bytes], bytes],
         for name, (_, content) in records.items():
             copy.writestr(name, content)
     assert sum(before != after for before, after in records.values()) == 1
-    done = call("predict", str(crafted), ".")
+    run = call("predict", str(crafted), ".")
     assert not Path("sprung").exists()
-    assert (done.code, done.out) == (2, "")
-    assert "--trust-code" in done.err
+    assert (run.code, run.out) == (2, "")
+    assert "--trust-code" in run.err
     with pytest.raises(UsageError, match="open only files you made"):
         open_model(crafted)
     assert not Path("sprung").exists()

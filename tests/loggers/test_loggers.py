@@ -1,4 +1,4 @@
-"""Numbers arrive where a logger sends them, and no logger stops a run."""
+"""Loggers send the numbers of a run to their libraries, and no failing logger stops a run."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ END = RunEnd({"local": {}, "wca": {"wca/0-1": 60.0, "wca/1-1": 70.0}}, {"overvie
 @pytest.fixture(scope="module")
 def bench(shades: Path) -> Callable[..., Run]:
     def started(out: Path, *arguments: str) -> Run:
-        given = ["--data", str(shades), *SMALL, "--baseline", "none", "--out", str(out), *arguments]
-        return call("bench", *given, folder=out)
+        words = ["--data", str(shades), *SMALL, "--baseline", "none", "--out", str(out), *arguments]
+        return call("bench", *words, folder=out)
 
     return started
 
 
 def log(logger: Logger, run: Path, times: int = 2) -> None:
-    """The same records in sessions one after another, as a continued run gives them."""
+    """Log the same records in so many sessions, one after another, as a continued run does."""
     run.mkdir(exist_ok=True)
     for _ in range(times):
         with log_records([logger], run, CONFIG, pytest.fail) as session:
@@ -111,11 +111,11 @@ def test_tensorboard_at_the_end(tmp_path: Path) -> None:
         events = EventAccumulator(str(tmp_path / "run/tensorboard/wca" / name))
         events.Reload()
         assert [event.value for event in events.Scalars("final/accuracy")] == [accuracy]
-        begun = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
-        found = plugin_data_pb2.HParamsPluginData.FromString(begun).session_start_info.hparams
-        assert (found["method"].string_value, found["baselines"].string_value) == ("wca", "local, fedavg")
-        assert (found["seed"].number_value, found["training.lr"].number_value) == (3, 0.1)
-        assert "source" not in found
+        session_start = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+        hparams = plugin_data_pb2.HParamsPluginData.FromString(session_start).session_start_info.hparams
+        assert (hparams["method"].string_value, hparams["baselines"].string_value) == ("wca", "local, fedavg")
+        assert (hparams["seed"].number_value, hparams["training.lr"].number_value) == (3, 0.1)
+        assert "source" not in hparams
     events = EventAccumulator(str(tmp_path / "run/tensorboard/pictures"))
     events.Reload()
     assert {
@@ -127,7 +127,7 @@ def test_tensorboard_at_the_end(tmp_path: Path) -> None:
 
 
 class FakeMlflow:
-    """What a client of MLflow was told, by the name of what it was told with."""
+    """A client of MLflow that keeps what it is given, as pairs of a kind and a value."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
@@ -201,8 +201,8 @@ class FakeWandb:
         self.summary: dict[str, Any] = {}
         self.code: int | None = None
 
-    def init(self, **begun: Any) -> FakeWandb:
-        self.begun = begun
+    def init(self, **arguments: Any) -> FakeWandb:
+        self.begun = arguments
         return self
 
     def define_metric(self, name: str, step_metric: str) -> None:
@@ -235,15 +235,15 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     log(loggers.build("mlflow:experiment=mine"), tmp_path / "run")
     client = mlflow.MlflowClient((tmp_path / "run/mlflow").as_uri())
-    (found,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
-    assert (found.info.status, found.data.params["seed"]) == ("FINISHED", "3")
-    history = client.get_metric_history(found.info.run_id, "wca/0-1/accuracy")
+    (run,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+    assert (run.info.status, run.data.params["seed"]) == ("FINISHED", "3")
+    history = client.get_metric_history(run.info.run_id, "wca/0-1/accuracy")
     assert sorted({(metric.step, metric.value) for metric in history}) == [(0, 60.0), (1, 60.0)]
 
 
 def test_wandb(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
-    # In a process of its own, for the library starts another and leaves threads behind.
+    # In a process of its own: the library starts another process and leaves threads behind.
     code = (
         "from tests.loggers.test_loggers import *\n"
         f"log(loggers.build('wandb:project=mine'), Path({str(tmp_path / 'run')!r}), 1)"
@@ -255,7 +255,7 @@ def test_wandb(tmp_path: Path) -> None:
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """An environment in which the plugin is installed from a folder."""
+    """Install the plugin in a folder; environment variables with which it is found there."""
     (folder / "plugin_lines.py").write_text(PLUGIN)
     info = folder / "plugin_lines-1.0.dist-info"
     info.mkdir(parents=True)
@@ -271,14 +271,14 @@ def test_a_plugin_of_ones_own(tmp_path: Path) -> None:
     arguments = ["bench", "--data", str(shades), *SMALL, "--baseline", "none", "--out", str(run), "--json"]
     command = [sys.executable, "-m", "fedwca", *arguments, "--logger", "lines:file=mine.txt"]
     environment = installed(tmp_path)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    assert completed.returncode == 0, completed.stderr
     lines = (run / "mine.txt").read_text().splitlines()
     accuracies = [sum(record["accuracy"]) / 4 for record in read_records(run)]
     assert (lines[0], lines[-1]) == ("begin 0", "end")
     assert [line.split()[:2] for line in lines[1:-1]] == [["wca/0-0", str(number)] for number in (-1, 0, 1)]
     assert f'"accuracy": {accuracies[-1]}' in lines[-2]
-    # Continued: the loggers of the run's configuration are there again.
+    # A continued run has the loggers of its configuration again.
     (run / "summary.json").unlink()
     again = [sys.executable, "-m", "fedwca", "resume", str(run), "--json"]
     assert subprocess.run(again, env=environment, capture_output=True, timeout=250, check=False).returncode == 0
@@ -286,10 +286,10 @@ def test_a_plugin_of_ones_own(tmp_path: Path) -> None:
 
 
 class Fails(Logger):
-    """Fails where it is told to."""
+    """Fails at one point of a run, or, at "nowhere", writes what it is given at the end to ``seen.json``."""
 
     at: str = "log"
-    """Where."""
+    """open, log, end, close or nowhere."""
 
     @contextmanager
     def open(self, run: Path, config: Any) -> Iterator[LogSession]:
@@ -300,12 +300,12 @@ class Fails(Logger):
         if self.at == "open":
             raise RuntimeError("no account")
 
-        def end(found: RunEnd) -> None:
+        def end(run_end: RunEnd) -> None:
             if self.at == "end":
                 raise RuntimeError("no room")
             if self.at == "nowhere":
-                runs = {name: len(values) for name, values in found.accuracies.items()}
-                (run / "seen.json").write_text(json.dumps([runs, list(found.pictures)]))
+                runs = {name: len(values) for name, values in run_end.accuracies.items()}
+                (run / "seen.json").write_text(json.dumps([runs, list(run_end.pictures)]))
 
         yield LogSession(take, end)
         if self.at == "close":
@@ -340,9 +340,9 @@ def test_at_the_end_there_are_accuracies_and_pictures(bench: Callable[..., Run],
     run = bench(tmp_path / "run", "--logger", "fails:at=nowhere")
     assert run.code == 0, run.err
     assert json.loads((run.folder / "seen.json").read_text()) == [{"wca": 1}, ["overview", "confusion"]]
-    none = bench(tmp_path / "none", "--logger", "fails:at=nowhere", "--keep", "none")
-    assert json.loads((none.folder / "seen.json").read_text())[1] == ["overview"]
-    assert "could not be drawn" not in none.err
+    without_checkpoints = bench(tmp_path / "none", "--logger", "fails:at=nowhere", "--keep", "none")
+    assert json.loads((without_checkpoints.folder / "seen.json").read_text())[1] == ["overview"]
+    assert "could not be drawn" not in without_checkpoints.err
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])

@@ -1,4 +1,4 @@
-"""What a run will cost, beside the images that it is then dealt."""
+"""The estimated cost of a run, against the images that its clients are then given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plan_of(**settings: Any) -> RunPlan:
 
 
 def count_training(plan: RunPlan) -> int:
-    """Images that clients with labels, or those of a run without any such, really have for training."""
+    """Training images of all clients with labels; of all clients, if none has labels."""
     dataset, domain = load(plan.config)
     clients = split_trial(plan.config, dataset, domain, 0, 0).clients
     labelled = [client for client in clients if client.labels is not None]
@@ -38,9 +38,9 @@ def count_training(plan: RunPlan) -> int:
 )
 def test_images_of_epochs(settings: dict[str, Any]) -> None:
     plan = plan_of(**settings, training={"epochs": 3})
-    found = estimate_plan(plan, settings.get("source", ""))
-    assert found.images == pytest.approx(4 * 3 * count_training(plan), rel=0.03)
-    assert (found.runs, found.rounds) == (1, 4)
+    estimate = estimate_plan(plan, settings.get("source", ""))
+    assert estimate.images == pytest.approx(4 * 3 * count_training(plan), rel=0.03)
+    assert (estimate.runs, estimate.rounds) == (1, 4)
 
 
 def test_images_of_steps_by_hand() -> None:
@@ -49,19 +49,21 @@ def test_images_of_steps_by_hand() -> None:
 
 
 def test_who_does_not_take_part_trains_nothing() -> None:
-    whole, some = (estimate_plan(plan_of(source="neon", participation=p), "neon").images for p in (1.0, 0.25))
-    assert some / whole == pytest.approx((1 + 3 * 0.25) / 4)
+    with_all, with_a_quarter = (
+        estimate_plan(plan_of(source="neon", participation=p), "neon").images for p in (1.0, 0.25)
+    )
+    assert with_a_quarter / with_all == pytest.approx((1 + 3 * 0.25) / 4)
 
 
 def test_a_start_of_its_own_and_a_last_phase_are_counted() -> None:
     sizes = {"target": "neon", "partition": "leave_one_out", "training": {"epochs": 2}}
-    central = estimate_plan(plan_of(**sizes, baselines=["dann"]), "neon").images
-    each = 0.64 * 1500  # as the preset says: as many of each of four sources and of the target
-    assert central == pytest.approx(5 * each * 4 * 2)
+    dann_images = estimate_plan(plan_of(**sizes, baselines=["dann"]), "neon").images
+    per_domain = 0.64 * 1500  # by the preset; so many of each of the four source domains and of the target
+    assert dann_images == pytest.approx(5 * per_domain * 4 * 2)
     for name, domains in (("pooled", 4), ("oracle", 1)):
         images = estimate_plan(plan_of(**sizes, baselines=[name]), "neon").images
-        assert images == pytest.approx(domains * each * 4 * 2), name
+        assert images == pytest.approx(domains * per_domain * 4 * 2), name
     plan = plan_of(**sizes, baselines=["sfda"], finish_training={"epochs": 7})
     rounds = plan.methods[0][1]
     assert rounds == 5, "the last phase comes behind the rounds"
-    assert estimate_plan(plan, "neon").images == pytest.approx(4 * 4 * each * 2 + 7 * each)
+    assert estimate_plan(plan, "neon").images == pytest.approx(4 * 4 * per_domain * 2 + 7 * per_domain)

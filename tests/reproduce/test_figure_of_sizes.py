@@ -1,4 +1,4 @@
-"""`fedwca reproduce upfl-figure5`: rows, plan, and a small run with its picture."""
+"""`fedwca reproduce upfl-figure5`: its rows, its plan, and a small run with its picture."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.cli.conftest import call
 
 
 def test_its_rows_are_those_of_the_paper() -> None:
-    found = definition("upfl-figure5")
-    plan = resolve_plan(layered_settings(found, "cifar10", False, {}), (), "upfl")
+    figure = definition("upfl-figure5")
+    plan = resolve_plan(layered_settings(figure, "cifar10", False, {}), (), "upfl")
     lams = []
     for method, rounds in plan.methods[1:]:
         assert rounds == 1000
@@ -32,7 +32,7 @@ def test_its_rows_are_those_of_the_paper() -> None:
     assert lams == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert plan.methods[0][0].name == "hetero_tent"
     assert plan.config.components["model"]["convnet"]["sizes"] == [16, 32, 64]
-    small = layered_settings(found, "cifar10", True, {})
+    small = layered_settings(figure, "cifar10", True, {})
     assert small["components"]["model"]["convnet"]["sizes"] == [4, 8, 16]
 
 
@@ -47,14 +47,14 @@ def noise(tmp_path: Path) -> Path:
 
 
 def test_it_runs_small_and_draws_curves(noise: Path, tmp_path: Path) -> None:
-    words = (
+    quick = (
         "--quick --clients 3 --rounds 2 --samples 10 --device cpu --set training.steps=1 --set partition.public=0.05"
     )
     rows = ["--row", "TENT", "--row", "λ = 0.8"]
     small = ["--set", "model.bottleneck=8", "--set", "objective.digest.new_passes=1"]
     out = tmp_path / "out"
-    given = ["upfl-figure5", "--data", str(noise), "--out", str(out), *rows, *words.split(), *small, "--format", "json"]
-    run = call("reproduce", *given)
+    words = ["upfl-figure5", "--data", str(noise), "--out", str(out), *rows, *quick.split(), *small, "--format", "json"]
+    run = call("reproduce", *words)
     assert run.code == 0, run.err
     values = json.loads(run.out)["values"]
     assert [(entry["group"], entry["row"]) for entry in values] == [

@@ -1,4 +1,4 @@
-"""The published numbers: typed in completely, and their averages recompute but where the paper's own do not."""
+"""The published numbers are typed in completely; their averages recompute, except where the paper's own do not."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ TABLES = [
 
 @pytest.mark.parametrize(("name", "dataset"), TABLES)
 def test_averages_recompute(name: str, dataset: str) -> None:
-    found = published_table(name, dataset)
-    assert found is not None
-    for row in {row for row, _ in found.values}:
-        by_domain = {domain: value for (r, domain), value in found.values.items() if r == row}
+    table = published_table(name, dataset)
+    assert table is not None
+    for row in {row for row, _ in table.values}:
+        by_domain = {domain: value for (r, domain), value in table.values.items() if r == row}
         mean, std = by_domain.pop(AVERAGE)
-        # Source Only has no trials: one run a source model.
+        # Source Only has no trials: one run for each source model.
         runs = 5 if row == "Source Only" else 15
         ours = pool_samples([Sample(m, s, runs) for m, s in by_domain.values()])
         # A rounded mean of rounded numbers may be off by two halves of the last digit.
-        off = 0.0501 if DIGITS.get(name) == 1 and row != "SFDA" else 0.0101
-        assert (abs(ours.mean - mean) > off) == ((name, dataset, row) in MEANS), (row, ours)
+        tolerance = 0.0501 if DIGITS.get(name) == 1 and row != "SFDA" else 0.0101
+        assert (abs(ours.mean - mean) > tolerance) == ((name, dataset, row) in MEANS), (row, ours)
         if std is not None:
             assert ours.std is not None
             assert (abs(ours.std - std) > 0.0101) == ((name, dataset, row) in SPREADS), (row, ours)
@@ -76,13 +76,13 @@ def test_averages_recompute(name: str, dataset: str) -> None:
 
 @pytest.mark.parametrize(("name", "dataset"), TABLES)
 def test_rows_and_sources_are_those_of_the_definition(name: str, dataset: str) -> None:
-    found, table = definition(name), published_table(name, dataset)
+    defined, table = definition(name), published_table(name, dataset)
     assert table is not None
-    if found.shows == "accuracy":
-        assert {row for row, _ in table.values} == set(found.rows)
+    if defined.shows == "accuracy":
+        assert {row for row, _ in table.values} == set(defined.rows)
         assert {domain for _, domain in table.values} == {*datasets.get(dataset).domains, AVERAGE}
     else:
-        assert set(table.clusters) == set(found.signatures or datasets.get(dataset).domains)
+        assert set(table.clusters) == set(defined.signatures or datasets.get(dataset).domains)
         clients = {"pacs": 9, "digit_five": 32}[dataset]
         assert {len(letters) for letters in table.clusters.values()} == {clients}
 
@@ -127,20 +127,20 @@ GROUPS = [
 
 @pytest.mark.parametrize(("name", "dataset"), GROUPS)
 def test_rows_and_groups_of_new_clients_are_those_of_the_definition(name: str, dataset: str) -> None:
-    found, table = definition(name), published_table(name, dataset)
+    defined, table = definition(name), published_table(name, dataset)
     assert table is not None
-    assert {row for row, _ in table.values} <= set(found.rows)
-    some = found.model_copy(update={"rows": {"FedAvg": "fedavg", "TENT": "tent", "FedTTA": "fedtta"}})
-    config = resolve_plan(layered_settings(some, dataset, True, {}), preset_name=found.preset).config
-    own = config.components.get("partition", {}).get(config.partition, {})
-    groups = [f"alpha {alpha:g}" for alpha in own.get("new", [])] + [
-        f"{100 * s:g} % of images" for s in own.get("kept", [])
+    assert {row for row, _ in table.values} <= set(defined.rows)
+    three_rows = defined.model_copy(update={"rows": {"FedAvg": "fedavg", "TENT": "tent", "FedTTA": "fedtta"}})
+    config = resolve_plan(layered_settings(three_rows, dataset, True, {}), preset_name=defined.preset).config
+    options = config.components.get("partition", {}).get(config.partition, {})
+    groups = [f"alpha {alpha:g}" for alpha in options.get("new", [])] + [
+        f"{100 * s:g} % of images" for s in options.get("kept", [])
     ]
     assert {group for _, group in table.values} <= {"training clients", "new clients", *groups}
     assert all(0 < mean < 100 for mean, _ in table.values.values())
     assert config.training.steps is not None
-    inner = config.methods["fedtta"].components["adaptation"]["learned"]
-    assert min(inner["lr"], inner["rate"]) > 0, "the paper's rates of adaptation stand under --quick"
+    adaptation = config.methods["fedtta"].components["adaptation"]["learned"]
+    assert min(adaptation["lr"], adaptation["rate"]) > 0, "the paper's rates of adaptation stand under --quick"
     assert config.methods["fedtta"].training == {}, "one rate trains all methods"
 
 
@@ -159,9 +159,9 @@ def test_a_table_of_published_groups_is_typed_in_completely() -> None:
 
 
 def test_rows_without_a_baseline_are_told_apart() -> None:
-    found = definition("upfl-table1").model_copy(update={"rows": {"FedAvg": "fedavg", "Later": "not_yet"}})
-    there, absent = found.split_known()
-    assert (list(there.rows), absent) == (["FedAvg"], ["Later"])
+    defined = definition("upfl-table1").model_copy(update={"rows": {"FedAvg": "fedavg", "Later": "not_yet"}})
+    present, absent = defined.split_known()
+    assert (list(present.rows), absent) == (["FedAvg"], ["Later"])
 
 
 def test_groups_stand_below_each_other_with_what_is_printed() -> None:
@@ -202,9 +202,9 @@ def test_phases_stand_apart_with_paired_differences() -> None:
 
 def test_the_papers_disagreements_are_kept() -> None:
     def value(table: str, row: str, source: str) -> float:
-        found = published_table(table, "digit_five")
-        assert found is not None
-        return found.values[row, source][0]
+        numbers = published_table(table, "digit_five")
+        assert numbers is not None
+        return numbers.values[row, source][0]
 
     assert [value(table, "FedWCA", "synth") for table in ("table2", "table6", "table10", "table14")] == [
         84.94,
@@ -224,18 +224,18 @@ def test_what_is_not_published_for_a_data_set_has_no_values() -> None:
 
 @pytest.mark.parametrize("name", reproduction_names())
 def test_every_row_is_a_method_or_says_which_baseline_is_missing(name: str) -> None:
-    found = definition(name)
-    for row, word in found.rows.items():
+    defined = definition(name)
+    for row, word in defined.rows.items():
         assert parse_method(word).text == word
-        one = found.chosen([row])
-        assert list(one.rows) == [row]
+        one_row = defined.chosen([row])
+        assert list(one_row.rows) == [row]
         head = parse_method(word).head
-        known = baseline_names(found.rules.setting)
-        there = contextlib.nullcontext() if head in known else pytest.raises(UsageError, match=repr(head))
-        with there:
-            one.check(name)
+        baselines = baseline_names(defined.rules.setting)
+        outcome = contextlib.nullcontext() if head in baselines else pytest.raises(UsageError, match=repr(head))
+        with outcome:
+            one_row.check(name)
     with pytest.raises(UsageError, match="no row"):
-        found.chosen(["nobody"])
+        defined.chosen(["nobody"])
 
 
 def test_the_printed_average_of_some_sources_is_theirs() -> None:
