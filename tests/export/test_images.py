@@ -61,19 +61,17 @@ def test_folders_are_searched_to_the_bottom(album: Path) -> None:
 
 
 def test_every_mode_becomes_rgb(album: Path) -> None:
-    by_name = {Path(picture.name).name: picture for picture in load_pictures(find_images([album]), 32)}
-    assert all(
-        p.pixels is None or (p.pixels.shape, p.pixels.dtype) == ((32, 32, 3), np.uint8) for p in by_name.values()
-    )
-    means = {name: picture.pixels.mean() for name, picture in by_name.items() if picture.pixels is not None}
+    images = {Path(picture.name).name: picture for picture in load_pictures(find_images([album]), 32)}
+    assert all(p.pixels is None or (p.pixels.shape, p.pixels.dtype) == ((32, 32, 3), np.uint8) for p in images.values())
+    means = {name: picture.pixels.mean() for name, picture in images.items() if picture.pixels is not None}
     assert means["grey.png"] == 128
     assert means["glass.png"] == 255
     assert means["wide.png"] == pytest.approx(128, abs=1)
-    turned = by_name["turned.tiff"].pixels
+    turned = images["turned.tiff"].pixels
     assert turned is not None
     assert turned.std(0).max() < turned.std(1).min(), "rows became columns"
-    assert "does not decode" in by_name["broken.jpg"].error
-    assert "does not decode" in by_name["empty.png"].error
+    assert "does not decode" in images["broken.jpg"].error
+    assert "does not decode" in images["empty.png"].error
 
 
 @pytest.mark.parametrize("name", ["pacs", "my_domains"])

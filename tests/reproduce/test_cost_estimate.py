@@ -49,10 +49,8 @@ def test_images_of_steps_by_hand() -> None:
 
 
 def test_who_does_not_take_part_trains_nothing() -> None:
-    with_all, with_a_quarter = (
-        estimate_plan(plan_of(source="neon", participation=p), "neon").images for p in (1.0, 0.25)
-    )
-    assert with_a_quarter / with_all == pytest.approx((1 + 3 * 0.25) / 4)
+    full, partial = (estimate_plan(plan_of(source="neon", participation=p), "neon").images for p in (1.0, 0.25))
+    assert partial / full == pytest.approx((1 + 3 * 0.25) / 4)
 
 
 def test_a_start_of_its_own_and_a_last_phase_are_counted() -> None:
