@@ -347,9 +347,9 @@ def test_what_goes_wrong_is_one_sentence(
     assert "Traceback" not in run.err
     assert "unexpected" not in run.err
     # A mistake that can be known before work starts leaves no folder behind.
-    begun = arguments[0] == "--lr"
-    assert folder.exists() == begun
-    if begun:
+    has_started = arguments[0] == "--lr"
+    assert folder.exists() == has_started
+    if has_started:
         assert all(entry["diverged"] for name, entry in run.summary["methods"].items() if name != "source_only")
 
 
@@ -465,8 +465,8 @@ def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
     assert "Traceback" not in err
     lines = read_rounds(folder)
     assert len(lines) >= 3
-    done = sum(line["round"] >= 0 for line in lines)
-    assert f"Stopped; {done} round" in err
+    rounds_done = sum(line["round"] >= 0 for line in lines)
+    assert f"Stopped; {rounds_done} round" in err
     assert err.rstrip().endswith(f"continue with: fedwca resume {folder}")
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["complete"] is False

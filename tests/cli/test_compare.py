@@ -53,7 +53,7 @@ def test_one_run_folder_a_source(first: tuple[Path, Run]) -> None:
 
 
 def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Path, Run], shades: Path) -> None:
-    out, before = first
+    out, first_run = first
     times = {path: path.stat().st_mtime_ns for path in out.rglob("rounds.jsonl")}
     arguments = ["fedavg", "Fast=fedwca:ta=0.5/clusterer=single", "source-only", "--source", "amber", "--trials", "2"]
     run = compare(shades, out, *arguments, "--format", "csv")
@@ -65,7 +65,7 @@ def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Pa
     assert {part["kind"]: part["name"] for part in config["methods"]["fast"]["components"]}["clusterer"] == "single"
     entries = list(csv.DictReader(io.StringIO(run.out)))
     assert [entry["label"] for entry in entries] == ["FedAvg", "Fast", "Source Only"]
-    earlier = {(row["method"], row["source"]): row["mean"] for row in json.loads(before.out)["rows"]}
+    earlier = {(row["method"], row["source"]): row["mean"] for row in json.loads(first_run.out)["rows"]}
     assert float(entries[0]["mean"]) == earlier["fedavg", "amber"]
 
 

@@ -51,7 +51,7 @@ class Edit:
     content: bytes
 
 
-def find_places(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def find_places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Yield the keys and indices that lead to each value inside; of a list, only its first value is visited."""
     inner: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):
@@ -59,8 +59,8 @@ def find_places(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple
     elif isinstance(value, list):
         inner = list(enumerate(value[:1]))
     for step, child in inner:
-        yield (*above, step)
-        yield from find_places(child, (*above, step))
+        yield (*path, step)
+        yield from find_places(child, (*path, step))
 
 
 def put(value: Any, place: tuple[str | int, ...], odd: Any) -> bytes:

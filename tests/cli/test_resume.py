@@ -215,9 +215,9 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(whole: Path, shades: Path, tmp_path: 
 
 
 def test_sigterm_does_what_it_did_once_a_run_has_ended(bench: Make) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     assert bench("--rounds", "1").code == 0
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 TOGETHER = [
@@ -538,12 +538,12 @@ def test_a_disk_that_fills_up_loses_nothing(
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     real_save, real_append = tensor_files.save_file, RunFolder.append
 
-    def save(*given: Any) -> None:
+    def save(*arguments: Any) -> None:
         nonlocal calls
         calls += 1
         if calls > 4:
             raise full if way == "checkpoint" else SafetensorError("I/O error: No space left on device (os error 28)")
-        real_save(*given)
+        real_save(*arguments)
 
     def append(self: RunFolder, record: Any) -> None:
         nonlocal calls
@@ -614,7 +614,7 @@ def test_a_request_can_take_up_what_is_there(
         "fedwca.runs.resume_run.execute_run",
         lambda run, *a: (workers.append(run.plan.config.workers), execute_run(run, *a))[1],
     )
-    done = start_run(request(workers=1))
+    continued = start_run(request(workers=1))
     assert workers == [1]
     rounds, summary, models = result(folder)
     assert summary["config"].pop("workers") == 1
@@ -622,8 +622,8 @@ def test_a_request_can_take_up_what_is_there(
     assert (rounds, summary, models) == result(every)
     monkeypatch.setattr("fedwca.runs.execute_run.run_bench", lambda *_: pytest.fail("work has started"))
     again = start_run(request())
-    assert again.summary == done.summary
-    assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in done.table]
+    assert again.summary == continued.summary
+    assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in continued.table]
     monkeypatch.undo()
     folder = tmp_path / "new"
-    assert start_run(request()).summary["methods"] == done.summary["methods"]
+    assert start_run(request()).summary["methods"] == continued.summary["methods"]

@@ -147,13 +147,13 @@ sys.meta_path.insert(0, Bending())
 LIES = "answer = replace(answer, models={'model': {k: v * float('nan') for k, v in answer.models['model'].items()}})"
 
 
-def bent(folder: Path, what: str) -> Mapping[str, str]:
-    """Environment variables of a client that runs the statement ``what`` on its ``answer`` in round 1.
+def bent(folder: Path, statement: str) -> Mapping[str, str]:
+    """Environment variables of a client that runs ``statement`` on its ``answer`` in round 1.
 
     A ``sitecustomize`` in ``folder`` changes the client's code, as a hostile client would change its own.
     """
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(BENT.format(what=what))
+    (folder / "sitecustomize.py").write_text(BENT.format(what=statement))
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 

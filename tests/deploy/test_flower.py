@@ -427,10 +427,10 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
 ) -> None:
     """A client without a key that lost its folder comes back under a new name, while Flower lists its old node."""
     replies = {node: Reply({"identity": name, "seat": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
-    asked: list[list[int]] = []
+    asked_nodes: list[list[int]] = []
 
     def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
-        asked.append(nodes)
+        asked_nodes.append(nodes)
         return iter([(node, replies[node]) for node in nodes])
 
     monkeypatch.setattr(serve, "Message", lambda *_, dst_node_id, **__: dst_node_id)
@@ -454,7 +454,7 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
     assert server._present() == {0: 13}  # the same client, back under another node
     nodes.remove(13)
     assert server._present() == {0: 12}
-    assert asked == [[11, 12], [12], [13], [12]]
+    assert asked_nodes == [[11, 12], [12], [13], [12]]
     assert server._present() == {0: 12}
 
 

@@ -48,14 +48,14 @@ def dead_port() -> int:
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
-    for words, why in (
+    for words, sentence in (
         (["deploy", "run", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
         (["server", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
         (["client", "nosuch", "--data", "."], "nosuch holds no ca.crt"),
     ):
         run = call(*words)
         assert run.code == 2
-        assert why in run.err
+        assert sentence in run.err
     assert time.monotonic() - began < 10
     assert list(tmp_path.iterdir()) == []
 
@@ -287,12 +287,12 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(f"{control}.submit_run", lambda folder, env: "7")
     monkeypatch.setattr(f"{control}.watch_run", interrupted)
     monkeypatch.setattr(f"{control}.stop_runs", lambda env: [running.pop()] if running else [])
-    for words, why in (
+    for words, sentence in (
         ([], "holds no certificates"),
         (["--insecure", "--server", "here"], "not of the form HOST:PORT"),
     ):
         refused = call("deploy", "run", str(tmp_path), *words)
-        assert (refused.code, why in refused.err) == (2, True), "at once, and not after twenty tries"
+        assert (refused.code, sentence in refused.err) == (2, True), "at once, and not after twenty tries"
     run = call("deploy", "run", str(tmp_path), "--insecure")
     assert run.code == 130
     assert f"Run 7 goes on at the server; fedwca deploy stop {tmp_path} --insecure ends it\n" in run.err

@@ -248,8 +248,8 @@ def test_wandb(tmp_path: Path) -> None:
         "from tests.loggers.test_loggers import *\n"
         f"log(loggers.build('wandb:project=mine'), Path({str(tmp_path / 'run')!r}), 1)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
+    assert completed.returncode == 0, completed.stderr
     (file,) = (tmp_path / "run/wandb").glob("offline-run-*/*.wandb")
     assert b"wca/0-1/accuracy" in file.read_bytes()
 
