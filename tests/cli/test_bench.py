@@ -33,7 +33,7 @@ Bench = Callable[..., Run]
 METHODS = ["source_only", "local", "fedavg", "wca"]
 
 
-def test_the_table(plain: Run) -> None:
+def test_bench_prints_progress_and_a_table(plain: Run) -> None:
     assert plain.code == 0, plain.err
     lines = [line for line in plain.err.splitlines() if not line.startswith("Warning: ")]
     assert any(line.startswith("Local: round 1 of 2, ") and line.endswith(" s left") for line in lines)
@@ -52,7 +52,7 @@ def test_the_table(plain: Run) -> None:
     assert str(plain.folder) in plain.out
 
 
-def test_the_run_folder(plain: Run) -> None:
+def test_the_run_folder_holds_these_files(plain: Run) -> None:
     names = {file.name for file in plain.folder.iterdir()}
     assert names == {
         *("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"),
@@ -214,7 +214,7 @@ def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
     assert capsys.readouterr().err == ""
 
 
-def test_a_config_given_back(bench: Bench, plain: Run, tmp_path: Path) -> None:
+def test_a_written_config_repeats_the_run(bench: Bench, plain: Run, tmp_path: Path) -> None:
     again = bench("--config", str(plain.folder / "config.json"), small=False)
     assert again.code == 0, again.err
     assert accuracies(again) == accuracies(plain)
@@ -222,7 +222,7 @@ def test_a_config_given_back(bench: Bench, plain: Run, tmp_path: Path) -> None:
     assert "From config: " in again.out
 
 
-def test_trials_seeds_and_names(bench: Bench) -> None:
+def test_trials_are_averaged_and_seeds_change_numbers(bench: Bench) -> None:
     two_trials = bench("--trials", "2", "--baseline", "fedavg", "--name", "mine", "--rounds", "1", "--json")
     methods = json.loads(two_trials.out)["methods"]
     assert list(methods) == ["fedavg", "mine"]
@@ -248,13 +248,13 @@ def test_trials_seeds_and_names(bench: Bench) -> None:
     assert "difference" not in json.loads(other_seed.out)["methods"]["wca"]
 
 
-def test_source_models(bench: Bench) -> None:
+def test_every_source_model_is_a_run(bench: Bench) -> None:
     run = bench("--source-models", "2", "--baseline", "source-only", "--aggregator", "local", "--rounds", "1", "--json")
     assert run.summary["methods"]["local"]["n"] == 2
     assert len({line["source_digest"] for line in run.rounds if "source_digest" in line}) == 2
 
 
-def test_one_image_a_client(bench: Bench) -> None:
+def test_clients_with_one_image_have_no_accuracy(bench: Bench) -> None:
     run = bench("--samples", "1", "--json", "--rounds", "1")
     assert run.code == 0, run.err
     summary = json.loads(run.out, parse_constant=pytest.fail)
@@ -265,7 +265,7 @@ def test_one_image_a_client(bench: Bench) -> None:
     assert "–" in printed.out
 
 
-def test_one_client_of_one_domain(bench: Bench, tmp_path: Path, shades: Path) -> None:
+def test_one_client_of_one_target_domain_runs(bench: Bench, tmp_path: Path, shades: Path) -> None:
     for name in ("amber", "brass"):
         (tmp_path / "two").mkdir(exist_ok=True)
         (tmp_path / "two" / f"{name}.npz").write_bytes((shades / f"{name}.npz").read_bytes())
@@ -336,7 +336,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_goes_wrong_is_one_sentence(
+def test_an_error_is_one_sentence_with_its_exit_code(
     bench: Bench, tmp_path: Path, arguments: list[str], code: int, sentence: str
 ) -> None:
     folder = tmp_path / "run"
@@ -354,11 +354,11 @@ def test_what_goes_wrong_is_one_sentence(
 
 
 @pytest.mark.parametrize("arguments", [["--rounds", "many"], ["--speed", "3"]])
-def test_what_is_no_option_is_usage(bench: Bench, arguments: list[str]) -> None:
+def test_a_wrong_option_is_a_usage_error(bench: Bench, arguments: list[str]) -> None:
     assert bench(*arguments).code == 2
 
 
-def test_debug_shows_where(bench: Bench) -> None:
+def test_debug_raises_the_error_itself(bench: Bench) -> None:
     with pytest.raises(ValueError, match="did you mean 'wca'"):
         bench("--aggregator", "wac", "--debug")
 
@@ -371,7 +371,7 @@ def test_debug_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert capsys.readouterr().err.startswith("Traceback")
 
 
-def test_what_nobody_foresaw_is_one_sentence_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_one_sentence_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("a surprise")
 
@@ -435,7 +435,7 @@ def test_stopped_before_the_rounds(bench: Bench, monkeypatch: pytest.MonkeyPatch
         assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
 
 
-def test_stopped_where_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_a_run_says_that_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -444,7 +444,7 @@ def test_stopped_where_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (run.code, run.err) == (130, "Stopped.\n")
 
 
-def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_run_with_a_summary(shades: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     # A shell that starts jobs in the background hides Ctrl-C from them: take the handler back.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import fedwca.cli as c; c.main()"
@@ -491,7 +491,7 @@ def test_profile_says_where_the_time_went(bench: Bench, tmp_path: Path, trials: 
     assert "FedWCA" in profile["of"]
 
 
-def test_published_parts(bench: Bench, shades: Path, tmp_path: Path) -> None:
+def test_the_published_split_needs_parts_in_the_archives(bench: Bench, shades: Path, tmp_path: Path) -> None:
     refused = bench("--split", "published")
     assert refused.code == 2
     assert "published parts (key 'part' of an archive" in refused.err

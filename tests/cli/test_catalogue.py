@@ -23,7 +23,7 @@ def test_version() -> None:
     assert (run.code, run.out) == (0, f"fedwca {fedwca.__version__}\n")
 
 
-def test_list() -> None:
+def test_list_prints_every_kind() -> None:
     lines = dict(line.split(maxsplit=1) for line in call("list").out.splitlines())
     assert set(lines) == {*PLURALS.values(), "baselines", "baselines_of_sfda", "baselines_of_upfl", "presets"}
     assert "wca" in lines["aggregators"]
@@ -82,7 +82,7 @@ def test_show_says_how_a_field_is_set() -> None:
     assert sentence in call("show", "central", "dan").out
 
 
-def test_show() -> None:
+def test_show_prints_a_components_fields() -> None:
     output = call("show", "aggregator", "WCA").out
     for part in ("FedWCA", "sec. 4.2, eqs. 1-3, 7-8", "ta", "0.01", "number > 0", "column, row", "T_a of eq. 1"):
         assert part in output
@@ -118,21 +118,21 @@ def test_show_baseline() -> None:
         (["list", "aggregators", "nothing"], "no aggregators like 'nothing'; fedwca list aggregators names all"),
     ],
 )
-def test_errors(arguments: list[str], sentence: str) -> None:
+def test_an_unknown_kind_or_name_is_refused(arguments: list[str], sentence: str) -> None:
     run = call(*arguments)
     assert run.code == 2
     assert run.err.startswith("Error: ")
     assert sentence in run.err
 
 
-def test_completion() -> None:
+def test_completion_knows_both_spellings() -> None:
     assert complete_names("aggregator")("one-h") == ["one-hot"]
     assert complete_names("aggregator")("one_h") == ["one-hot"]
     assert "source-only" in baselines("")
     assert presets("p") == ["paper"]
 
 
-def test_names_by_a_pattern() -> None:
+def test_list_takes_a_pattern() -> None:
     assert json.loads(call("list", "aggregators", "W*A", "--json").out) == {"aggregators": ["wca"]}
     names_by_kind = json.loads(call("list", "--json").out)
     assert json.loads(call("list", "baselines", "fed*", "--json").out)["baselines"] == [

@@ -56,7 +56,7 @@ def test_a_label_longer_than_the_terminal_leaves_numbers_whole() -> None:
     assert all(len(line) <= 60 for line in text.getvalue().splitlines())
 
 
-def test_an_empty_table() -> None:
+def test_an_empty_table_is_one_part_or_more() -> None:
     assert parts(Table("", ("method", "mean"), []), 5)
 
 

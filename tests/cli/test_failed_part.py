@@ -31,5 +31,5 @@ def test_a_plugin_is_named() -> None:
     assert part.startswith("clusterer 'broken' (test_failed_part.py:")
 
 
-def test_a_part_of_fedwca_is_not() -> None:
+def test_a_component_of_fedwca_is_not_named() -> None:
     assert find_failed_part(caught(Single())) is None

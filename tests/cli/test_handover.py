@@ -124,7 +124,7 @@ def test_the_source_model_can_be_exported(done: Path, tmp_path: Path) -> None:
         (["join", "RUN", "--data", "PHOTOS", "--adapt=+-5", "--out", "OUT"], 2, "no adaptation '+_5'"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_a_mistake_is_one_sentence_and_writes_nothing(
     arguments: list[str], code: int, sentence: str, done: Path, photos: Path, tmp_path: Path
 ) -> None:
     places = {"RUN": done, "PHOTOS": photos, "OUT": tmp_path}

@@ -61,7 +61,7 @@ def result(folder: Path) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("moment", KILLED)
 @pytest.mark.parametrize("way", ["bench", "--resume", "resume"])
-def test_it_is_taken_up_again(bench: Make, plain: Run, tmp_path: Path, moment: str, way: str) -> None:
+def test_a_run_killed_in_set_up_is_continued(bench: Make, plain: Run, tmp_path: Path, moment: str, way: str) -> None:
     folder = tmp_path / "run"
     kill(bench, folder, moment)
     if moment == "claimed" and way == "resume":
@@ -79,7 +79,7 @@ def test_it_is_taken_up_again(bench: Make, plain: Run, tmp_path: Path, moment: s
     assert result(folder) == result(plain.folder)
 
 
-def test_one_that_is_taken_up_again_says_its_splits(bench: Make, tmp_path: Path) -> None:
+def test_a_continued_run_records_its_split_digest(bench: Make, tmp_path: Path) -> None:
     data, folder = write_shades(tmp_path / "data"), tmp_path / "run"
     for file in data.glob("*.npz"):
         with np.load(file) as arrays:
@@ -90,7 +90,7 @@ def test_one_that_is_taken_up_again_says_its_splits(bench: Make, tmp_path: Path)
     assert len(json.loads((folder / "config.json").read_text())["split_digest"]) == 64
 
 
-def test_it_can_be_listed_shown_and_removed(bench: Make, tmp_path: Path) -> None:
+def test_a_run_killed_in_set_up_is_listed_shown_and_removed(bench: Make, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "run"
     kill(bench, folder, "begun")
     (line,) = json.loads(call("runs", "--root", str(folder.parent), "--json").out)
@@ -120,7 +120,7 @@ def test_another_request_is_refused_by_what_differs(bench: Make, tmp_path: Path,
     assert ("seed is 0 there, 5 here" if more else "holds a run already") in again.err
 
 
-def test_begin_or_go_on(bench: Make, plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_begins_or_continues(bench: Make, plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     assert bench("--resume", out=folder).code == 0
     assert result(folder) == result(plain.folder)
@@ -147,7 +147,7 @@ def test_an_error_in_set_up_leaves_what_was_there(bench: Make, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("moment", KILLED)
-def test_a_comparison_takes_it_up_again(shades: Path, tmp_path: Path, moment: str) -> None:
+def test_a_comparison_continues_a_run_killed_in_set_up(shades: Path, tmp_path: Path, moment: str) -> None:
     small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1"]
     words = ["compare", "fedavg", "--data", str(shades), *small, "--set", "model.bottleneck=8", "--out", str(tmp_path)]
 

@@ -149,12 +149,12 @@ def check(seed: int, place: Path, whole: Whole) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_kill_costs_nothing(seed: int, tmp_path: Path, squares: Whole) -> None:
+def test_kills_end_in_same_bits(seed: int, tmp_path: Path, squares: Whole) -> None:
     check(seed, tmp_path, squares)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(50))
-def test_no_kill_costs_anything(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_all_kills_end_in_same_bits(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     check(seed, tmp_path, request.getfixturevalue("digits" if seed % COLD == DRAWS else "squares"))

@@ -184,7 +184,7 @@ def killed(arguments: list[str], write: str) -> None:
     assert completed.returncode == -signal.SIGKILL, completed.stderr
 
 
-def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
+def test_a_run_killed_three_times_ends_in_the_same_bits(whole: Path, shades: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
     killed(words, "checkpoint:3")
@@ -314,7 +314,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(every: Path, tmp_path: Path) -> No
     assert "versions.numpy" not in changed
 
 
-def test_a_run_that_goes_on_where_it_began_does_not(every: Path, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_where_it_began_warns_of_nothing(every: Path, tmp_path: Path) -> None:
     folder = stopped(every, tmp_path / "run", 5)
     run = resume(folder)
     assert run.code == 0, run.err
@@ -323,7 +323,7 @@ def test_a_run_that_goes_on_where_it_began_does_not(every: Path, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_killed_at_a_random_moment(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:
+def test_a_kill_ends_in_the_same_bits(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:
     folder, draw = tmp_path / "run", random.Random(seed)
     arguments = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
     if seed % 2:
@@ -494,14 +494,14 @@ def test_bench_hands_on_what_it_is_to_keep(every: Path, bench: Make, tmp_path: P
     assert bench(*arguments, "--keep", "all", out=folder).code == 0
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     run = resume(tmp_path / "nowhere")
     assert run.code == 2
     assert "no such run" in run.err
     assert "holds no run (no config.json)" in resume(tmp_path).err
 
 
-def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
+def test_a_second_process_is_refused(every: Path, tmp_path: Path) -> None:
     folder = stopped(every, tmp_path / "run", 8)
     lock = hold_lock(folder)
     try:

@@ -58,7 +58,7 @@ def test_a_hint_can_be_pasted_whatever_the_folder_is_called(plain: Run, tmp_path
     assert f"Continue it with: fedwca resume '{folder}'\n" in call("runs", "show", str(folder)).out
 
 
-def test_the_list(runs: Path) -> None:
+def test_runs_are_listed_with_their_states(runs: Path) -> None:
     run = call("runs")
     assert run.code == 0, run.err
     for part in ("now", "old", "stopped", "FedWCA", "shades, source amber", "done"):
@@ -104,7 +104,7 @@ def test_older_runs_still_open(path: Path) -> None:
     assert "was run before checkpoints were kept (schema 1)" in refused.err
 
 
-def test_rounds_of_schema_1() -> None:
+def test_rounds_of_schema_1_are_read() -> None:
     assert [(r["method"], r["round"]) for r in read_records(OLD)] == [
         (m, r) for m in ("fedavg", "wca") for r in (-1, 0)
     ]
@@ -156,7 +156,7 @@ def test_export_to_parquet(runs: Path) -> None:
     assert rows[-1]["accuracy"] == read_records(OLD)[-1]["accuracy"][-1]
 
 
-def test_export_that_cannot_be(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_export_is_refused(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--to xlsx: takes csv or parquet" in call("runs", "export", "now", "--to", "xlsx").err
     (runs / "old/rounds.jsonl").write_text("")
     assert "this run has no rounds to export" in call("runs", "export", "old").err
@@ -166,7 +166,7 @@ def test_export_that_cannot_be(runs: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "needs pyarrow: pip install 'fedwca[parquet]'" in run.err
 
 
-def test_remove(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_removed_after_a_question(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("typer.confirm", lambda text: False)
     run = call("runs", "rm", "now")
     assert (run.code, run.out) == (1, "Kept.\n")
@@ -258,7 +258,7 @@ def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.Mo
     assert all((folder / "config.json").exists() for folder in (runs / "now", runs / "stopped", Path("now")))
 
 
-def test_names(runs: Path) -> None:
+def test_a_run_is_found_by_name_or_path(runs: Path) -> None:
     assert find_run("now") == Path("runs/now")
     assert find_run(runs / "now") == runs / "now"
     assert "nwo: no such run; did you mean 'now'?" in call("runs", "show", "nwo").err

@@ -38,7 +38,7 @@ def flower(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_flower_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     run = call("deploy", "run", "anywhere")
     assert run.code == 2
@@ -216,7 +216,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_does_not_fit_is_said(tmp_path: Path, shades: Path, arguments: list[str], sentence: str) -> None:
+def test_a_wrong_setting_is_refused(tmp_path: Path, shades: Path, arguments: list[str], sentence: str) -> None:
     run = call("deploy", "init", str(tmp_path / "d"), "--data", str(shades), *SMALL, *arguments)
     assert run.code == 2
     assert sentence in run.err
@@ -231,7 +231,7 @@ def test_clipping_to_nothing_is_a_mistake(tmp_path: Path) -> None:
     assert "--noise-moments is in units of --clip-moments, which is not given" in run.err
 
 
-def test_images_of_any_folder(tmp_path: Path) -> None:
+def test_images_are_read_from_folders_and_archives(tmp_path: Path) -> None:
     hidden = ".hidden.png", ".thumbnails/b.png", "__MACOSX/deep/b.png"
     for number, name in enumerate(("b.png", "deep/er/a.png", *hidden)):
         path = tmp_path / name

@@ -21,7 +21,7 @@ from ..cli.conftest import call
 from .conftest import TRAINING, Federation
 
 
-def test_it_predicts_and_is_exported(federation: Callable[..., Federation], tmp_path: Path) -> None:
+def test_a_final_model_predicts_and_is_exported(federation: Callable[..., Federation], tmp_path: Path) -> None:
     built = federation(names=("ape", "bee", "cat"))
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 2)

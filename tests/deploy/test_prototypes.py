@@ -58,7 +58,7 @@ def test_clients_end_with_the_engines_models(federation: Build) -> None:
 
 
 @pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "fedavg"])
-def test_prototypes_beside_models(federation: Build, aggregator: str) -> None:
+def test_prototypes_beside_models_give_the_engines_models(federation: Build, aggregator: str) -> None:
     built = federation(aggregator, PrototypeContrastive())
     session = built.session(alone="warn")
     run_in_process(session, built.clients(), 3)

@@ -44,14 +44,14 @@ def test_same_models_as_the_engine(federation: Callable[..., Federation], aggreg
 
 
 @pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
-def test_batch_norm_policies(federation: Callable[..., Federation], statistics: str) -> None:
+def test_batch_norm_policies_give_the_engines_models(federation: Callable[..., Federation], statistics: str) -> None:
     built = federation(batch_norm=statistics)
     session = built.session()
     run_in_process(session, built.clients(), 3)
     assert torch.allclose(session.state.server.rows, built.simulated(3).rows, atol=1e-5)
 
 
-def test_a_penalty_and_partial_participation(federation: Callable[..., Federation]) -> None:
+def test_a_penalty_and_partial_participation_give_the_engines_models(federation: Callable[..., Federation]) -> None:
     built = federation("fedavg", Proximal(mu=0.5))
     session = built.session(participation=0.5)
     run_in_process(session, built.clients(), 3)
@@ -78,7 +78,7 @@ def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
     assert (full_rows - half_rows).abs().max() < 0.02
 
 
-def test_what_travels(federation: Callable[..., Federation]) -> None:
+def test_messages_hold_these_models_and_bytes(federation: Callable[..., Federation]) -> None:
     built = federation("revised_wca:u=2,ta=1,tb=1")
     session, clients = built.session(), built.clients()
     layout = Layout.of(built.network)

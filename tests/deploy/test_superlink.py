@@ -102,7 +102,7 @@ def test_an_unknown_peer_is_another_machine() -> None:
     assert answered(client=None) == answered(client=None, server=None) == "403"
 
 
-def test_other_kinds_of_connections() -> None:
+def test_lifespan_is_let_through_and_websockets_are_refused() -> None:
     assert answered("lifespan", None) == "app"
     assert answered("websocket", path="/v1/fleet/get-run") == answered("websocket") == "websocket.close"
     assert answered("websocket", ("127.0.0.1", 1)) == "app"
@@ -210,7 +210,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 @pytest.mark.filterwarnings("default")  # of Flower
-def test_flowers_own_program_is_behind_it(served: Any) -> None:
+def test_flowers_own_program_is_guarded(served: Any) -> None:
     from fastapi.routing import iter_route_contexts
     from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
     from starlette.testclient import TestClient

@@ -102,7 +102,7 @@ def test_same_models_as_the_engine(gated: Federation) -> None:
         (lambda p: replace(p, notes={**p.notes, "trusted": 7}), "says 7 of how far its labels are trusted; right is"),
     ],
 )
-def test_what_does_not_fit_is_refused(gated: Federation, forge, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_forged_answer_is_refused(gated: Federation, forge, sentence: str) -> None:  # type: ignore[no-untyped-def]
     session, (client, *_) = gated.session(alone="warn"), gated.clients()
     session.admit("client-0", 0)
     assert sentence in session.receive(0, forge(client.handle(session.open([0])[0])))
@@ -213,7 +213,7 @@ def test_noise_does_not_cover_who_is_trusted(gated: Federation) -> None:
         check_covered(federation.session().composition)
 
 
-def test_moments_nobody_asks_for(gated: Federation) -> None:
+def test_a_clusterer_of_moments_must_name_its_layers(gated: Federation) -> None:
     class Silent(AdaBN):
         @property
         def norm_layers(self) -> None:

@@ -31,7 +31,7 @@ OWN = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 5.0])
 ROW = torch.tensor([2.0, 3.0, 0.5, -4.0, 0.25, 2.0, 6.0])
 
 
-def test_what_travels_by_hand() -> None:
+def test_compression_by_hand() -> None:
     compressor = TopKCompressor(SMALL, 0.5)
     assert compressor.sparse_positions.tolist() == [2, 3, 4, 5]
     models, residual = compressor.compress(ROW, OWN)

@@ -94,7 +94,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert again.err.count("trying again") == 2
 
 
-def test_what_is_tried_again() -> None:
+def test_addresses_are_checked_and_a_last_try_announces_no_other() -> None:
     for address in ("here", "127.0.0.1:99999", "http://127.0.0.1:8199"):
         with pytest.raises(UsageError, match=f"--server {address}: not of the form HOST:PORT"):
             check_reachable(address)
@@ -229,7 +229,7 @@ def test_a_device_that_is_not_there(tmp_path: Path, device: str, why: str) -> No
     assert f"Error: --device {device}: {why}" in run.err
 
 
-def test_a_device_that_is() -> None:
+def test_a_device_that_is_there_is_found() -> None:
     assert find_device("cpu") == "cpu"
     assert find_device("auto").partition(":")[0] in ("cpu", "cuda")
 
@@ -260,7 +260,7 @@ def test_who_is_killed_leaves_no_program_behind(tmp_path: Path) -> None:
     assert time.monotonic() < deadline
 
 
-def test_where_there_are_other_signals() -> None:
+def test_modules_load_where_sigkill_is_missing() -> None:
     """As on Windows, which has no SIGKILL: importing the modules must not need it."""
     text = (
         "import signal\n"

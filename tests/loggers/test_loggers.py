@@ -70,7 +70,7 @@ def log(logger: Logger, run: Path, times: int = 2) -> None:
             session.end(END)
 
 
-def test_series() -> None:
+def test_series_are_means_and_plain_numbers() -> None:
     assert series(RECORDS[1]) == {"accuracy": 60.0, "seconds/train": 2.5}
     assert series({"round": 1, "accuracy": [float("nan")], "bytes_up": 8}) == {"bytes_up": 8.0}
     assert series({"round": 1, "seconds": {"round": 3.5, "train": 2}}) == {"seconds/round": 3.5, "seconds/train": 2.0}
@@ -87,7 +87,7 @@ def test_a_folders_id_is_drawn_once_and_is_anothers_in_another_folder_of_that_na
     assert tracking_id(run) != first
 
 
-def test_tensorboard(tmp_path: Path) -> None:
+def test_tensorboard_gets_accuracies_by_round(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -101,7 +101,7 @@ def test_tensorboard(tmp_path: Path) -> None:
     assert list((tmp_path / "elsewhere/run/wca/0-1").iterdir())
 
 
-def test_tensorboard_at_the_end(tmp_path: Path) -> None:
+def test_tensorboard_gets_final_accuracies_and_pictures(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams import plugin_data_pb2
@@ -229,7 +229,7 @@ def test_what_wandb_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (len(fake.logged), fake.code) == (3, 1)
 
 
-def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_has_one_run_of_two_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -241,7 +241,7 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted({(metric.step, metric.value) for metric in history}) == [(0, 60.0), (1, 60.0)]
 
 
-def test_wandb(tmp_path: Path) -> None:
+def test_wandb_writes_an_offline_run(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     # In a process of its own: the library starts another process and leaves threads behind.
     code = (
@@ -346,7 +346,7 @@ def test_at_the_end_there_are_accuracies_and_pictures(bench: Callable[..., Run],
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
-def test_without_the_library(
+def test_a_logger_without_its_library_is_refused(
     bench: Callable[..., Run], tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.import_module

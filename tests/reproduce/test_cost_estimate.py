@@ -36,7 +36,7 @@ def count_training(plan: RunPlan) -> int:
         {"partition": "all_labelled", "baselines": ["fedavg_labelled"]},
     ],
 )
-def test_images_of_epochs(settings: dict[str, Any]) -> None:
+def test_images_of_epochs_are_those_of_the_split(settings: dict[str, Any]) -> None:
     plan = plan_of(**settings, training={"epochs": 3})
     estimate = estimate_plan(plan, settings.get("source", ""))
     assert estimate.images == pytest.approx(4 * 3 * count_training(plan), rel=0.03)

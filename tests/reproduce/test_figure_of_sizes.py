@@ -15,7 +15,7 @@ from fedwca.reproduce.definitions import definition, layered_settings
 from tests.cli.conftest import call
 
 
-def test_its_rows_are_those_of_the_paper() -> None:
+def test_rows_of_figure_5_are_those_of_the_paper() -> None:
     figure = definition("upfl-figure5")
     plan = resolve_plan(layered_settings(figure, "cifar10", False, {}), (), "upfl")
     lams = []
@@ -46,7 +46,7 @@ def noise(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_runs_small_and_draws_curves(noise: Path, tmp_path: Path) -> None:
+def test_figure_5_runs_small_and_draws_curves(noise: Path, tmp_path: Path) -> None:
     quick = (
         "--quick --clients 3 --rounds 2 --samples 10 --device cpu --set training.steps=1 --set partition.public=0.05"
     )
