@@ -1,4 +1,4 @@
-"""Clients of unequal size, networks with little work, and all that two engines must give alike."""
+"""Helpers of engine tests: clients of unequal size, small networks, and the comparison of two engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.pseudo_labelers.trusted import Trusted
 
 SIZES = (12, 19, 12, 9)
-"""With batches of 8: full ones, several of one length at the end, and a single image that is left out (9)."""
+"""Images of each client. With batches of 8 the last batches have 4, 3, 4 and 1 images; the single one is left out."""
 DOMAINS = torch.arange(len(SIZES)) // 2
 TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
 
@@ -49,31 +49,31 @@ def clients(side: int = 32, sizes: tuple[int, ...] = SIZES) -> list[ClientImages
 
 
 class Thin(LeNet):
-    """A LeNet with a tenth of the work: fewer channels, and all else as it is."""
+    """A LeNet with fewer channels, for a tenth of the computation."""
 
     def backbone(self) -> _LeNet:
-        made = _LeNet(self.channel_dropout)
-        made.width = 8 * 5 * 5
-        made.conv1, made.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 8, 5)
-        made.drops = (Drop(self.channel_dropout, (8, 1, 1)),)
-        return made
+        backbone = _LeNet(self.channel_dropout)
+        backbone.width = 8 * 5 * 5
+        backbone.conv1, backbone.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 8, 5)
+        backbone.drops = (Drop(self.channel_dropout, (8, 1, 1)),)
+        return backbone
 
 
 class ShortResNet(ResNet18):
-    """A ResNet-18 with one block a stage in place of two."""
+    """A ResNet-18 with one block per stage instead of two."""
 
     def torchvision(self) -> tuple[TorchvisionResNet, WeightsEnum]:
         return TorchvisionResNet(BasicBlock, [1, 1, 1, 1]), super().torchvision()[1]
 
 
 class ThinCnn3(Cnn3):
-    """A CNN-3 with a hundredth of the hidden layer."""
+    """A CNN-3 with a hundredth of the hidden layer's units."""
 
     def backbone(self) -> Backbone:
-        made = super().backbone()
-        made.width, made.drops = 30, (Drop(self.hidden_dropout, (30,)),)
-        made.hidden, made.norm4 = nn.Linear(8192, 30), nn.BatchNorm1d(30)
-        return made
+        backbone = super().backbone()
+        backbone.width, backbone.drops = 30, (Drop(self.hidden_dropout, (30,)),)
+        backbone.hidden, backbone.norm4 = nn.Linear(8192, 30), nn.BatchNorm1d(30)
+        return backbone
 
 
 def lenet(dtype: torch.dtype = torch.float64) -> Network:
@@ -81,6 +81,7 @@ def lenet(dtype: torch.dtype = torch.float64) -> Network:
 
 
 def rounds(engine: Engine, method: Method, count: int = 2, **options: object) -> tuple[Server, list[Outcome]]:
+    """The server after ``count`` rounds from the network's own weights, and the outcome of each round."""
     server, outcomes = init_server(engine), []
     for number in range(count):
         server, outcome = run_round(
@@ -90,54 +91,65 @@ def rounds(engine: Engine, method: Method, count: int = 2, **options: object) ->
     return server, outcomes
 
 
-def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float) -> None:
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        torch.testing.assert_close(other[name], value, rtol=tolerance, atol=tolerance, equal_nan=True)
+def same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], tolerance: float) -> None:
+    """Check that both mappings have the same names, and equal values up to the tolerance."""
+    assert expected.keys() == actual.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(actual[name], value, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def compare(
     loop: SequentialEngine, stacked: StackedEngine, method: Method, tolerance: float = 1e-9, **options: object
 ) -> None:
-    """Everything that a round leaves is the same: models, targets, reports, uploads, states, evaluations."""
+    """Check that two rounds give the same models, targets, reports, uploads, server states and predictions.
+
+    Args:
+        loop: the plain engine, whose results are the reference.
+        stacked: the engine that is tested, with the same network and clients.
+        method: what is run.
+        tolerance: absolute and relative; labels have to be equal.
+        options: further arguments of `run_round`.
+    """
     start = loop.bank.clone()
-    here, there = rounds(loop, method, **options), rounds(stacked, method, **options)
-    for one, other in zip(here[1], there[1], strict=True):
-        assert torch.equal(one.labels, other.labels)
-        torch.testing.assert_close(other.weights, one.weights, rtol=tolerance, atol=tolerance, equal_nan=True)
-        same(one.report, other.report, tolerance)
-        assert one.uploads.keys() == other.uploads.keys()
-        for client, upload in one.uploads.items():
-            found = other.uploads[client]
-            assert upload.passes == found.passes
-            same(upload.collected, found.collected, tolerance)
-            same(upload.targets.notes, found.targets.notes, tolerance)
+    loop_result, stacked_result = rounds(loop, method, **options), rounds(stacked, method, **options)
+    for expected, actual in zip(loop_result[1], stacked_result[1], strict=True):
+        assert torch.equal(expected.labels, actual.labels)
+        torch.testing.assert_close(actual.weights, expected.weights, rtol=tolerance, atol=tolerance, equal_nan=True)
+        same(expected.report, actual.report, tolerance)
+        assert expected.uploads.keys() == actual.uploads.keys()
+        for client, upload in expected.uploads.items():
+            actual_upload = actual.uploads[client]
+            assert upload.passes == actual_upload.passes
+            same(upload.collected, actual_upload.collected, tolerance)
+            same(upload.targets.notes, actual_upload.targets.notes, tolerance)
             for name in ("labels", "weights", "partners", "mix", "matched"):
-                assert torch.equal(getattr(upload.targets, name), getattr(found.targets, name)), f"{name} of {client}"
+                assert torch.equal(getattr(upload.targets, name), getattr(actual_upload.targets, name)), (
+                    f"{name} of {client}"
+                )
     assert (loop.bank - start).abs().max() > 1e-3
     assert float((loop.bank - stacked.bank).abs().max()) <= tolerance
-    assert float((here[0].rows - there[0].rows).abs().max()) <= tolerance
-    same(here[0].state, there[0].state, tolerance)
-    weights = method.aggregator.deliver(here[0].state, len(here[0].rows))
-    delivered = loop.deliver(weights, here[0].rows), stacked.deliver(weights, there[0].rows)
+    assert float((loop_result[0].rows - stacked_result[0].rows).abs().max()) <= tolerance
+    same(loop_result[0].state, stacked_result[0].state, tolerance)
+    weights = method.aggregator.deliver(loop_result[0].state, len(loop_result[0].rows))
+    delivered = loop.deliver(weights, loop_result[0].rows), stacked.deliver(weights, stacked_result[0].rows)
     torch.testing.assert_close(*delivered, rtol=tolerance, atol=tolerance)
-    for given in ((), (weights, here[0].rows)):
-        for one, other in zip(loop.predict_tests(*given), stacked.predict_tests(*given), strict=True):  # type: ignore[arg-type]
-            assert torch.equal(one.classes, other.classes)
-            torch.testing.assert_close(one.confidences, other.confidences, rtol=tolerance, atol=tolerance)
+    for arguments in ((), (weights, loop_result[0].rows)):
+        for expected, actual in zip(loop.predict_tests(*arguments), stacked.predict_tests(*arguments), strict=True):  # type: ignore[arg-type]
+            assert torch.equal(expected.classes, actual.classes)
+            torch.testing.assert_close(expected.confidences, actual.confidences, rtol=tolerance, atol=tolerance)
 
 
 METHODS = [name for name in baseline_names() if name not in ("source_only", "table5_pp_fp_tm_mu")]
-"""All but one without rounds, and one that is FedWCA under another name."""
+"""All baselines but ``source_only``, which has no rounds, and ``table5_pp_fp_tm_mu``, which is FedWCA."""
 KINDS = [
     *("fedavg", "fedpcl_pl", "fedprox", "fedscal", "fedtab", "fedwca", "ifca"),
     *("ladd", "ladd_plus", "local", "source_ada_bn", "table5_none"),
 ]
-"""A method of each kind of training step: labels, how often they are renewed, objectives."""
+"""Baselines that cover every kind of training step: pseudo-labels, how often they are renewed, objectives."""
 
 
 def trained(name: str) -> Method:
-    """A baseline whose clients train; a source model that was never trained would be trusted by nobody."""
+    """A baseline by name, with a trust threshold of 0: no client would trust the untrained source model here."""
     method = compose(RunConfig(baselines=(name,)))[0][0]
     gated = isinstance(method.pseudo_labeler, Trusted)
     return replace(method, pseudo_labeler=Trusted(least=0)) if gated else method

@@ -1,4 +1,4 @@
-"""What stands in for CUDA graphs where there is no CUDA: calls kept in order, and made again on the same tensors."""
+"""A stand-in for CUDA graphs on the CPU: calls are recorded in order and made again on the same tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tensors(tree: object) -> Iterator[Tensor]:
 
 
 class Tape(TorchDispatchMode):
-    """Keeps every call that reaches the dispatcher, with the tensors it read and wrote."""
+    """Records every call that reaches the dispatcher, with its arguments and result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,38 +27,40 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [*zip(func._schema.arguments, args, strict=False)]
-        given += [(own, kwargs[own.name]) for own in func._schema.arguments if own.name in kwargs]
-        for argument, value in given:
+        arguments = [*zip(func._schema.arguments, args, strict=False)]
+        arguments += [
+            (argument, kwargs[argument.name]) for argument in func._schema.arguments if argument.name in kwargs
+        ]
+        for argument, value in arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
-                for written in tensors(value):
-                    place = written.untyped_storage()
-                    if place.data_ptr() not in self._made:
-                        self._before.setdefault(place.data_ptr(), (place, place.clone()))
-        found = func(*args, **kwargs)
-        known = {x.untyped_storage().data_ptr() for x in tensors((args, kwargs))}
-        self._made |= {x.untyped_storage().data_ptr() for x in tensors(found)} - known
-        self.calls.append((func, args, kwargs, found))
-        return found
+                for tensor in tensors(value):
+                    storage = tensor.untyped_storage()
+                    if storage.data_ptr() not in self._made:
+                        self._before.setdefault(storage.data_ptr(), (storage, storage.clone()))
+        result = func(*args, **kwargs)
+        input_pointers = {x.untyped_storage().data_ptr() for x in tensors((args, kwargs))}
+        self._made |= {x.untyped_storage().data_ptr() for x in tensors(result)} - input_pointers
+        self.calls.append((func, args, kwargs, result))
+        return result
 
     def rewind(self) -> None:
-        """Undo what was written to tensors that were there before: recording does nothing."""
-        for place, before in self._before.values():
-            place.copy_(before)
+        """Restore the tensors that existed before the recording, so that recording changes no values."""
+        for storage, values in self._before.values():
+            storage.copy_(values)
 
     @torch.no_grad()
     def play(self) -> None:
-        """The same calls again; what they make goes where it went before."""
-        for func, args, kwargs, found in self.calls:
-            again = func(*args, **kwargs)
-            for old, new in zip(tensors(found), tensors(again), strict=True):
+        """Make the recorded calls again, and copy each result into the tensors of the first one."""
+        for func, args, kwargs, result in self.calls:
+            new_result = func(*args, **kwargs)
+            for old, new in zip(tensors(result), tensors(new_result), strict=True):
                 if old.untyped_storage().data_ptr() != new.untyped_storage().data_ptr():
                     assert old.shape == new.shape, f"{func} makes a shape of values and cannot be recorded"
                     old.copy_(new)
 
 
 class Tapes:
-    """Stands in for `fedwca.engine.stacked.tuning.graphs.CudaGraphs`; counts what it recorded and played."""
+    """Stands in for `fedwca.engine.stacked.tuning.graphs.CudaGraphs`; counts recordings and replays."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         self.recorded = self.played = self.watching = 0

@@ -1,4 +1,4 @@
-"""Training through a step of an adaptation, and steps at test time: gradients, engines, what stops and what stays."""
+"""Training through an adaptation step, and adaptation at test time: gradients, both engines, and early stopping."""
 
 from __future__ import annotations
 
@@ -55,17 +55,18 @@ def labels(n: int) -> Tensor:
 
 def clients(sizes: tuple[int, ...] = SIZES, tests: tuple[int, ...] | None = None, known: bool = True) -> Any:
     tests = tests or sizes
-    shown = zip(sizes, tests, strict=True)
+    counts = zip(sizes, tests, strict=True)
     return [
-        ClientImages(some(n, k), some(0, k), some(m, k), labels(n) if known else None) for k, (n, m) in enumerate(shown)
+        ClientImages(some(n, k), some(0, k), some(m, k), labels(n) if known else None)
+        for k, (n, m) in enumerate(counts)
     ]
 
 
 def network(adaptation: Adaptation | None = FEDTTA, whole: bool = True, **fields: Any) -> Network:
-    made = Thin(bottleneck=8, **fields).build(3, seed=1, whole=whole).double()
+    base = Thin(bottleneck=8, **fields).build(3, seed=1, whole=whole).double()
     if adaptation is None:
-        return made
-    return add_extras(made, lambda: adaptation.networks(3, 8), lambda name: fold_key([1, "weights", name]) >> 1)
+        return base
+    return add_extras(base, lambda: adaptation.networks(3, 8), lambda name: fold_key([1, "weights", name]) >> 1)
 
 
 def method(adaptation: Adaptation | None, *objectives: Any, labeler: Any = None) -> Method:
@@ -83,16 +84,18 @@ def play(engine: Engine, composed: Method, training: Training = TRAINING, count:
 
 
 def loss_after_a_step(
-    made: Network, layout: Layout, images: Tensor, eta: float, row: Tensor, decay: float = 0.0
+    model: Network, layout: Layout, images: Tensor, eta: float, row: Tensor, decay: float = 0.0
 ) -> Tensor:
-    """L of eqs. 3-7 at a row, by torch alone: no running statistics, no dropout; parameters decay in the step."""
-    x, every = made.prepare(images), {slot.name: slot.of(row) for slot in layout.parameters}
-    base = {name: value for name, value in every.items() if not name.startswith("extras.")}
-    own = {n.removeprefix("extras.adaptation."): v for n, v in every.items() if n.startswith("extras.")}
+    """L of eqs. 3-7 at a row, in plain torch: no running statistics, no dropout; the step has weight decay."""
+    x, parameters = model.prepare(images), {slot.name: slot.of(row) for slot in layout.parameters}
+    base = {name: value for name, value in parameters.items() if not name.startswith("extras.")}
+    adaptation_parameters = {
+        n.removeprefix("extras.adaptation."): v for n, v in parameters.items() if n.startswith("extras.")
+    }
 
     def forward(p: dict[str, Tensor]) -> Tensor:
         backbone = {n.removeprefix("backbone."): v for n, v in p.items() if n.startswith("backbone.")}
-        z = functional_call(made.backbone, backbone, (x, ()))
+        z = functional_call(model.backbone, backbone, (x, ()))
         z = F.linear(z, p["bottleneck.weight"], p["bottleneck.bias"])
         z = F.batch_norm(z, None, None, p["norm.weight"], p["norm.bias"], training=True)
         direction = p.get("classifier.parametrizations.weight.original1")
@@ -102,7 +105,7 @@ def loss_after_a_step(
         return F.linear(z, weight, p["classifier.bias"])
 
     def inner(logits: Tensor) -> Tensor:
-        return functional_call(made.extras["adaptation"], own, (logits,)).square().sum().sqrt()
+        return functional_call(model.extras["adaptation"], adaptation_parameters, (logits,)).square().sum().sqrt()
 
     moved, _ = inner_step(forward, inner, base, eta)
     moved = {key: value - eta * decay * base[key] for key, value in moved.items()}
@@ -112,28 +115,28 @@ def loss_after_a_step(
 @engines
 @pytest.mark.parametrize(("classifier", "decay"), [("linear", 0.0), ("linear", 0.5), ("wn", 0.0)])
 def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, classifier: str, decay: float) -> None:
-    made = network(dropout=0, channel_dropout=0, classifier=classifier)
-    (own,) = clients((8,))
-    engine = ENGINES[name](made, [own])
-    layout, before = engine.layout, engine.layout.read(made)
+    model = network(dropout=0, channel_dropout=0, classifier=classifier)
+    (client,) = clients((8,))
+    engine = ENGINES[name](model, [client])
+    layout, start_row = engine.layout, engine.layout.read(model)
     training = Training(epochs=1, lr=1, batch_size=8, momentum=0, weight_decay=0)
     adaptation = FEDTTA.model_copy(update={"rate": 1.0, "weight_decay": decay})
     play(engine, method(adaptation, AdaptedCrossEntropy()), training, 1)
-    gradient = (before - engine.bank[0])[: layout.trained]
-    value = lambda row: loss_after_a_step(made, layout, own.train, 0.3, row, decay)  # noqa: E731
+    gradient = (start_row - engine.bank[0])[: layout.trained]
+    value = lambda row: loss_after_a_step(model, layout, client.train, 0.3, row, decay)  # noqa: E731
     draws = torch.Generator().manual_seed(0)
     for part in layout.parts.values():
-        direction = torch.zeros_like(before)
+        direction = torch.zeros_like(start_row)
         direction[part] = torch.randn(part.stop - part.start, generator=draws, dtype=torch.float64)
         direction /= direction.norm()
         step = 1e-5 * direction
-        slope = (value(before + step) - value(before - step)) / 2e-5
+        slope = (value(start_row + step) - value(start_row - step)) / 2e-5
         assert float(gradient @ direction[: layout.trained]) == pytest.approx(float(slope), rel=2e-4, abs=1e-9)
-    # The derivative at the moved parameters alone is another one.
-    first = torch.autograd.functional.jacobian(
-        lambda row: loss_after_a_step(made, layout, own.train, 1e-12, row), before
+    # The gradient without an adaptation step (a learning rate near 0) is another one.
+    without_a_step = torch.autograd.functional.jacobian(
+        lambda row: loss_after_a_step(model, layout, client.train, 1e-12, row), start_row
     )
-    assert float((first[layout.base] - gradient[layout.base]).norm() / gradient[layout.base].norm()) > 0.01
+    assert float((without_a_step[layout.base] - gradient[layout.base]).norm() / gradient[layout.base].norm()) > 0.01
     assert list(layout.parts) == ["backbone", "bottleneck", "classifier", "adaptation"]
 
 
@@ -153,30 +156,30 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("classifier", ["linear", "wn"])
 def test_engines_agree_in_training(case: str, classifier: str) -> None:
-    adaptation, objectives, labeler, known, more = CASES[case]
-    found = []
+    adaptation, objectives, labeler, known, changes = CASES[case]
+    rows = []
     for name in ENGINES:
-        made = network(adaptation, whole=known, classifier=classifier)
-        engine = ENGINES[name](made, clients(known=known))
+        model = network(adaptation, whole=known, classifier=classifier)
+        engine = ENGINES[name](model, clients(known=known))
         composed = method(adaptation, *objectives, labeler=labeler)
-        found.append(play(engine, composed, TRAINING.model_copy(update=more)))
-        assert not torch.equal(found[-1][0], engine.layout.read(made))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
+        rows.append(play(engine, composed, TRAINING.model_copy(update=changes)))
+        assert not torch.equal(rows[-1][0], engine.layout.read(model))
+    torch.testing.assert_close(rows[0], rows[1], rtol=1e-9, atol=1e-9)
 
 
 def test_engines_agree_with_batch_norm_in_the_backbone() -> None:
-    found = []
+    rows = []
     for name in ENGINES:
-        made = ThinCnn3(bottleneck=12).build(3, seed=1, whole=True).double()
-        made = add_extras(made, lambda: FEDTTA.networks(3, 12), lambda name: 5)
-        engine = ENGINES[name](made, clients((8, 8)))
+        model = ThinCnn3(bottleneck=12).build(3, seed=1, whole=True).double()
+        model = add_extras(model, lambda: FEDTTA.networks(3, 12), lambda name: 5)
+        engine = ENGINES[name](model, clients((8, 8)))
         training = Training(epochs=1, lr=0.01, batch_size=8)
-        found.append(play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
+        rows.append(play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1))
+    torch.testing.assert_close(rows[0], rows[1], rtol=1e-9, atol=1e-9)
 
 
 class Flat(Adaptation):
-    """A loss that is 0 whatever the outputs: no step."""
+    """A loss that is always 0: its step changes nothing."""
 
     def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
         return 0 * logits.sum()
@@ -193,24 +196,24 @@ def test_without_a_step_it_is_fedavg(name: str) -> None:
 
 @engines
 def test_running_statistics_are_those_of_one_pass(name: str) -> None:
-    """A round with a learning rate of next to nothing leaves the model, and its statistics see each batch once."""
+    """With a learning rate near 0 a round keeps the parameters, and running statistics see each batch once."""
     training = Training(epochs=1, lr=1e-300, batch_size=8)
-    made = network()
-    engines = [ENGINES[name](made, clients()) for _ in range(2)]
+    model = network()
+    engines = [ENGINES[name](model, clients()) for _ in range(2)]
     adapted = play(engines[0], method(FEDTTA.model_copy(update={"rate": 1e-300}), AdaptedCrossEntropy()), training, 1)
     plain = play(engines[1], method(None, CrossEntropy()), training, 1)
     torch.testing.assert_close(adapted, plain, rtol=0, atol=1e-12)
     assert not torch.equal(
-        adapted[0, engines[0].layout.trained :], engines[0].layout.read(made)[engines[0].layout.trained :]
+        adapted[0, engines[0].layout.trained :], engines[0].layout.read(model)[engines[0].layout.trained :]
     )
 
 
 @engines
 def test_a_dead_network_gives_no_gradient_and_no_nan(name: str) -> None:
-    made = network()
-    for parameter in made.extras.parameters():
+    model = network()
+    for parameter in model.extras.parameters():
         nn.init.zeros_(parameter)
-    engine = ENGINES[name](made, clients())
+    engine = ENGINES[name](model, clients())
     rows = play(engine, method(FEDTTA, AdaptedCrossEntropy()))
     assert bool(rows.isfinite().all())
     assert not bool(rows[0, engine.layout.extras["adaptation"]].any())
@@ -220,73 +223,74 @@ def test_a_dead_network_gives_no_gradient_and_no_nan(name: str) -> None:
 
 @engines
 def test_extra_networks_may_have_a_momentum_of_their_own(name: str) -> None:
-    found, slices = [], network()
-    for extra in (None, 0.0, 0.9):
-        training = Training(steps=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, extra_momentum=extra)
+    rows_by_momentum, model = [], network()
+    for momentum in (None, 0.0, 0.9):
+        training = Training(steps=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, extra_momentum=momentum)
         twice = training.model_copy(update={"steps": 2})
         rows = []
-        for length in (training, twice):
-            engine = ENGINES[name](slices, clients((12,)))
-            play(engine, method(FEDTTA, AdaptedCrossEntropy()), length, 1)
+        for settings in (training, twice):
+            engine = ENGINES[name](model, clients((12,)))
+            play(engine, method(FEDTTA, AdaptedCrossEntropy()), settings, 1)
             rows.append(engine.bank[0].clone())
-        found.append(rows)
-        here = engine.layout.extras["adaptation"]
-    assert torch.equal(found[0][1], found[1][1])
-    assert torch.equal(found[0][0], found[2][0])  # the first step has no momentum yet
-    assert not torch.equal(found[0][1][here], found[2][1][here])
-    assert torch.equal(found[0][1][engine.layout.base], found[2][1][engine.layout.base])
+        rows_by_momentum.append(rows)
+        columns = engine.layout.extras["adaptation"]
+    assert torch.equal(rows_by_momentum[0][1], rows_by_momentum[1][1])
+    assert torch.equal(rows_by_momentum[0][0], rows_by_momentum[2][0])  # the first step has no momentum yet
+    assert not torch.equal(rows_by_momentum[0][1][columns], rows_by_momentum[2][1][columns])
+    assert torch.equal(rows_by_momentum[0][1][engine.layout.base], rows_by_momentum[2][1][engine.layout.base])
 
 
 @engines
 def test_in_bfloat16_too_training_through_a_step_is_in_float32(name: str) -> None:
-    found = []
+    rows = []
     for precision in ("fp32", "bf16"):
         engine = ENGINES[name](network().float(), clients(), "cpu", 1, precision=precision)
-        found.append(play(engine, method(FEDTTA, AdaptedCrossEntropy(mu=0.1)), count=1))
-    assert torch.equal(*found)
+        rows.append(play(engine, method(FEDTTA, AdaptedCrossEntropy(mu=0.1)), count=1))
+    assert torch.equal(*rows)
 
 
 @engines
 def test_parts_are_clipped_and_moved_apart(name: str) -> None:
-    made, training = network(), Training(epochs=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, clip=1e-3)
-    engine = ENGINES[name](made, clients((12,)))
-    before = engine.layout.read(made)
+    model, training = network(), Training(epochs=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, clip=1e-3)
+    engine = ENGINES[name](model, clients((12,)))
+    start_row = engine.layout.read(model)
     play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1)
-    moved = before - engine.bank[0]
+    moved = start_row - engine.bank[0]
     lengths = {
-        part: float(moved[here].norm()) for part, here in (("base", engine.layout.base), *engine.layout.extras.items())
+        part: float(moved[columns].norm())
+        for part, columns in (("base", engine.layout.base), *engine.layout.extras.items())
     }
     assert lengths == pytest.approx({"base": 0.5 * 1e-3, "adaptation": 0.02 * 1e-3}, rel=1e-2)
 
 
 def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
-    made = Thin(bottleneck=8).build(3, seed=1, whole=True)
-    plain = {name: value.clone() for name, value in made.state_dict().items()}
-    before = torch.get_rng_state()
-    grown = add_extras(made, lambda: Learned().networks(3, 8), lambda name: 7)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(grown.state_dict()[name], value) for name, value in plain.items())
+    model = Thin(bottleneck=8).build(3, seed=1, whole=True)
+    base_weights = {name: value.clone() for name, value in model.state_dict().items()}
+    random_state = torch.get_rng_state()
+    grown = add_extras(model, lambda: Learned().networks(3, 8), lambda name: 7)
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert all(torch.equal(grown.state_dict()[name], value) for name, value in base_weights.items())
     assert [tuple(p.shape) for p in grown.extras["adaptation"].parameters()] == [
         *((32, 3), (32,), (32, 32), (32,), (32, 32), (32,)),
         *((1, 32), (1,)),
     ]
-    again = add_extras(made, lambda: Learned().networks(3, 8), lambda name: 7)
-    assert torch.equal(Layout.of(grown).read(grown), Layout.of(again).read(again))
-    other = add_extras(made, lambda: Learned().networks(3, 8), lambda name: 8)
-    assert not torch.equal(Layout.of(grown).read(grown), Layout.of(other).read(other))
+    same_seed = add_extras(model, lambda: Learned().networks(3, 8), lambda name: 7)
+    assert torch.equal(Layout.of(grown).read(grown), Layout.of(same_seed).read(same_seed))
+    other_seed = add_extras(model, lambda: Learned().networks(3, 8), lambda name: 8)
+    assert not torch.equal(Layout.of(grown).read(grown), Layout.of(other_seed).read(other_seed))
     layout = Layout.of(grown)
-    assert (layout.base.stop, layout.head.stop) == (Layout.of(made).trained, Layout.of(made).trained)
+    assert (layout.base.stop, layout.head.stop) == (Layout.of(model).trained, Layout.of(model).trained)
     assert [len(layer) for layer in layout.layers()] == [2, 2, 2]
-    assert add_extras(made, lambda: {}, lambda name: 7) is made
-    assert remove_extras(grown).state_dict().keys() == plain.keys()
+    assert add_extras(model, lambda: {}, lambda name: 7) is model
+    assert remove_extras(grown).state_dict().keys() == base_weights.keys()
 
 
 def test_no_graph_outlives_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    step = Replica.step
+    original_step = Replica.step
 
-    def watch(replica: Replica, *more: Any) -> None:
-        step(replica, *more)
+    def watch(replica: Replica, *arguments: Any) -> None:
+        original_step(replica, *arguments)
         counts.append(sum(type(x) is Tensor and x.grad_fn is not None for x in gc.get_objects()))
 
     monkeypatch.setattr(Replica, "step", watch)
@@ -306,7 +310,7 @@ def test_no_graph_outlives_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Outputs:
-    """Clients whose models are the logits of their one image."""
+    """Clients whose models are the logits of their one image; entropies are taken from a script, if there is one."""
 
     base = slice(0, 2)
 
@@ -318,10 +322,10 @@ class Outputs:
         return models[:, None, :].clone()
 
     def each(self, function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
-        return next(self.told) if self.scripted else torch.stack([function(own) for own in logits])
+        return next(self.told) if self.scripted else torch.stack([function(client_logits) for client_logits in logits])
 
     def losses(self, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:
-        return torch.stack([adaptation.loss(own, {}) for own in logits])
+        return torch.stack([adaptation.loss(client_logits, {}) for client_logits in logits])
 
     def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
         return slopes[:, 0]
@@ -330,18 +334,18 @@ class Outputs:
 def test_a_step_on_entropy_by_hand() -> None:
     """p = (3/4, 1/4): H = 0.5623; dH/dz = -p (log p + H) = (-0.2060, 0.2060)."""
     model = torch.tensor([[math.log(3), 0.0]], dtype=torch.float64)
-    (found,) = adapt_models(Outputs((1,)), model, Entropy(), 1.0)
+    (result,) = adapt_models(Outputs((1,)), model, Entropy(), 1.0)
     entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
     slope = 0.75 * (math.log(0.75) + entropy)
-    assert found.model.tolist() == pytest.approx([math.log(3) + slope, -slope], abs=1e-12)
-    assert (found.taken, found.steps) == (1, 1)
-    assert found.entropies[0] == pytest.approx(entropy)
-    assert found.entropies[1] == pytest.approx(float(prediction_entropy(found.model[None])))
-    assert found.entropies[1] < entropy
+    assert result.model.tolist() == pytest.approx([math.log(3) + slope, -slope], abs=1e-12)
+    assert (result.taken, result.steps) == (1, 1)
+    assert result.entropies[0] == pytest.approx(entropy)
+    assert result.entropies[1] == pytest.approx(float(prediction_entropy(result.model[None])))
+    assert result.entropies[1] < entropy
     assert model.tolist() == [[math.log(3), 0.0]]
     (clipped,) = adapt_models(Outputs((1,)), model, Entropy(clip=0.01), 1.0)
     assert float((clipped.model - model[0]).norm()) == pytest.approx(0.01, rel=1e-4)
-    # The decay comes behind the cut: 0.1 of the model.
+    # Weight decay, 0.1 of the model, is applied after clipping.
     (decayed,) = adapt_models(Outputs((1,)), model, Entropy(clip=0.01, weight_decay=0.1), 1.0)
     torch.testing.assert_close(decayed.model, clipped.model - 0.1 * model[0], rtol=0, atol=1e-12)
 
@@ -361,21 +365,25 @@ def test_the_model_of_least_entropy_is_taken_as_the_equation_reads(patience: int
     script = torch.tensor(SCRIPTS, dtype=torch.float64)
     adaptation = Entropy(steps=5, patience=patience, candidates=candidates)
     models = torch.randn(4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = adapt_models(Outputs((1,) * 4, list(script.T)), models, adaptation, 0.1)
-    # The released code's first entropy is 0 times what it is, and no later one is lower.
-    shown = {"adapted": script[:, 1:], "all": script, "unadapted": script.index_fill(1, torch.tensor(0), 0.0)}
-    chosen, seen = least_entropy(shown[candidates], patience)
-    first = int(candidates == "adapted")
-    assert [own.taken for own in found] == (chosen + first).tolist()
-    assert [own.steps for own in found] == (seen - 1 + first).tolist()
-    # The model that is taken is that after so many steps.
-    for k, own in enumerate(found):
-        if own.taken:
-            exact = adapt_models(Outputs((1,)), models[[k]], Entropy(steps=own.taken), 0.1)[0]
-            torch.testing.assert_close(own.model, exact.model)
+    adapted_models = adapt_models(Outputs((1,) * 4, list(script.T)), models, adaptation, 0.1)
+    # The released code multiplies the first entropy by 0, so no later one is lower.
+    candidate_entropies = {
+        "adapted": script[:, 1:],
+        "all": script,
+        "unadapted": script.index_fill(1, torch.tensor(0), 0.0),
+    }
+    chosen, entries_read = least_entropy(candidate_entropies[candidates], patience)
+    offset = int(candidates == "adapted")
+    assert [result.taken for result in adapted_models] == (chosen + offset).tolist()
+    assert [result.steps for result in adapted_models] == (entries_read - 1 + offset).tolist()
+    # The model that is taken is the one after that number of steps.
+    for k, result in enumerate(adapted_models):
+        if result.taken:
+            exact = adapt_models(Outputs((1,)), models[[k]], Entropy(steps=result.taken), 0.1)[0]
+            torch.testing.assert_close(result.model, exact.model)
         else:
-            assert torch.equal(own.model, models[k])
-        assert torch.equal(own.logits[0], own.model)
+            assert torch.equal(result.model, models[k])
+        assert torch.equal(result.logits[0], result.model)
 
 
 @pytest.mark.parametrize("candidates", ["all", "unadapted"])
@@ -384,15 +392,15 @@ def test_candidates_need_patience(candidates: Any) -> None:
         Entropy(candidates=candidates)
 
 
-def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, list[AdaptedModel]]:
-    engine = ENGINES[name](network(), clients(tests=(5, 0, 40, 1)), **more)
+def adapted(name: str, adaptation: Adaptation, **engine_options: Any) -> tuple[Engine, list[AdaptedModel]]:
+    engine = ENGINES[name](network(), clients(tests=(5, 0, 40, 1)), **engine_options)
     engine.bank += 0.01 * torch.randn(
         engine.bank.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     bank = engine.bank.clone()
-    found = engine.adapt(adaptation, 0.5)
+    adapted_models = engine.adapt(adaptation, 0.5)
     assert torch.equal(engine.bank, bank)
-    return engine, found
+    return engine, adapted_models
 
 
 TEST_TIME = {
@@ -411,39 +419,39 @@ def test_engines_agree_at_test_time(case: str) -> None:
         adapted("stacked", TEST_TIME[case]),
         adapted("stacked", TEST_TIME[case], workers=1),
     )
-    for others in (stacked, slices):
-        for one, other in zip(loop, others, strict=True):
-            torch.testing.assert_close(one.model, other.model, rtol=0, atol=1e-9)
-            torch.testing.assert_close(one.logits, other.logits, rtol=0, atol=1e-9)
-            assert one.entropies == pytest.approx(other.entropies, abs=1e-9)
-            assert one.taken == other.taken
-    assert [len(own.logits) for own in loop] == [5, 0, 40, 1]
-    nobody = loop[1]
-    assert (nobody.taken, nobody.entropies, nobody.classify().classes.tolist()) == (0, (), [])
+    for stacked_models in (stacked, slices):
+        for expected, actual in zip(loop, stacked_models, strict=True):
+            torch.testing.assert_close(expected.model, actual.model, rtol=0, atol=1e-9)
+            torch.testing.assert_close(expected.logits, actual.logits, rtol=0, atol=1e-9)
+            assert expected.entropies == pytest.approx(actual.entropies, abs=1e-9)
+            assert expected.taken == actual.taken
+    assert [len(result.logits) for result in loop] == [5, 0, 40, 1]
+    no_images = loop[1]
+    assert (no_images.taken, no_images.entropies, no_images.classify().classes.tolist()) == (0, (), [])
     base, layout = engine.layout.base, engine.layout
-    for k, own in enumerate(loop):
-        assert torch.equal(own.model[base.stop :], engine.bank[k, base.stop :])
-        assert torch.equal(own.model[base], engine.bank[k, base]) == (own.taken == 0)
-        assert layout.width == len(own.model)
+    for k, result in enumerate(loop):
+        assert torch.equal(result.model[base.stop :], engine.bank[k, base.stop :])
+        assert torch.equal(result.model[base], engine.bank[k, base]) == (result.taken == 0)
+        assert layout.width == len(result.model)
     if case == "++":
-        assert len({own.steps for own in loop}) > 2
-    # Some clients alone, and mixtures of rows, are what they are among all.
-    again = engine.adapt(TEST_TIME[case], 0.5, torch.eye(4, dtype=torch.float64), engine.bank.clone(), [2])
-    torch.testing.assert_close(again[0].model, loop[2].model, rtol=0, atol=1e-9)
+        assert len({result.steps for result in loop}) > 2
+    # A client adapted alone, from a mixture of rows, gives the same model as among all clients.
+    alone = engine.adapt(TEST_TIME[case], 0.5, torch.eye(4, dtype=torch.float64), engine.bank.clone(), [2])
+    torch.testing.assert_close(alone[0].model, loop[2].model, rtol=0, atol=1e-9)
 
 
 def test_the_gradient_over_chunks_is_that_of_all_images_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = adapted("loop", TEST_TIME["fedtta"])[1][2]
+    unchunked = adapted("loop", TEST_TIME["fedtta"])[1][2]
     monkeypatch.setattr(Network, "chunk", property(lambda network: 7))
-    torch.testing.assert_close(adapted("loop", TEST_TIME["fedtta"])[1][2].model, whole.model, rtol=0, atol=1e-12)
-    torch.testing.assert_close(adapted("stacked", TEST_TIME["fedtta"])[1][2].model, whole.model, rtol=0, atol=1e-9)
+    torch.testing.assert_close(adapted("loop", TEST_TIME["fedtta"])[1][2].model, unchunked.model, rtol=0, atol=1e-12)
+    torch.testing.assert_close(adapted("stacked", TEST_TIME["fedtta"])[1][2].model, unchunked.model, rtol=0, atol=1e-9)
 
 
 def test_a_step_is_that_of_autograd_on_all_images() -> None:
-    made, images = network(), some(20, 2)
-    engine = SequentialEngine(made, [ClientImages(images, images[:0], images)])
-    (found,) = engine.adapt(FEDTTA, 0.5)
-    exact, layout = copy.deepcopy(made).eval(), engine.layout
+    model, images = network(), some(20, 2)
+    engine = SequentialEngine(model, [ClientImages(images, images[:0], images)])
+    (result,) = engine.adapt(FEDTTA, 0.5)
+    exact, layout = copy.deepcopy(model).eval(), engine.layout
     for parameter in exact.parameters():
         parameter.requires_grad_(True)
     exact.extras["adaptation"](exact(exact.prepare(images))[0]).norm().backward()
@@ -451,17 +459,17 @@ def test_a_step_is_that_of_autograd_on_all_images() -> None:
         parameter = exact.get_parameter(slot.name)
         if not slot.name.startswith("extras."):
             assert parameter.grad is not None
-            torch.testing.assert_close(slot.of(found.model), parameter.data - 0.5 * parameter.grad)
+            torch.testing.assert_close(slot.of(result.model), parameter.data - 0.5 * parameter.grad)
 
 
 def test_labels_of_test_images_are_nowhere_in_reach() -> None:
-    """An engine is made of images; labels of those that are adapted to are not among what it is given."""
+    """Engines get no labels of test images, and labels of training images do not change an adaptation."""
     fields = set(ClientImages.__dataclass_fields__)
     assert fields == {"train", "validation", "test", "labels"}
-    own = clients((12,))[0]
-    blind = replace(own, labels=labels(12).flip(0))
-    found = [SequentialEngine(network(), [each]).adapt(FEDTTA, 0.5)[0].model for each in (own, blind)]
-    assert torch.equal(*found)
+    client = clients((12,))[0]
+    relabelled = replace(client, labels=labels(12).flip(0))
+    models = [SequentialEngine(network(), [images]).adapt(FEDTTA, 0.5)[0].model for images in (client, relabelled)]
+    assert torch.equal(*models)
 
 
 def test_a_rounds_factor_is_of_all_learning_rates() -> None:
@@ -469,4 +477,6 @@ def test_a_rounds_factor_is_of_all_learning_rates() -> None:
     task = Task(Argmax(), (), Training(lr=0.1), lambda purpose: 0, adaptation=learned, factor=0.5)
     assert task.inner_lr == pytest.approx(0.15)
     assert task.rates == {"adaptation": pytest.approx(0.01)}
-    assert adaptation_lr(Learned(), Training(lr=0.1), 0.5) == pytest.approx(0.1)  # the training's, which has it already
+    assert adaptation_lr(Learned(), Training(lr=0.1), 0.5) == pytest.approx(
+        0.1
+    )  # the training's rate, which includes the factor already

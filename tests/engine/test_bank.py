@@ -53,11 +53,11 @@ def test_mixtures_are_weighted_sums() -> None:
 
 
 def test_mixtures_depend_on_no_number_of_threads() -> None:
-    """A product of 10 by 20 over rows of 62,000 is another in its last digits on two threads than on one."""
+    """A product of a 10×20 matrix with rows of 62,000 values differs in its last digits between one and two threads."""
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(10, 20, generator=generator).softmax(1)
     rows = torch.randn(20, 62_000, generator=generator)
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
         alone = mix_rows(weights, rows)
@@ -67,7 +67,7 @@ def test_mixtures_depend_on_no_number_of_threads() -> None:
         assert torch.equal(mix_rows(weights, rows), alone)
         assert torch.get_num_threads() == 2
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 def test_signatures(network: Network) -> None:
@@ -85,9 +85,10 @@ def test_signatures(network: Network) -> None:
 
 
 def test_pooled_variances_count_the_spread_of_earlier_rows_too() -> None:
-    # Halves of a model of mean 1 and variance 1, and of one of mean 3 and 1: mean 2, variance 1 and 1 between them.
+    # Half of a model of mean 1 and variance 1, half of one of mean 3 and variance 1: mean 2, and variance 1 within
+    # the models plus 1 between them.
     slots = (Slot("norm.running_mean", (1,), 1), Slot("norm.running_var", (1,), 2))
     layout = Layout((Slot("weight", (1,), 0),), slots)
     weights = torch.tensor([[0.5, 0.5]])
-    found = BatchNormPolicy.POOLED.gather(weights, torch.tensor([[1.0, 1, 1]]), torch.tensor([[3.0, 3, 1]]), layout)
-    assert found.tolist() == [[2, 2, 2]]
+    row = BatchNormPolicy.POOLED.gather(weights, torch.tensor([[1.0, 1, 1]]), torch.tensor([[3.0, 3, 1]]), layout)
+    assert row.tolist() == [[2, 2, 2]]

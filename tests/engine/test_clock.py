@@ -1,4 +1,4 @@
-"""Seconds by phase are added up when somebody looks."""
+"""Seconds by phase are summed up when they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several rounds to an epoch: each goes through one part of the clients' images, in an order of the whole epoch."""
+"""Epochs cut into several rounds: each round trains on one part of a client's images, in the order of the epoch."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_parts_are_even_and_larger_clients_have_no_smaller_one() -> None:
         sizes = [len(range(40)[task.cut(images)]) for images in range(40)]
         assert sizes == sorted(sizes)
         assert all(abs(size - images / 3) < 1 for images, size in enumerate(sizes))
-    whole = [range(23)[Task(Argmax(), [], CUT, lambda purpose: 0, part=part).cut(23)] for part in range(3)]
-    assert [place for part in whole for place in part] == list(range(23))
+    ranges = [range(23)[Task(Argmax(), [], CUT, lambda purpose: 0, part=part).cut(23)] for part in range(3)]
+    assert [index for part in ranges for index in part] == list(range(23))
 
 
 @pytest.mark.parametrize("name", ["loop", "stacked"])
@@ -53,38 +53,36 @@ def test_rounds_of_an_epoch_go_once_through_all_images(name: str, monkeypatch: p
     shown: dict[int, list[Tensor]] = {size: [] for size in SIZES}
     step, train_step = ClientWorker._step, stacked.train_step
 
-    def watch(worker: ClientWorker, here: Tensor, *more: Any) -> None:
-        shown[len(worker.images)].append(here)
-        step(worker, here, *more)
+    def watch(worker: ClientWorker, batch: Tensor, *arguments: Any) -> None:
+        shown[len(worker.images)].append(batch)
+        step(worker, batch, *arguments)
 
-    def watch_all(batch: Any, context: Any, models: Any, momentum: Any, group: Any, *more: Any) -> None:
-        for place, own in zip(range(group.first, group.stop), more[1], strict=True):
-            shown[batch.sizes[place]].append(own)
-        train_step(batch, context, models, momentum, group, *more)
+    def watch_all(batch: Any, context: Any, models: Any, momentum: Any, group: Any, *arguments: Any) -> None:
+        for client, client_batch in zip(range(group.first, group.stop), arguments[1], strict=True):
+            shown[batch.sizes[client]].append(client_batch)
+        train_step(batch, context, models, momentum, group, *arguments)
 
     monkeypatch.setattr(ClientWorker, "_step", watch)
     monkeypatch.setattr(stacked, "train_step", watch_all)
-    network, people = lenet(), clients(sizes=SIZES)
-    engine = SequentialEngine(network, people) if name == "loop" else StackedEngine(network, people)
+    network, client_images = lenet(), clients(sizes=SIZES)
+    engine = SequentialEngine(network, client_images) if name == "loop" else StackedEngine(network, client_images)
     play(engine, Method("own", "Own", FedAvg(), Argmax(), (Shot(),)), CUT, 6)
     for client, size in enumerate(SIZES):
-        orders = [permutation(KEYS(begun, client, "order 0"), size) for begun in (0, 3)]
+        orders = [permutation(KEYS(first_round, client, "order 0"), size) for first_round in (0, 3)]
         assert not torch.equal(*orders)
-        # A last image that would be alone in its step is left out, as in whole epochs.
+        # A last batch of a single image is left out, as in whole epochs.
         parts = [part for order in orders for part in order.tensor_split(3)]
-        kept = [part if len(part) % 4 != 1 else part[:-1] for part in parts]
-        assert torch.equal(torch.cat(shown[size]), torch.cat(kept))
+        trained_parts = [part if len(part) % 4 != 1 else part[:-1] for part in parts]
+        assert torch.equal(torch.cat(shown[size]), torch.cat(trained_parts))
 
 
 @pytest.mark.parametrize("sizes", [SIZES, (2, 3, 17, 4)], ids=str)
 def test_engines_agree(sizes: tuple[int, ...]) -> None:
     method = Method("own", "Own", FedAvg(), TwoModel(mu=0.5), (Shot(),))
-    found = [
-        play(engine(lenet(), clients(sizes=sizes)), method, CUT, 4) for engine in (SequentialEngine, StackedEngine)
-    ]
-    assert float((found[0] - found[1]).abs().max()) < 1e-9
-    whole = play(SequentialEngine(lenet(), clients(sizes=sizes)), method, Training(epochs=1, batch_size=4), 4)
-    assert float((found[0] - whole).abs().max()) > 1e-6
+    rows = [play(engine(lenet(), clients(sizes=sizes)), method, CUT, 4) for engine in (SequentialEngine, StackedEngine)]
+    assert float((rows[0] - rows[1]).abs().max()) < 1e-9
+    uncut_rows = play(SequentialEngine(lenet(), clients(sizes=sizes)), method, Training(epochs=1, batch_size=4), 4)
+    assert float((rows[0] - uncut_rows).abs().max()) > 1e-6
 
 
 def test_one_epoch_is_cut_and_no_last_phase() -> None:

@@ -1,4 +1,4 @@
-"""What a frozen backbone makes of images is computed once: the same numbers as without, in both engines."""
+"""Embeddings by a frozen backbone are computed once: in both engines, the same numbers as if it ran each time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENGINES: list[Any] = [SequentialEngine, StackedEngine]
 
 
 class Thin(Backbone):
-    """A convolution with BatchNorm in it; counts the images that it is shown."""
+    """A frozen convolution with BatchNorm; records how many images each call gets."""
 
     width = 6
 
@@ -49,42 +49,46 @@ class Thin(Backbone):
         return self.layers(x).mean((2, 3))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thin:
-        own = Thin(self.augments)
-        own.load_state_dict(self.state_dict())
-        own.shown = self.shown  # counts for all copies
-        return own.requires_grad_(False).eval().to(self.layers[0].weight.dtype)
+        duplicate = Thin(self.augments)
+        duplicate.load_state_dict(self.state_dict())
+        duplicate.shown = self.shown  # counts for all copies
+        return duplicate.requires_grad_(False).eval().to(self.layers[0].weight.dtype)
 
 
 class FrozenLeNet(LeNet):
-    """With that backbone."""
+    """A LeNet with that backbone."""
 
     augments: bool = False
 
     def backbone(self) -> Thin:  # type: ignore[override]
-        made = Thin(self.augments)
-        made.layers[1].running_mean += 0.1
-        return made
+        backbone = Thin(self.augments)
+        backbone.layers[1].running_mean += 0.1
+        return backbone
 
 
 def network(augments: bool = False) -> Network:
     return FrozenLeNet(bottleneck=5, augments=augments).build(3, seed=1).double()
 
 
-def method(mixes: bool = True, *more: Any) -> Method:
+def method(mixes: bool = True, *extra_objectives: Any) -> Method:
     labeler = Fixed() if mixes else Prototype()
-    return Method("wca", "FedWCA", WCA(), labeler, (Shot(), *more), Finch())
+    return Method("wca", "FedWCA", WCA(), labeler, (Shot(), *extra_objectives), Finch())
 
 
 @pytest.mark.parametrize("augments", [False, True])
 @pytest.mark.parametrize("strong", [False, True])
 def test_engines_agree(augments: bool, strong: bool) -> None:
-    own = clients(37 if augments else 32)
-    asked = method(True, *([ServerClientAlignment()] if strong else []))
-    compare(SequentialEngine(network(augments), own, "cpu", 1), StackedEngine(network(augments), own), asked)
+    client_images = clients(37 if augments else 32)
+    wca_method = method(True, *([ServerClientAlignment()] if strong else []))
+    compare(
+        SequentialEngine(network(augments), client_images, "cpu", 1),
+        StackedEngine(network(augments), client_images),
+        wca_method,
+    )
 
 
 def keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every pass and every step runs the backbone."""
+    """Make every forward pass and every step run the backbone."""
     monkeypatch.setattr(sequential, "embed_images", lambda network, images: list(images))
     monkeypatch.setattr(packed_images, "embed_images", lambda network, images: [None])
     monkeypatch.setattr(StepDraws, "plain", False)
@@ -100,62 +104,62 @@ def test_the_numbers_are_those_of_a_backbone_that_is_run_each_time(
 
     def play() -> tuple[Engine, Any]:
         built = network() if made == "thin" else model.build(3, seed=1).double()
-        found = engine(built, clients(side, sizes), "cpu", 1)
-        return found, rounds(found, method())
+        built_engine = engine(built, clients(side, sizes), "cpu", 1)
+        return built_engine, rounds(built_engine, method())
 
-    once, (_, outcomes) = play()
+    cached_engine, (_, cached_outcomes) = play()
     keep_nothing(monkeypatch)
-    each, (_, others) = play()
-    torch.testing.assert_close(once.bank, each.bank, rtol=0, atol=1e-9)
-    assert (once.bank - once.bank[:1]).abs().max() > 1e-3
-    for one, other in zip(outcomes, others, strict=True):
-        torch.testing.assert_close(one.weights, other.weights, rtol=0, atol=1e-9)
-    for one, other in zip(once.predict_tests(), each.predict_tests(), strict=True):
-        assert torch.equal(one.classes, other.classes)
-        torch.testing.assert_close(one.confidences, other.confidences, rtol=0, atol=1e-9)
+    uncached_engine, (_, uncached_outcomes) = play()
+    torch.testing.assert_close(cached_engine.bank, uncached_engine.bank, rtol=0, atol=1e-9)
+    assert (cached_engine.bank - cached_engine.bank[:1]).abs().max() > 1e-3
+    for cached, uncached in zip(cached_outcomes, uncached_outcomes, strict=True):
+        torch.testing.assert_close(cached.weights, uncached.weights, rtol=0, atol=1e-9)
+    for cached, uncached in zip(cached_engine.predict_tests(), uncached_engine.predict_tests(), strict=True):
+        assert torch.equal(cached.classes, uncached.classes)
+        torch.testing.assert_close(cached.confidences, uncached.confidences, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_image_is_read_once(engine: Any) -> None:
-    made, own = network(), clients()
-    found = engine(made, own, "cpu", 1)
-    every = sum(len(client.train) + len(client.test) for client in own)
-    assert sum(made.backbone.shown) == every
-    rounds(found, method(mixes=False))
-    found.classify()
-    assert sum(made.backbone.shown) == every
-    rounds(found, method())  # mixed images are new ones
-    assert sum(made.backbone.shown) > every
+    model, client_images = network(), clients()
+    built_engine = engine(model, client_images, "cpu", 1)
+    image_count = sum(len(client.train) + len(client.test) for client in client_images)
+    assert sum(model.backbone.shown) == image_count
+    rounds(built_engine, method(mixes=False))
+    built_engine.classify()
+    assert sum(model.backbone.shown) == image_count
+    rounds(built_engine, method())  # mixed images are new ones
+    assert sum(model.backbone.shown) > image_count
 
 
 def test_batch_norm_inside_stands_still() -> None:
-    made = network()
-    before = {name: own.clone() for name, own in made.backbone.state_dict().items()}
-    found = StackedEngine(made, clients(), "cpu", 1, "recalibrated")
-    rounds(found, method())
-    for name, own in found.stacked.network.backbone.state_dict().items():
-        assert torch.equal(own, before[name]), name
+    model = network()
+    initial_state = {name: value.clone() for name, value in model.backbone.state_dict().items()}
+    engine = StackedEngine(model, clients(), "cpu", 1, "recalibrated")
+    rounds(engine, method())
+    for name, value in engine.stacked.network.backbone.state_dict().items():
+        assert torch.equal(value, initial_state[name]), name
 
 
 def test_clients_of_one_pile_share_it_and_nobody_needs_images() -> None:
-    made, some = network(), clients()[0].train
-    one, other, none = embed_images(made, [some, some, some[:0]])
-    assert one.data_ptr() == other.data_ptr()
-    assert (one.shape, none.shape) == ((12, 6), (0, 6))
-    torch.testing.assert_close(one, made.backbone(made.prepare(some), ()))
-    assert embed_images(LeNet().build(3), [some])[0] is some
+    model, images = network(), clients()[0].train
+    first, second, empty = embed_images(model, [images, images, images[:0]])
+    assert first.data_ptr() == second.data_ptr()
+    assert (first.shape, empty.shape) == ((12, 6), (0, 6))
+    torch.testing.assert_close(first, model.backbone(model.prepare(images), ()))
+    assert embed_images(LeNet().build(3), [images])[0] is images
 
 
 def test_what_is_too_large_for_memory_lies_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = [engine(network(), clients(), "cpu", 1) for engine in ENGINES]
+    in_memory = [engine(network(), clients(), "cpu", 1) for engine in ENGINES]
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
     monkeypatch.setattr(embeddings, "LARGEST_IN_MEMORY", 100)
-    there = [engine(network(), clients(), "cpu", 1) for engine in ENGINES]
+    in_files = [engine(network(), clients(), "cpu", 1) for engine in ENGINES]
     assert (tmp_path / "embeddings").is_dir()
     assert not list((tmp_path / "embeddings").iterdir())  # nothing is left behind
-    for one, other in zip(here, there, strict=True):
-        rounds(one, method()), rounds(other, method())
-        assert torch.equal(one.bank, other.bank)
+    for memory_engine, file_engine in zip(in_memory, in_files, strict=True):
+        rounds(memory_engine, method()), rounds(file_engine, method())
+        assert torch.equal(memory_engine.bank, file_engine.bank)
 
 
 def test_bytes() -> None:

@@ -1,4 +1,4 @@
-"""Objectives with networks of their own: engines, what stays with clients, drawn features, gradients by hand."""
+"""Objectives with networks of their own: both engines, what stays with clients, sampled features, gradients by hand."""
 
 from __future__ import annotations
 
@@ -74,36 +74,38 @@ CASES: dict[str, tuple[Method, str, bool]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_engines_agree(case: str) -> None:
     composed, model, known = CASES[case]
-    rows, banks, predicted = [], [], []
+    rows, banks, adapted = [], [], []
     for name in ENGINES:
         engine = ENGINES[name](network(composed, model, known), clients(known=known))
         rows.append(play(engine, composed, TRAINING))
         banks.append(engine.bank)
-        predicted.append(engine.adapt(Entropy(lr=0.1, steps=2), 0.1))
+        adapted.append(engine.adapt(Entropy(lr=0.1, steps=2), 0.1))
     torch.testing.assert_close(rows[0], rows[1], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(banks[0], banks[1], rtol=1e-9, atol=1e-9)
-    for one, other in zip(*predicted, strict=True):
-        torch.testing.assert_close(one.logits, other.logits, rtol=1e-9, atol=1e-9)
+    for expected, actual in zip(*adapted, strict=True):
+        torch.testing.assert_close(expected.logits, actual.logits, rtol=1e-9, atol=1e-9)
 
 
 @engines
 def test_what_stays_is_the_clients_own(name: str) -> None:
     composed = method(FEDSR)
     engine = ENGINES[name](network(composed), clients())
-    before, layout = engine.layout.read(engine.network), engine.layout
+    start_row, layout = engine.layout.read(engine.network), engine.layout
     rows = play(engine, composed, TRAINING)
-    (own,) = layout.staying
-    assert own == layout.extras[REFERENCE]
-    assert layout.sent == layout.width - (own.stop - own.start)
-    assert torch.equal(rows[0, own], before[own])
-    assert len({tuple(row) for row in engine.bank[:, own].tolist()}) == len(engine.bank)
-    there = engine.deliver(torch.ones(len(engine.bank), 1, dtype=torch.float64), rows)
-    assert torch.equal(there[:, own], engine.bank[:, own])
-    assert torch.equal(there[:, : own.start], rows[:, : own.start].expand(len(there), -1))
-    # It went on from where it was, and not from the server's.
-    once = ENGINES[name](network(composed), clients())
-    play(once, composed, TRAINING, count=1)
-    assert float((engine.bank[:, own] - before[own]).norm()) > float((once.bank[:, own] - before[own]).norm())
+    (reference,) = layout.staying
+    assert reference == layout.extras[REFERENCE]
+    assert layout.sent == layout.width - (reference.stop - reference.start)
+    assert torch.equal(rows[0, reference], start_row[reference])
+    assert len({tuple(row) for row in engine.bank[:, reference].tolist()}) == len(engine.bank)
+    delivered = engine.deliver(torch.ones(len(engine.bank), 1, dtype=torch.float64), rows)
+    assert torch.equal(delivered[:, reference], engine.bank[:, reference])
+    assert torch.equal(delivered[:, : reference.start], rows[:, : reference.start].expand(len(delivered), -1))
+    # The second round started from each client's own values, not from the server's.
+    one_round = ENGINES[name](network(composed), clients())
+    play(one_round, composed, TRAINING, count=1)
+    assert float((engine.bank[:, reference] - start_row[reference]).norm()) > float(
+        (one_round.bank[:, reference] - start_row[reference]).norm()
+    )
 
 
 def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
@@ -113,37 +115,37 @@ def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
         assert torch.equal(layout.read(grown)[layout.base], Layout.of(plain).read(plain)[layout.base])
         assert list(layout.extras) == [REFERENCE, "spread"]
         x = plain.prepare(clients((4,))[0].train)
-        left = remove_extras(copy.deepcopy(grown)).eval()
-        assert torch.equal(left(x)[0], plain.eval()(x)[0])
-        assert left.state_dict().keys() == plain.state_dict().keys()
+        stripped = remove_extras(copy.deepcopy(grown)).eval()
+        assert torch.equal(stripped(x)[0], plain.eval()(x)[0])
+        assert stripped.state_dict().keys() == plain.state_dict().keys()
 
 
 def test_predictions_are_means_over_draws() -> None:
-    made = network(method(FEDSR), "mlp").eval()
-    x = made.prepare(clients((5,))[0].train)
-    logits, features = made(x)
-    z = made.backbone(x, ())
-    std, draws = F.softplus(made.extras["spread"](z)), made.draws
+    model = network(method(FEDSR), "mlp").eval()
+    x = model.prepare(clients((5,))[0].train)
+    logits, features = model(x)
+    z = model.backbone(x, ())
+    std, draws = F.softplus(model.extras["spread"](z)), model.draws
     assert draws is not None
     assert torch.equal(features, z)
-    chances = torch.stack([made.classifier(z + std * e).softmax(-1) for e in draws]).mean(0)
-    torch.testing.assert_close(logits.exp(), chances, rtol=1e-12, atol=1e-12)
-    # Of each image alone, whatever comes with it.
-    torch.testing.assert_close(made(x[3:4])[0], logits[3:4], rtol=1e-12, atol=1e-12)
+    probabilities = torch.stack([model.classifier(z + std * e).softmax(-1) for e in draws]).mean(0)
+    torch.testing.assert_close(logits.exp(), probabilities, rtol=1e-12, atol=1e-12)
+    # An image's prediction does not depend on the rest of its batch.
+    torch.testing.assert_close(model(x[3:4])[0], logits[3:4], rtol=1e-12, atol=1e-12)
 
 
 def test_standard_normal_numbers() -> None:
-    found = normal(5, torch.arange(20_000))
-    assert abs(float(found.mean())) < 0.02
-    assert abs(float(found.std()) - 1) < 0.02
-    assert bool(found.isfinite().all())
-    assert abs(float((found.abs() < 1).double().mean()) - 0.6827) < 0.01
+    numbers = normal(5, torch.arange(20_000))
+    assert abs(float(numbers.mean())) < 0.02
+    assert abs(float(numbers.std()) - 1) < 0.02
+    assert bool(numbers.isfinite().all())
+    assert abs(float((numbers.abs() < 1).double().mean()) - 0.6827) < 0.01
 
 
 def test_a_step_is_that_of_autograd_on_the_loss_as_it_is_written() -> None:
     composed, training = method(FEDSR), Training(epochs=1, lr=0.5, batch_size=8, momentum=0, weight_decay=0)
-    made = network(composed, "mlp")
-    own = clients((8,))[0]
+    model = network(composed, "mlp")
+    client = clients((8,))[0]
     seen: list[Batch] = []
 
     class Watching(SimpleRepresentation):
@@ -151,20 +153,20 @@ def test_a_step_is_that_of_autograd_on_the_loss_as_it_is_written() -> None:
             seen.append(batch)
             return super().__call__(batch)
 
-    engine = SequentialEngine(made, [own], workers=1)
+    engine = SequentialEngine(model, [client], workers=1)
     play(engine, method(Watching(**FEDSR.model_dump())), training, 1)
     (batch,) = seen
     assert batch.latent is not None
     noise = ((batch.features - batch.latent.mean) / batch.latent.std).detach()
-    exact = copy.deepcopy(made)
-    order = (batch.latent.mean[:, None] - exact.backbone(exact.prepare(own.train), ())).abs().sum(-1).argmin(1)
+    exact = copy.deepcopy(model)
+    order = (batch.latent.mean[:, None] - exact.backbone(exact.prepare(client.train), ())).abs().sum(-1).argmin(1)
     for parameter in exact.parameters():
         parameter.requires_grad_(True)
-    m = exact.backbone(exact.prepare(own.train[order]), ())
+    m = exact.backbone(exact.prepare(client.train[order]), ())
     s = F.softplus(exact.extras["spread"](m))
     z = m + s * noise
-    assert own.labels is not None
-    y, reference = own.labels[order], exact.extras[REFERENCE]
+    assert client.labels is not None
+    y, reference = client.labels[order], exact.extras[REFERENCE]
     r, w = reference.mean[y], F.softplus(reference.spread[y])
     kl = (
         (w / (reference.scale * s)).log()
@@ -184,47 +186,47 @@ def test_fedadg_by_hand() -> None:
     logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
     one = torch.ones(1, dtype=torch.float64)
     nets = {GENERATOR: lambda x: x[:, :1], DISCRIMINATOR: lambda x: x[:, 2:]}
-    given = Batch(logits, 0.2 * one[:, None], logits, torch.tensor([0]), one)
-    given = replace(given, networks=nets, frozen=nets, noise=torch.full((1, 10), 0.6, dtype=torch.float64))
+    batch = Batch(logits, 0.2 * one[:, None], logits, torch.tensor([0]), one)
+    batch = replace(batch, networks=nets, frozen=nets, noise=torch.full((1, 10), 0.6, dtype=torch.float64))
     smooth = -(0.95 * math.log(0.75) + 0.05 * math.log(0.25))
     expected = 0.4**2 + 0.2**2 + 0.15 * 0.8**2 + 0.6 + 0.85 * smooth
-    assert float(ReferenceDistribution()(given)) == pytest.approx(expected)
+    assert float(ReferenceDistribution()(batch)) == pytest.approx(expected)
     # Without noise, as in `View.loss`.
-    assert float(ReferenceDistribution()(replace(given, noise=None))) == pytest.approx(smooth)
+    assert float(ReferenceDistribution()(replace(batch, noise=None))) == pytest.approx(smooth)
 
 
 @engines
 def test_one_backward_gives_each_network_the_gradient_of_its_own_loss(name: str) -> None:
     composed, training = method(FEDADG), Training(epochs=1, lr=0.5, batch_size=8, momentum=0, weight_decay=0)
-    made, own = network(composed, "mlp"), clients((8,))[0]
-    engine = ENGINES[name](made, [own])
+    model, client = network(composed, "mlp"), clients((8,))[0]
+    engine = ENGINES[name](model, [client])
     play(engine, composed, training, 1)
-    step = StepDraws(made, lambda purpose: Keys(1)(0, 0, purpose), 0, 8)
+    step = StepDraws(model, lambda purpose: Keys(1)(0, 0, purpose), 0, 8)
     noise, order = step.noise(torch.arange(8), 10), permutation(Keys(1)(0, 0, "order 0"), 8)
     assert noise is not None
-    assert own.labels is not None
-    images, y, label = own.train[order], own.labels[order], F.one_hot(own.labels[order], 3).double()
+    assert client.labels is not None
+    images, y, label = client.train[order], client.labels[order], F.one_hot(client.labels[order], 3).double()
 
-    def gradients(of: str) -> dict[str, Tensor]:
-        """By all parameters, of one network's loss."""
-        exact = copy.deepcopy(made).requires_grad_(True)
-        judge = lambda f: exact.extras[DISCRIMINATOR](torch.cat([label, f], 1))  # noqa: E731
-        read = exact.backbone(exact.prepare(images), ())
+    def gradients(part: str) -> dict[str, Tensor]:
+        """Gradients of one network's loss by all parameters."""
+        exact = copy.deepcopy(model).requires_grad_(True)
+        discriminator = lambda f: exact.extras[DISCRIMINATOR](torch.cat([label, f], 1))  # noqa: E731
+        features = exact.backbone(exact.prepare(images), ())
         fake = exact.extras[GENERATOR](torch.cat([noise, label], 1))
-        ce = F.cross_entropy(exact.classifier(read), y, label_smoothing=0.1)
+        ce = F.cross_entropy(exact.classifier(features), y, label_smoothing=0.1)
         loss = {
-            DISCRIMINATOR: ((1 - judge(fake)) ** 2 + judge(read) ** 2).mean(),
-            GENERATOR: judge(fake).mean(),
-            "base": 0.85 * ce + 0.15 * ((1 - judge(read)) ** 2).mean(),
-        }[of]
+            DISCRIMINATOR: ((1 - discriminator(fake)) ** 2 + discriminator(features) ** 2).mean(),
+            GENERATOR: discriminator(fake).mean(),
+            "base": 0.85 * ce + 0.15 * ((1 - discriminator(features)) ** 2).mean(),
+        }[part]
         loss.backward()
         return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in exact.named_parameters()}
 
-    found = {of: gradients(of) for of in (DISCRIMINATOR, GENERATOR, "base")}
+    gradients_by_part = {part: gradients(part) for part in (DISCRIMINATOR, GENERATOR, "base")}
     for slot in engine.layout.parameters:
-        of = next((part for part in (DISCRIMINATOR, GENERATOR) if slot.name.startswith(f"extras.{part}.")), "base")
-        rate = 0.5 if of == "base" else 0.05
-        expected = made.get_parameter(slot.name).data - rate * found[of][slot.name]
+        part = next((part for part in (DISCRIMINATOR, GENERATOR) if slot.name.startswith(f"extras.{part}.")), "base")
+        rate = 0.5 if part == "base" else 0.05
+        expected = model.get_parameter(slot.name).data - rate * gradients_by_part[part][slot.name]
         torch.testing.assert_close(slot.of(engine.bank[0]), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -234,16 +236,16 @@ GENERATED = Generated(encoder_rate=0.3, rate=0.2, clip=None, embedding=8, width=
 @pytest.mark.parametrize("renew", ["round", "epoch"])
 @pytest.mark.parametrize("model", MODELS)
 def test_generating_networks_move_towards_what_training_found(model: str, renew: str) -> None:
-    """The gradient at theta - theta' is that of half their squared distance, theta' held; E and H each apart."""
+    """E and H get the gradient of half the squared distance of theta from theta', with theta' constant."""
     composed = method(CrossEntropy(), adaptation=GENERATED, labeler=Argmax(renew=renew))
     training = Training(epochs=2, lr=0.1, batch_size=4, momentum=0.9, weight_decay=1e-3)
-    made, own = network(composed, model), clients((8,))[0]
-    engine = SequentialEngine(made, [own], workers=1)
+    grown, client = network(composed, model), clients((8,))[0]
+    engine = SequentialEngine(grown, [client], workers=1)
     layout = engine.layout
     assert list(layout.extras) == ["encoder", "hypernetwork"]
     play(engine, composed, training, 1)
-    exact = copy.deepcopy(made).requires_grad_(True)
-    theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(own.train)).mean(0))
+    exact = copy.deepcopy(grown).requires_grad_(True)
+    theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(client.train)).mean(0))
     ((theta - engine.bank[0, layout.base]) ** 2).sum().div(2).backward()
     for slot in layout.parameters[len(Layout.of(network(method(CrossEntropy()), model)).parameters) :]:
         parameter = exact.get_parameter(slot.name)
@@ -252,22 +254,24 @@ def test_generating_networks_move_towards_what_training_found(model: str, renew:
         torch.testing.assert_close(
             slot.of(engine.bank[0]), parameter.data - rate * parameter.grad, rtol=1e-9, atol=1e-9
         )
-    # What was trained is the model that was generated, as if it had been sent.
+    # Training started from the generated model, as if the server had sent it.
     plain = network(method(CrossEntropy()), model)
     start = Layout.of(plain).read(plain)
     start[layout.base] = theta.detach()
     Layout.of(plain).write(plain, start)
-    other = SequentialEngine(plain, [own], workers=1)
-    play(other, method(CrossEntropy()), training, 1)
-    torch.testing.assert_close(engine.bank[0, layout.base], other.bank[0, layout.base], rtol=0, atol=1e-12)
+    plain_engine = SequentialEngine(plain, [client], workers=1)
+    play(plain_engine, method(CrossEntropy()), training, 1)
+    torch.testing.assert_close(engine.bank[0, layout.base], plain_engine.bank[0, layout.base], rtol=0, atol=1e-12)
 
 
 def test_gradients_of_generating_networks_are_cut_apart() -> None:
     composed = method(CrossEntropy(), adaptation=GENERATED.model_copy(update={"clip": 1e-3}))
     engine = SequentialEngine(network(composed, "mlp"), clients((8,)), workers=1)
-    before, layout = engine.layout.read(engine.network), engine.layout
+    start_row, layout = engine.layout.read(engine.network), engine.layout
     play(engine, composed, TRAINING, 1)
-    moved = {name: float((engine.bank[0, own] - before[own]).norm()) for name, own in layout.extras.items()}
+    moved = {
+        name: float((engine.bank[0, columns] - start_row[columns]).norm()) for name, columns in layout.extras.items()
+    }
     assert moved == pytest.approx({"encoder": 0.3 * 1e-3, "hypernetwork": 0.2 * 1e-3}, rel=1e-2)
 
 
@@ -281,54 +285,54 @@ def test_models_are_generated_from_the_images_that_are_predicted() -> None:
     assert torch.equal(rows[0, layout.base], layout.read(engine.network)[layout.base])
     assert not torch.equal(rows[0, layout.base.stop :], layout.read(engine.network)[layout.base.stop :])
     bank = engine.bank.clone()
-    found = engine.adapt(GENERATED, 0.1, torch.ones(4, 1, dtype=torch.float64), rows)
+    adapted = engine.adapt(GENERATED, 0.1, torch.ones(4, 1, dtype=torch.float64), rows)
     assert torch.equal(engine.bank, bank)
     exact = copy.deepcopy(engine.network)
     layout.write(exact, rows[0])
-    for k, own in enumerate(found):
+    for k, result in enumerate(adapted):
         images = engine._test[k]
-        assert (own.taken, own.steps, len(own.logits)) == ((1, 1, len(images)) if len(images) else (0, 0, 0))
+        assert (result.taken, result.steps, len(result.logits)) == ((1, 1, len(images)) if len(images) else (0, 0, 0))
         if len(images):
             theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(images)).mean(0))
-            torch.testing.assert_close(own.model[layout.base], theta.detach(), rtol=0, atol=1e-12)
+            torch.testing.assert_close(result.model[layout.base], theta.detach(), rtol=0, atol=1e-12)
         else:
-            assert torch.equal(own.model[layout.base], bank[k, layout.base])
+            assert torch.equal(result.model[layout.base], bank[k, layout.base])
 
 
 def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
-    """Whoever asks what a model's loss is on all images is given no draws and no extra networks."""
+    """Where a model's loss on all images is evaluated, batches have no draws and no extra networks."""
     logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
-    given = Batch(logits, logits, logits, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
-    assert float(FEDSR(given)) == pytest.approx(-math.log(0.75))
+    batch = Batch(logits, logits, logits, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
+    assert float(FEDSR(batch)) == pytest.approx(-math.log(0.75))
 
 
 class Judged(Objective):
-    """Cross-entropy, and a network beside the model whatever it is for."""
+    """Cross-entropy, with an extra network that the loss does not use."""
 
     name = "judged"
     kind: str = "plain"
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """One, of a kind."""
+        """One network, with a last layer by `kind`."""
         kinds = {"plain": nn.Identity(), "norm": nn.BatchNorm1d(features), "drop": nn.Dropout()}
         return {"judge": nn.Sequential(nn.Linear(features, features), kinds[self.kind])}
 
     def __call__(self, batch: Batch) -> Tensor:
-        """The model's alone."""
+        """The cross-entropy of the model alone."""
         return F.cross_entropy(batch.logits, batch.labels)
 
 
 class Misspelt(Judged):
-    """Lets a network stay that it has not."""
+    """Lets a network stay with clients that it does not have."""
 
     stays = ("jugde",)
 
 
 class Hurried(Judged):
-    """Has a rate for a network that it has not."""
+    """Has a learning rate for a network that it does not have."""
 
     def rates(self) -> dict[str, float]:
-        """Of another."""
+        """A rate for an unknown name."""
         return {"judges": 0.1}
 
 
@@ -354,7 +358,7 @@ def test_networks_that_cannot_be_trained_so_are_refused(objective: Objective, sa
 
 def test_a_view_that_there_is_not_is_refused() -> None:
     class Blurred(CrossEntropy):
-        """Reads what nobody shows."""
+        """Reads a view that does not exist."""
 
         views = ("plain", "medium")  # type: ignore[assignment]
 

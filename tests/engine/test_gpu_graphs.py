@@ -1,4 +1,4 @@
-"""CUDA graphs on a GPU: eager's models, flat memory, no waiting, and a way back where steps cannot be recorded."""
+"""CUDA graphs on a GPU: eager's models, flat memory, no waiting, and the fallback where steps cannot be recorded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .test_trials import played
 
 DEVICE = "cuda"
 TRAINING = Training(epochs=3, lr=0.003, batch_size=4)
-"""Five and more steps of the same clients in an epoch, so that they are recorded."""
+"""Five steps or more of the same clients in an epoch, so that they are recorded."""
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; there is none"),
@@ -45,24 +45,24 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def same_algorithms() -> Iterator[None]:
     """cuDNN's deterministic algorithms, in full float32."""
-    before = torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32
+    original = torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = True, False
     yield
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = before
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = original
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one with each recording."""
-    found: list[int] = []
-    real = CudaGraphs.__call__
+    recordings: list[int] = []
+    original_call = CudaGraphs.__call__
 
     def watched(graphs: CudaGraphs, work: Callable[[], object]) -> Callable[[], None]:
-        found.append(1)
-        return real(graphs, work)
+        recordings.append(1)
+        return original_call(graphs, work)
 
     monkeypatch.setattr(CudaGraphs, "__call__", watched)
-    return found
+    return recordings
 
 
 def named(name: str) -> Method:
@@ -79,7 +79,7 @@ def alone(kernels: Kernels, precision: Precision = "fp32") -> TrialsInTurn:
 
 
 def unrecorded(trials: TrialsInTurn) -> TrialsInTurn:
-    """The same calls, one by one: room for all mixed images as in recordings, whose sums are in the same order."""
+    """Make the engines run steps one by one, padded for mixed images as in recordings: sums are in the same order."""
     for engine in trials.engines:
         assert isinstance(engine, StackedEngine)
         engine.capture = plainly
@@ -100,52 +100,54 @@ def test_recorded_steps_give_eagers_models(name: str, precision: Precision, reco
 @pytest.mark.filterwarnings("error")
 def test_trials_together(recorded: list[int]) -> None:
     networks = [LeNet(bottleneck=16).build(3, seed=seed) for seed in (1, 2)]
-    one, other = (
-        StackedTrials([copy.deepcopy(own) for own in networks], [clients(), clients()], DEVICE, kernels="graphs")
+    eager_trials, graph_trials = (
+        StackedTrials(
+            [copy.deepcopy(network) for network in networks], [clients(), clients()], DEVICE, kernels="graphs"
+        )
         for _ in range(2)
     )
-    found = after(unrecorded(one), named("fedwca")), after(other, named("fedwca"))
+    banks = after(unrecorded(eager_trials), named("fedwca")), after(graph_trials, named("fedwca"))
     assert recorded
-    for eager, graphs in zip(*found, strict=True):
+    for eager, graphs in zip(*banks, strict=True):
         close(eager, graphs, 1e-3)
 
 
 def test_memory_is_flat_over_twenty_rounds() -> None:
-    """What tensors hold, and what torch has taken from the device; recordings come and go every round."""
+    """Allocated and reserved memory; recordings are made and dropped in every round."""
     (engine,) = alone("graphs").engines
-    server, held, taken = init_server(engine), [], []
+    server, allocated, reserved = init_server(engine), [], []
     for number in range(20):
         server, outcome = run_round(number, server, named("fedwca"), engine, TRAINING, Keys(0), DOMAINS)
         del outcome
-        held.append(torch.cuda.memory_allocated())
-        taken.append(torch.cuda.memory_reserved())
-    assert set(held[1:]) == {held[1]}, held
-    assert max(taken[2:]) <= taken[2], taken
+        allocated.append(torch.cuda.memory_allocated())
+        reserved.append(torch.cuda.memory_reserved())
+    assert set(allocated[1:]) == {allocated[1]}, allocated
+    assert max(reserved[2:]) <= reserved[2], reserved
 
 
 @pytest.mark.parametrize("kernels", ["eager", "graphs"])
 def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.MonkeyPatch, kernels: Kernels) -> None:
-    """From the first message to the uploads; but for the one count of mixed images that eager steps need."""
+    """From the first message to the uploads, except for the one count of mixed images that eager steps need."""
     (engine,) = alone(kernels).engines
     method = named("fedwca")
     server, _ = run_round(0, init_server(engine), method, engine, TRAINING, Keys(0), DOMAINS)
     server, _ = run_round(1, server, method, engine, TRAINING, Keys(0), DOMAINS)
     counted = 0
 
-    def lifted(real: Callable[..., object]) -> Callable[..., object]:
-        def call(*given: object) -> object:
+    def allowing_sync(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
             nonlocal counted
             counted += 1
             torch.cuda.set_sync_debug_mode("default")
             try:
-                return real(*given)
+                return function(*arguments)
             finally:
                 torch.cuda.set_sync_debug_mode("error")
 
         return call
 
-    monkeypatch.setattr(engines, "synchronize", lifted(engines.synchronize))
-    monkeypatch.setattr(StepSchedule, "_count", lifted(StepSchedule._count))
+    monkeypatch.setattr(engines, "synchronize", allowing_sync(engines.synchronize))
+    monkeypatch.setattr(StepSchedule, "_count", allowing_sync(StepSchedule._count))
     opened = open_round(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
     with warnings.catch_warnings(action="ignore"):
         torch.cuda.set_sync_debug_mode("error")
@@ -158,7 +160,7 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
 
 
 class Asking(Objective):
-    """Reads a number in every step."""
+    """Reads a value from the device in every step."""
 
     label = "asking"
 
@@ -178,19 +180,19 @@ def test_what_asks_the_device_for_a_number_runs_as_it_is(recorded: list[int]) ->
 
 
 def test_after_a_recording_that_failed_all_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Should something slip through what is watched."""
+    """Where the check before a recording misses a synchronization."""
 
-    def bad(value: Tensor) -> None:
+    def synchronize(value: Tensor) -> None:
         if torch.cuda.is_current_stream_capturing():
             value.sum().item()
 
     graphs = CudaGraphs(torch.device(DEVICE))
     value = torch.ones(3, device=DEVICE)
     with pytest.raises(RuntimeError):
-        graphs(lambda: bad(value))
+        graphs(lambda: synchronize(value))
     assert float(value.sum()) == 3
     total = torch.zeros(3, device=DEVICE)
-    again = CudaGraphs(torch.device(DEVICE))(lambda: total.add_(value))
-    again()
-    again()
+    replay = CudaGraphs(torch.device(DEVICE))(lambda: total.add_(value))
+    replay()
+    replay()
     assert total.tolist() == [2, 2, 2]

@@ -1,4 +1,4 @@
-"""Steps that are recorded once and played again: the same models, by a tape that stands in for CUDA graphs."""
+"""Steps recorded once and played again give the same models; a tape stands in for CUDA graphs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
 def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Tapes)
     monkeypatch.setattr(graphs, "OFTEN", 3)
-    # As on a GPU: strong views by rows make shapes of what was drawn.
+    # As on a GPU: `augment_by_rows` makes tensors whose shapes depend on random values.
     monkeypatch.setattr(views, "augment_by_rows", views.augment_by_selection)
 
 
 def plainly(often: object) -> Callable[..., None]:
-    """Carries out steps as they are; they still have a place for each mixed image."""
+    """A stand-in for recording that runs each step as it is, still with a place for each mixed image."""
     return lambda kind, values, step: step(*values)
 
 
@@ -64,19 +64,22 @@ def after(trials: TrialsInTurn, name: str) -> list[torch.Tensor]:
 def test_every_kind_of_method_is_recorded_and_played(name: str) -> None:
     stacked, unrecorded = (StackedEngine(lenet(), clients(sizes=SIZES), kernels="graphs") for _ in range(2))
     unrecorded.capture, start = plainly, stacked.bank.clone()
-    (found,), (plain,) = after(TrialsInTurn([stacked]), name), after(TrialsInTurn([unrecorded]), name)
-    assert float((found - start).abs().max()) > 1e-3
-    assert torch.equal(found, plain), "the same calls on the same values"
+    (recorded_bank,), (plain_bank,) = after(TrialsInTurn([stacked]), name), after(TrialsInTurn([unrecorded]), name)
+    assert float((recorded_bank - start).abs().max()) > 1e-3
+    assert torch.equal(recorded_bank, plain_bank), "the same calls on the same values"
     record = tape_of(stacked)
     assert record.recorded >= 2, "steps of both rounds"
     assert record.played > record.recorded
 
 
 def test_room_for_all_mixed_images_changes_nothing() -> None:
-    own = clients(sizes=SIZES)
-    loop, stacked = SequentialEngine(lenet(), own, "cpu", 1), StackedEngine(lenet(), own, kernels="graphs")
-    (one,), (other,) = after(TrialsInTurn([loop]), "fedwca"), after(TrialsInTurn([stacked]), "fedwca")
-    assert float((one - other).abs().max()) <= 1e-9
+    client_images = clients(sizes=SIZES)
+    loop, stacked = (
+        SequentialEngine(lenet(), client_images, "cpu", 1),
+        StackedEngine(lenet(), client_images, kernels="graphs"),
+    )
+    (loop_bank,), (stacked_bank,) = after(TrialsInTurn([loop]), "fedwca"), after(TrialsInTurn([stacked]), "fedwca")
+    assert float((loop_bank - stacked_bank).abs().max()) <= 1e-9
 
 
 def networks() -> list[Network]:
@@ -84,11 +87,16 @@ def networks() -> list[Network]:
 
 
 def test_trials_together() -> None:
-    own = [clients(sizes=SIZES), clients(sizes=(36, 36, 28, 9))]
-    alone = TrialsInTurn([StackedEngine(network, some) for network, some in zip(networks(), own, strict=True)])
-    together = StackedTrials(networks(), own, kernels="graphs")
-    for one, other in zip(after(alone, "fedwca"), after(together, "fedwca"), strict=True):
-        assert float((one - other).abs().max()) <= 1e-9
+    images_by_trial = [clients(sizes=SIZES), clients(sizes=(36, 36, 28, 9))]
+    alone = TrialsInTurn(
+        [
+            StackedEngine(network, trial_images)
+            for network, trial_images in zip(networks(), images_by_trial, strict=True)
+        ]
+    )
+    together = StackedTrials(networks(), images_by_trial, kernels="graphs")
+    for bank_alone, bank_together in zip(after(alone, "fedwca"), after(together, "fedwca"), strict=True):
+        assert float((bank_alone - bank_together).abs().max()) <= 1e-9
     first, second = together.engines
     assert tape_of(first) is tape_of(second)
     assert tape_of(first).played
@@ -96,17 +104,17 @@ def test_trials_together() -> None:
 
 @pytest.mark.parametrize("kernels", ["eager", "graphs"])
 def test_captured_steps_have_a_place_for_each_mixed_image(monkeypatch: pytest.MonkeyPatch, kernels: Kernels) -> None:
-    places: list[tuple[int, int]] = []
-    real = StepSchedule.places
+    counts: list[tuple[int, int]] = []
+    original = StepSchedule.places
 
     def watched(plan: StepSchedule, epoch: int, step: int, span: StepGroup) -> int:
-        places.append((real(plan, epoch, step, span), span.images))
-        return places[-1][0]
+        counts.append((original(plan, epoch, step, span), span.images))
+        return counts[-1][0]
 
     monkeypatch.setattr(StepSchedule, "places", watched)
     after(TrialsInTurn([StackedEngine(lenet(), clients(sizes=SIZES), kernels=kernels)]), "fedwca")
-    assert all(here == most if kernels == "graphs" else here <= most for here, most in places)
-    assert any(here < most for here, most in places) == (kernels == "eager")
+    assert all(slots == images if kernels == "graphs" else slots <= images for slots, images in counts)
+    assert any(slots < images for slots, images in counts) == (kernels == "eager")
 
 
 def test_a_rare_kind_of_step_is_not_recorded() -> None:
@@ -115,8 +123,8 @@ def test_a_rare_kind_of_step_is_not_recorded() -> None:
     for number in range(3):
         for kind in ("often", "rare"):
             recorder.run(kind, (torch.tensor([number]),), lambda value, kind=kind: seen.append((kind, int(value))))  # type: ignore[misc]
-    # The second one of a kind is recorded, which the tape does by running it; played, a list hears nothing.
-    assert [own for kind, own in seen if kind == "rare"] == list(range(3))
+    # The second step of a kind is recorded, which the tape does by running it; a replay appends nothing to a list.
+    assert [value for kind, value in seen if kind == "rare"] == list(range(3))
     assert (tapes.recorded, tapes.played) == (1, 2)
 
 
@@ -129,7 +137,7 @@ def test_values_of_a_step_go_where_the_recording_reads_them() -> None:
 
 
 class Refusing(Tapes):
-    """Like a device that is asked for a number: at once, or only while it is recorded."""
+    """Fails like a device whose values are read: in the watched step already, or only while recording."""
 
     def __init__(self, at_once: bool) -> None:
         super().__init__()
@@ -148,14 +156,14 @@ class Refusing(Tapes):
 @pytest.mark.parametrize(("at_once", "why"), [(True, "called a synchronizing op"), (False, "operation not permitted")])
 def test_what_cannot_be_recorded_runs_as_it_is_and_says_so_once(at_once: bool, why: str) -> None:
     total, record = torch.zeros(1, dtype=torch.int64), Refusing(at_once)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
             recorder = Recorder(record, {"step": 5})
             for number in range(5):
                 recorder.run("step", (torch.tensor([number]),), total.add_)
     assert int(total) == 3 * sum(range(5))
-    assert [str(one.message).partition(": ")[2].startswith(why) for one in told] == [True]
+    assert [str(warning.message).partition(": ")[2].startswith(why) for warning in caught] == [True]
     assert record.refused
 
 

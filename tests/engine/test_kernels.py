@@ -1,4 +1,4 @@
-"""Kernels of the stacked engine: other orders in memory are the same steps."""
+"""Kernels of the stacked engine: other memory formats give the same steps, and which one is chosen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def clients(*sizes: int) -> list[ClientImages]:
 
 
 def bank_after(engine: SequentialEngine | StackedEngine, rounds: int = 1) -> torch.Tensor:
-    """Models after rounds with mixed images and dropout."""
+    """The clients' models after rounds with mixed images and dropout."""
     method = Method("wca", "FedAvg", FedAvg(), TwoModel(mu=0.5), (Shot(),))
     server = init_server(engine)
     for index in range(rounds):
@@ -55,20 +55,23 @@ def bank_after(engine: SequentialEngine | StackedEngine, rounds: int = 1) -> tor
 
 
 def apart(kernels: Kernels, *sizes: int) -> float:
-    """How far a stacked engine's models are from the loop's, by the update's norm."""
+    """Largest distance of a client's stacked model from the loop's, relative to the norm of its update."""
     loop = SequentialEngine(network(), clients(*sizes), "cpu", 1)
     start = loop.bank.clone()
-    one, other = bank_after(loop), bank_after(StackedEngine(network(), clients(*sizes), "cpu", kernels=kernels))
-    return float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
+    loop_bank, stacked_bank = (
+        bank_after(loop),
+        bank_after(StackedEngine(network(), clients(*sizes), "cpu", kernels=kernels)),
+    )
+    return float(((stacked_bank - loop_bank).norm(dim=1) / (loop_bank - start).norm(dim=1)).max())
 
 
 def test_across_lies_as_one_channels_last_batch() -> None:
     x = torch.arange(2 * 3 * 4 * 5 * 6).view(2, 3, 4, 5, 6)
     moved = channels_last_batch(x)
     assert torch.equal(moved, x)
-    one = moved.permute(1, 0, 2, 3, 4).flatten(1, 2)
-    assert one.data_ptr() == moved.data_ptr(), "a view: nothing is copied on the way to a grouped convolution"
-    assert one.is_contiguous(memory_format=torch.channels_last)
+    batch = moved.permute(1, 0, 2, 3, 4).flatten(1, 2)
+    assert batch.data_ptr() == moved.data_ptr(), "a view: nothing is copied on the way to a grouped convolution"
+    assert batch.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("kernels", ["eager", "channels-last"])
@@ -81,29 +84,29 @@ def test_by_hand_or_by_vmap(training: bool) -> None:
     model = LeNet(bottleneck=8).build(3, seed=1).double()
     layout = SequentialEngine(model, clients()).layout
     rows = layout.read(model) * torch.tensor([[1.0], [1.1], [0.9]], dtype=torch.float64)
-    named = {slot.name: slot.of(rows) for slot in layout.parameters}
-    measured = {slot.name: slot.of(rows).abs() for slot in layout.statistics}
+    parameters = {slot.name: slot.of(rows) for slot in layout.parameters}
+    statistics = {slot.name: slot.of(rows).abs() for slot in layout.statistics}
     x = torch.stack([model.prepare(images(k, 6)) for k in range(3)])
     masks = [
         uniform(fold_key(["mask"]), torch.arange(18 * drop.shape[0])).view(3, 6, *drop.shape) for drop in model.drops
     ]
     real = torch.arange(6).expand(3, 6) < 5
-    found = []
+    results = []
     for by_hand in (True, False):
         stacked = StackedNetwork(model, layout, by_hand=by_hand)
         assert stacked.by_hand == by_hand
-        found.append(stacked(named, measured, StackedInput(x, masks if training else (), real), training))
-    for one, other in zip(found[0][:2], found[1][:2], strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-    assert found[0][2].keys() == found[1][2].keys()
-    for name, value in found[0][2].items():
-        torch.testing.assert_close(value, found[1][2][name], rtol=0, atol=1e-12)
+        results.append(stacked(parameters, statistics, StackedInput(x, masks if training else (), real), training))
+    for expected, actual in zip(results[0][:2], results[1][:2], strict=True):
+        torch.testing.assert_close(expected, actual, rtol=0, atol=1e-12)
+    assert results[0][2].keys() == results[1][2].keys()
+    for name, value in results[0][2].items():
+        torch.testing.assert_close(value, results[1][2][name], rtol=0, atol=1e-12)
 
 
 def test_what_is_usual() -> None:
     residual = ResNet18.model_validate({"weights": "none", "side": 32}).build(3)
-    cpu, far = torch.device("cpu"), torch.device("meta")
-    assert [default_kernels(network(), cpu), default_kernels(residual, cpu), default_kernels(network(), far)] == [
+    cpu, meta = torch.device("cpu"), torch.device("meta")
+    assert [default_kernels(network(), cpu), default_kernels(residual, cpu), default_kernels(network(), meta)] == [
         "channels-last",
         "eager",
         "eager",
@@ -128,20 +131,20 @@ def test_what_is_done_by_hand_says_what_forward_says() -> None:
 
 
 def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries, made = {}, contests.Candidate.__init__
+    entries, original_init = {}, contests.Candidate.__init__
 
-    def watched(entry: contests.Candidate, *given: object) -> None:
-        made(entry, *given)  # type: ignore[arg-type]
-        entries[given[3]] = entry
+    def watched(entry: contests.Candidate, *arguments: object) -> None:
+        original_init(entry, *arguments)  # type: ignore[arg-type]
+        entries[arguments[3]] = entry
 
     monkeypatch.setattr(contests.Candidate, "__init__", watched)
-    some = torch.stack([images(0, 6), images(1, 6)])
-    refused = benchmark_kernels(network(), some, "fp32", ["eager", "graphs"], steps=1)
-    assert refused["graphs"] == {"error": "UsageError: kernels graphs needs a CUDA device, not cpu; take eager"}
+    pixels = torch.stack([images(0, 6), images(1, 6)])
+    without_cuda = benchmark_kernels(network(), pixels, "fp32", ["eager", "graphs"], steps=1)
+    assert without_cuda["graphs"] == {"error": "UsageError: kernels graphs needs a CUDA device, not cpu; take eager"}
     monkeypatch.setattr(contests, "CudaGraphs", Tapes)
     for mixes, images_of_each in ((False, (6, 6)), (True, (9, 12))):
-        found = benchmark_kernels(network(), some, "fp32", ["eager", "graphs"], steps=2, mixes=mixes)
-        assert all(0 < own["apart"] < 1e-4 for own in found.values())
+        results = benchmark_kernels(network(), pixels, "fp32", ["eager", "graphs"], steps=2, mixes=mixes)
+        assert all(0 < result["apart"] < 1e-4 for result in results.values())
         assert (entries["eager"].x.shape[1], entries["graphs"].x.shape[1]) == images_of_each
         record = entries["graphs"]._record
         assert isinstance(record, Tapes)
@@ -150,16 +153,16 @@ def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: py
 
 def test_a_contest_measures_and_changes_nothing() -> None:
     model = network()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+    initial_state = {name: value.clone() for name, value in model.state_dict().items()}
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
-    found = benchmark_kernels(
+    results = benchmark_kernels(
         model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last"], steps=1
     )
-    assert set(found) == {"eager", "channels-last"}
-    # All are float32's rounding away from float64.
-    assert all(0 < own["apart"] < 1e-4 for own in found.values())
-    assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert set(results) == {"eager", "channels-last"}
+    # All are off from float64 by float32's rounding.
+    assert all(0 < result["apart"] < 1e-4 for result in results.values())
+    assert all(result["seconds"] > 0 and result["first_seconds"] > 0 for result in results.values())
+    assert all(torch.equal(value, initial_state[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.random.get_state()[1].tolist() == states[1]  # type: ignore[index]
     assert random.getstate() == states[2]
@@ -170,26 +173,26 @@ def test_what_fails_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no such order here\nand a long story")
 
     monkeypatch.setattr(networks, "channels_last_batch", refuse)
-    found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
-    assert found["channels-last"] == {"error": "RuntimeError: no such order here"}
-    assert pick_kernels(found) == "eager"
+    results = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
+    assert results["channels-last"] == {"error": "RuntimeError: no such order here"}
+    assert pick_kernels(results) == "eager"
 
 
 def test_recordings_that_leave_no_memory_for_the_others_lose(monkeypatch: pytest.MonkeyPatch) -> None:
-    timed, begun = contests.Candidate.timed, []
+    original_timed, candidates = contests.Candidate.timed, []
 
     def fill(entry: contests.Candidate, clock: Callable[[], float]) -> tuple[float, torch.Tensor]:
-        begun.append(entry)
-        if len(begun) == 3:
+        candidates.append(entry)
+        if len(candidates) == 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return timed(entry, clock)
+        return original_timed(entry, clock)
 
     monkeypatch.setattr(contests, "CudaGraphs", Tapes)
     monkeypatch.setattr(contests.Candidate, "timed", fill)
-    found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "graphs"], steps=1)
-    assert found["graphs"] == {"error": "its memory and that of the others are more than the device has"}
-    assert found["eager"]["seconds"] > 0
-    begun.clear()
+    results = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "graphs"], steps=1)
+    assert results["graphs"] == {"error": "its memory and that of the others are more than the device has"}
+    assert results["eager"]["seconds"] > 0
+    candidates.clear()
     with pytest.raises(torch.OutOfMemoryError):
         benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
 

@@ -1,4 +1,4 @@
-"""The formula against hand-worked values and against what is measured, and memory that does not grow."""
+"""The memory estimate against hand-worked and measured values, and memory that does not grow over rounds."""
 
 from __future__ import annotations
 
@@ -23,90 +23,91 @@ from fedwca.runs.memory_estimate import check_run_fits, describe_memory, memory_
 
 MEGABYTE = 2**20
 FLAT = 6 * MEGABYTE
-"""By how much the resident memory may be higher in the last five of twenty rounds than in the first five: allocators
-keep a little more now and then; one model of this test, kept by mistake each round, would be more."""
+"""Bytes by which resident memory may be higher in the last five of twenty rounds than in the first five.
+
+Allocators keep a little more now and then; one model of this test kept by mistake in each round would be more."""
 
 
 def test_a_lenet_by_hand() -> None:
-    found = Footprint.of(LeNet().build(10))
-    assert found.values == 347_850
-    assert found.frozen == 10 * 256 + 10
-    assert found.largest == 20 * 28 * 28 * 4  # what the first convolution gives
-    # Inputs and places of both maxima (int64), and what comes between, as it is or as ReLU's result.
+    footprint = Footprint.of(LeNet().build(10))
+    assert footprint.values == 347_850
+    assert footprint.frozen == 10 * 256 + 10
+    assert footprint.largest == 20 * 28 * 28 * 4  # the first convolution's output
+    # Pixels and both convolutions' outputs; of both max poolings the indices (int64) and outputs, or ReLU's of these.
     first, second, pixels = 20 * 28 * 28, 50 * 10 * 10, 3 * 32 * 32
-    least = 4 * (pixels + first + second) + (8 + 4) * (20 * 14 * 14 + 50 * 5 * 5)
-    assert least <= found.saved <= 1.2 * least
+    lower_bound = 4 * (pixels + first + second) + (8 + 4) * (20 * 14 * 14 + 50 * 5 * 5)
+    assert lower_bound <= footprint.saved <= 1.2 * lower_bound
 
 
 @pytest.mark.parametrize("images", [4, 16])
 def test_what_waits_for_the_backward_pass_is_counted(images: int) -> None:
     network: Network = LeNet(bottleneck=16).build(10)
     network.train()
-    held: dict[int, torch.Tensor] = {}
-    own = {t.untyped_storage()._cdata for t in (*network.parameters(), *network.buffers())}
+    saved: dict[int, torch.Tensor] = {}
+    own_storages = {t.untyped_storage()._cdata for t in (*network.parameters(), *network.buffers())}
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        held[tensor.untyped_storage()._cdata] = tensor
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        saved[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         x = torch.zeros(images, 3, 32, 32).to(memory_format=torch.channels_last)
         network(x, [torch.ones(images, *drop.shape) for drop in network.drops])
-    counted = sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in own)
-    # Features are flattened into another order of memory here, which shapes alone do not tell.
+    saved_bytes = sum(t.untyped_storage().nbytes() for storage, t in saved.items() if storage not in own_storages)
+    # Flattening copies the features, which are in channels-last order here; shapes alone do not show this.
     flattened = images * network.backbone.width * 4
     # Statistics of a batch are saved once, whatever its size; the footprint spreads them over two images.
-    assert images * Footprint.of(network).saved + flattened == pytest.approx(counted, rel=0.002)
+    assert images * Footprint.of(network).saved + flattened == pytest.approx(saved_bytes, rel=0.002)
 
 
 def saved_by_stack(network: Network, models: int, images: int) -> int:
-    """Bytes that wait for the backward pass of models side by side, on images some of which are mixed."""
+    """Bytes saved for the backward pass of stacked models, on images some of which are mixed."""
     layout = Layout.of(network)
     rows = layout.read(network).repeat(models, 1)
     leaf, parameters, statistics = split_leaves(layout, rows)
     shape = (models, images, 3, network.side, network.side)
     masks = [torch.empty(models, images, *drop.shape, device="meta") for drop in network.drops]
-    there = torch.empty(shape[:2], dtype=torch.bool, device="meta")
-    given = StackedInput(torch.empty(shape, device="meta"), masks, there)
-    own = {t.untyped_storage()._cdata for t in (rows, leaf, *network.parameters(), *network.buffers())}
-    held: dict[int, torch.Tensor] = {}
+    real = torch.empty(shape[:2], dtype=torch.bool, device="meta")
+    batch = StackedInput(torch.empty(shape, device="meta"), masks, real)
+    own_storages = {t.untyped_storage()._cdata for t in (rows, leaf, *network.parameters(), *network.buffers())}
+    saved: dict[int, torch.Tensor] = {}
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        held[tensor.untyped_storage()._cdata] = tensor
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        saved[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        StackedNetwork(network, layout, "fp32", "eager")(parameters, statistics, given, training=True, phase=None)
-    return sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in own)
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+        StackedNetwork(network, layout, "fp32", "eager")(parameters, statistics, batch, training=True, phase=None)
+    return sum(t.untyped_storage().nbytes() for storage, t in saved.items() if storage not in own_storages)
 
 
 @pytest.mark.parametrize("architecture", [LeNet(), ResNet18(side=64, weights="none")], ids=["lenet", "resnet18"])
 def test_what_the_stacked_engine_saves_of_mixed_images_is_counted(architecture: Architecture) -> None:
     network = architecture.build(10)
-    one = Footprint.of(network)
+    footprint = Footprint.of(network)
     network = network.to("meta")
     # Weights are saved once, however many images there are.
-    each = (saved_by_stack(network, 3, 16) - saved_by_stack(network, 3, 8)) / (3 * 8)
-    assert each <= one.saved + 2 * one.largest
-    assert one.saved <= 1.02 * each
+    bytes_per_image = (saved_by_stack(network, 3, 16) - saved_by_stack(network, 3, 8)) / (3 * 8)
+    assert bytes_per_image <= footprint.saved + 2 * footprint.largest
+    assert footprint.saved <= 1.02 * bytes_per_image
 
 
 def test_a_resnet_has_more() -> None:
     network = ResNet18().build(10, pretrained=False)
-    found = Footprint.of(network)
-    assert found.largest == 64 * 112 * 112 * 4
-    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/engines.md
+    footprint = Footprint.of(network)
+    assert footprint.largest == 64 * 112 * 112 * 4
+    assert 1.2e9 < 64 * footprint.saved < 1.8e9  # docs/engines.md
     assert not any(parameter.is_meta for parameter in network.parameters())
     assert isinstance(network.norm, nn.BatchNorm1d)
 
 
 def test_parts_by_hand() -> None:
-    one = Footprint(values=10, frozen=2, saved=100, largest=50)
-    assert one.training(3) == 4 * 40 + 8 + 3 * 200
-    assert one.evaluation(8) == 40 + 8 + 8 * 150
-    found = estimate_memory(one, [4, 6, 5], side=2, rows=3, step=3, chunk=1, at_once=2)
-    assert found == MemoryEstimate(bank=120, rows=280 + 24 * 3 * 6, images=180, work=2 * 768)
-    assert found.total == 2548
+    footprint = Footprint(values=10, frozen=2, saved=100, largest=50)
+    assert footprint.training(3) == 4 * 40 + 8 + 3 * 200
+    assert footprint.evaluation(8) == 40 + 8 + 8 * 150
+    estimate = estimate_memory(footprint, [4, 6, 5], side=2, rows=3, step=3, chunk=1, at_once=2)
+    assert estimate == MemoryEstimate(bank=120, rows=280 + 24 * 3 * 6, images=180, work=2 * 768)
+    assert estimate.total == 2548
     assert slice_size(2116, 580, 768, 9) == 2
     assert slice_size(10**6, 580, 768, 9) == 9
     assert slice_size(600, 580, 768, 9) == 0
@@ -129,8 +130,8 @@ def test_what_cannot_fit_is_refused_with_what_would_help() -> None:
 
 
 def test_what_is_free_and_what_is_said() -> None:
-    there = free_bytes("cpu")
-    assert there is None or there > MEGABYTE
+    free = free_bytes("cpu")
+    assert free is None or free > MEGABYTE
     assert describe_memory(MemoryEstimate(10**6, 10**6, 10**6, 10**6)).startswith(
         "about 4.0 MB (the clients' models 1.0 MB, "
     )
@@ -176,10 +177,10 @@ print(json.dumps({"held": held, "needed": needed.total, "measured": measured.gro
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_is_flat_over_twenty_rounds() -> None:
-    done = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True, timeout=280)
-    found = json.loads(done.stdout)
-    later = found["held"][6:]  # after the source model, round 0 and a few more
-    assert len(later) == 20
-    assert max(later[-5:]) - max(later[:5]) < FLAT
+    process = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True, timeout=280)
+    measurements = json.loads(process.stdout)
+    held = measurements["held"][6:]  # after the source model, round 0 and a few more
+    assert len(held) == 20
+    assert max(held[-5:]) - max(held[:5]) < FLAT
     # The process also loads libraries on first use, and a checkpoint is a second bank while it is written.
-    assert found["measured"] < found["needed"] + 250 * MEGABYTE
+    assert measurements["measured"] < measurements["needed"] + 250 * MEGABYTE

@@ -1,4 +1,4 @@
-"""Models of several sizes in one bank: a small one is itself for ever, beside wider ones."""
+"""Models of several sizes in one bank: a small one, padded, trains as it does alone."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ IMAGES = (7, 9, 6, 8)
 
 
 def clients() -> list[ClientImages]:
-    made = []
+    client_images = []
     for k, n in enumerate(IMAGES):
         draws = torch.Generator().manual_seed(k)
         images = torch.randint(0, 256, (n, 3, 8, 8), dtype=torch.uint8, generator=draws)
-        made.append(ClientImages(images, images[:0], images[:3], torch.arange(n) % 3))
-    return made
+        client_images.append(ClientImages(images, images[:0], images[:3], torch.arange(n) % 3))
+    return client_images
 
 
 def grown(model: Architecture, place: int = 2, seed: int = 4) -> Network:
-    made = model.build(3, seed=seed, whole=True).double()
-    return grow_network(made, [ADAPTATION], seed, place=place, sizes=len(SIZES))
+    network = model.build(3, seed=seed, whole=True).double()
+    return grow_network(network, [ADAPTATION], seed, place=place, sizes=len(SIZES))
 
 
 def play(name: str, network: Network, rows: Tensor, rounds: int = 1) -> tuple[Tensor, Layout]:
@@ -63,8 +63,8 @@ def play(name: str, network: Network, rows: Tensor, rounds: int = 1) -> tuple[Te
     composed = Method("own", "Own", Local(), Argmax(), (AdaptedCrossEntropy(mu=0.1),), adaptation=ADAPTATION)
     server = init_server(engine, own=rows)
     for number in range(rounds):
-        given = (number, server, composed, engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
-        server, _ = run_round(*given)
+        arguments = (number, server, composed, engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
+        server, _ = run_round(*arguments)
     return server.rows, engine.layout
 
 
@@ -76,20 +76,20 @@ def test_a_padded_network_is_the_small_one_for_ever(name: str, model: str) -> No
     trained, layout = play(name, wide, rows[PLACES])
     for place in range(len(SIZES)):
         small = grown(MODELS[model].variants[place], place)
-        own = Layout.of(small)
-        alone, _ = play(name, small, _cut(rows[place], own, layout)[None].expand(len(IMAGES), -1))
+        small_layout = Layout.of(small)
+        alone, _ = play(name, small, _cut(rows[place], small_layout, layout)[None].expand(len(IMAGES), -1))
         for client in (place == PLACES).nonzero()[:, 0].tolist():
-            beside = pad_row(torch.ones(own.width), own, layout) == 0
-            assert bool((trained[client][beside] == 0).all())
-            assert torch.allclose(_cut(trained[client], own, layout), alone[client], rtol=0, atol=1e-12)
+            padding = pad_row(torch.ones(small_layout.width), small_layout, layout) == 0
+            assert bool((trained[client][padding] == 0).all())
+            assert torch.allclose(_cut(trained[client], small_layout, layout), alone[client], rtol=0, atol=1e-12)
     assert not torch.equal(trained, rows[PLACES])
 
 
-def _cut(row: Tensor, own: Layout, wide: Layout) -> Tensor:
-    """The leading corner of every layer."""
+def _cut(row: Tensor, small: Layout, wide: Layout) -> Tensor:
+    """A row of the wide layout cut to the leading corner of every layer that the small layout has."""
     slots = {slot.name: slot for slot in (*wide.parameters, *wide.statistics)}
     parts = []
-    for slot in (*own.parameters, *own.statistics):
+    for slot in (*small.parameters, *small.statistics):
         corner = tuple(slice(0, size) for size in slot.shape)
         parts.append(slots[slot.name].of(row)[corner].reshape(-1))
     return torch.cat(parts)
@@ -99,8 +99,8 @@ def _cut(row: Tensor, own: Layout, wide: Layout) -> Tensor:
 def test_engines_agree(model: str) -> None:
     wide = grown(MODELS[model])
     rows = begin_rows(MODELS[model], [ADAPTATION], wide, 4)[PLACES]
-    one, other = (play(name, grown(MODELS[model]), rows)[0] for name in ENGINES)
-    assert torch.allclose(one, other, rtol=0, atol=1e-9)
+    loop_rows, stacked_rows = (play(name, grown(MODELS[model]), rows)[0] for name in ENGINES)
+    assert torch.allclose(loop_rows, stacked_rows, rtol=0, atol=1e-9)
 
 
 def test_models_begin_as_those_of_their_size_alone() -> None:
@@ -113,10 +113,10 @@ def test_models_begin_as_those_of_their_size_alone() -> None:
         slot = next(slot for slot in layout.parameters if slot.name == "backbone.layers.0.weight")
         assert int((slot.of(rows[place]) != 0).any(1).sum()) == SIZES[place]
         assert torch.equal(slot.of(rows[place]), padded(slot.of(rows[place])[: SIZES[place]], slot.shape))
-    one = Mlp(side=8, width=5)
-    assert torch.equal(begin_rows(one, [], wide, 4)[0], layout.read(wide))
-    assert one.variants == (one,)
-    assert "sizes" not in one.identity()
+    single = Mlp(side=8, width=5)
+    assert torch.equal(begin_rows(single, [], wide, 4)[0], layout.read(wide))
+    assert single.variants == (single,)
+    assert "sizes" not in single.identity()
     assert model.identity()["sizes"] == [2, 3, 5]
 
 

@@ -30,7 +30,7 @@ TRAINING = Training(epochs=2, lr=0.01, batch_size=8)
 
 
 class Seen(Shot):
-    """Remembers the types that objectives are given."""
+    """Records in `TYPES` the dtypes of the tensors that objectives get."""
 
     def __call__(self, batch: Batch) -> Tensor:
         TYPES.update({batch.logits.dtype, batch.features.dtype, batch.target_logits.dtype})
@@ -41,7 +41,7 @@ TYPES: set[torch.dtype] = set()
 
 
 def played(network: Network, images: list[ClientImages], precision: Precision, rounds: int = 2) -> SequentialEngine:
-    """An engine after some rounds."""
+    """An engine after some rounds of FedAvg."""
     loop = SequentialEngine(network, images, "cpu", 2, precision=precision)
     method, server = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Seen(),)), init_server(loop)
     for round in range(rounds):
@@ -52,19 +52,19 @@ def played(network: Network, images: list[ClientImages], precision: Precision, r
 
 
 def layers(loop: SequentialEngine) -> dict[str, set[torch.dtype]]:
-    """Types that the modules of an engine's replicas give, by class, while a round is played."""
-    found: dict[str, set[torch.dtype]] = {}
+    """Output dtypes of modules by class; filled in while the engine's replicas run."""
+    dtypes: dict[str, set[torch.dtype]] = {}
 
     def watch(module: nn.Module, _: object, out: Tensor) -> None:
         if isinstance(out, Tensor):
-            found.setdefault(type(module).__name__, set()).add(out.dtype)
+            dtypes.setdefault(type(module).__name__, set()).add(out.dtype)
 
     replicas = [loop._replicas.get() for _ in range(loop.workers)]
     for replica in replicas:
         for module in replica.network.modules():
             module.register_forward_hook(watch)
         loop._replicas.put(replica)
-    return found
+    return dtypes
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16-all"])
@@ -82,7 +82,7 @@ def test_rows_and_losses_stay_in_float32(network: Network, images: list[ClientIm
     ("precision", "convolutions"),
     [
         ("fp32", {torch.float32}),
-        ("bf16", {torch.float32, torch.bfloat16}),  # evidence and labels, and training
+        ("bf16", {torch.float32, torch.bfloat16}),  # evidence and labels in float32, training in bfloat16
         ("bf16-all", {torch.bfloat16}),
     ],
 )
@@ -90,21 +90,21 @@ def test_what_is_lowered(
     network: Network, images: list[ClientImages], precision: Precision, convolutions: set[torch.dtype]
 ) -> None:
     loop = SequentialEngine(network, images, "cpu", 1, precision=precision)
-    found = layers(loop)
+    dtypes = layers(loop)
     method = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Shot(),))
     run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64))
-    assert found["Conv2d"] == convolutions
-    assert found["BatchNorm1d"] == {torch.float32}
-    found.clear()
+    assert dtypes["Conv2d"] == convolutions
+    assert dtypes["BatchNorm1d"] == {torch.float32}
+    dtypes.clear()
     loop.classify()
-    assert found["Conv2d"] == {torch.float32}, "evaluation is never lowered"
+    assert dtypes["Conv2d"] == {torch.float32}, "evaluation is never lowered"
 
 
 def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
-    draw = torch.Generator().manual_seed(0)
-    some = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=generator)
     network = ResNet18(side=32, weights="none", bottleneck=8).build(3)
-    loop = played(network, [ClientImages(some, some[:0], some[:0])], "bf16", rounds=1)
+    loop = played(network, [ClientImages(noise, noise[:0], noise[:0])], "bf16", rounds=1)
     assert loop.bank.dtype == torch.float32
     assert bool(loop.bank.isfinite().all())
 
@@ -112,14 +112,14 @@ def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
 def test_nearly_the_same_model(network: Network, images: list[ClientImages]) -> None:
     start = SequentialEngine(network, images, "cpu", 1).bank
     full, low = (played(network, images, precision, rounds=1).bank for precision in ("fp32", "bf16"))
-    moved = (full - start).norm(dim=1)
-    assert bool(((full - low).norm(dim=1) < 0.2 * moved).all())
+    update_norms = (full - start).norm(dim=1)
+    assert bool(((full - low).norm(dim=1) < 0.2 * update_norms).all())
     assert not torch.equal(full, low)
 
 
 def test_accuracy_is_nearly_that_of_float32() -> None:
     """On digits-mini after three rounds: within five points, where a source model gains a dozen."""
-    found = {}
+    accuracies = {}
     for precision in ("fp32", "bf16", "bf16-all"):
         config = RunConfig(
             clients=1,
@@ -134,9 +134,9 @@ def test_accuracy_is_nearly_that_of_float32() -> None:
         )
         dataset, source = load(config)
         records = list(run_bench(config, compose(config), dataset, source))
-        found[precision] = torch.tensor(records[-1]["accuracy"]).mean()
-    assert abs(found["bf16"] - found["fp32"]) < 5
-    assert abs(found["bf16-all"] - found["fp32"]) < 5
+        accuracies[precision] = torch.tensor(records[-1]["accuracy"]).mean()
+    assert abs(accuracies["bf16"] - accuracies["fp32"]) < 5
+    assert abs(accuracies["bf16-all"] - accuracies["fp32"]) < 5
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16-all"])
@@ -169,18 +169,18 @@ PRODUCTS = torch.backends.cudnn, torch.backends.cuda.matmul
 
 def rounded() -> tuple[bool, ...]:
     """Whether convolutions and products of matrices may use TensorFloat-32."""
-    return tuple(place.allow_tf32 for place in PRODUCTS)
+    return tuple(backend.allow_tf32 for backend in PRODUCTS)
 
 
 @pytest.fixture(params=[(True, False), (False, True)])
 def settings(request: pytest.FixtureRequest) -> Iterator[tuple[bool, bool]]:
     """Torch's settings as a user may have left them."""
-    found = rounded()
-    for place, value in zip(PRODUCTS, request.param, strict=True):
-        place.allow_tf32 = value  # type: ignore[union-attr]
+    original = rounded()
+    for backend, value in zip(PRODUCTS, request.param, strict=True):
+        backend.allow_tf32 = value  # type: ignore[union-attr]
     yield request.param
-    for place, value in zip(PRODUCTS, found, strict=True):
-        place.allow_tf32 = value  # type: ignore[union-attr]
+    for backend, value in zip(PRODUCTS, original, strict=True):
+        backend.allow_tf32 = value  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("precision", "inside"), [("fp32", False), ("tf32", True), ("bf16", False)])

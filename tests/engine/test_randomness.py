@@ -37,9 +37,9 @@ def test_permutation_holds_every_index_once(key: int, n: int) -> None:
 
 def test_keys_differ_in_every_part() -> None:
     base = Keys(0, 0)(0, 0, "dropout")
-    others = [Keys(1, 0)(0, 0, "dropout"), Keys(0, 1)(0, 0, "dropout"), Keys(0, 0)(1, 0, "dropout")]
-    others += [Keys(0, 0)(0, 1, "dropout"), Keys(0, 0)(0, 0, "order 0")]
-    assert len({base, *others}) == 6
+    changed_keys = [Keys(1, 0)(0, 0, "dropout"), Keys(0, 1)(0, 0, "dropout"), Keys(0, 0)(1, 0, "dropout")]
+    changed_keys += [Keys(0, 0)(0, 1, "dropout"), Keys(0, 0)(0, 0, "order 0")]
+    assert len({base, *changed_keys}) == 6
 
 
 def test_keys_stay_what_they_were() -> None:

@@ -1,4 +1,4 @@
-"""Clients shared out over two processes: the same rows, classes and uploads, and one failure for both."""
+"""Clients distributed over two processes: the same rows, classes and uploads, and a failure of one stops both."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def engine(images: list[ClientImages]) -> SequentialEngine:
     return SequentialEngine(LeNet(bottleneck=16).build(3, seed=1), images, "cpu", workers=1)
 
 
-def results(found: Engine) -> dict[str, Any]:
-    """Two rounds, every second client away in the second, and what the engine then says."""
+def results(engine: Engine) -> dict[str, Any]:
+    """Run two rounds with 60 % participation; returns the bank, the server's rows and all predictions after them."""
     method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), LaddClusterer(share=0.1, most=3))
-    server, seen, domains = init_server(found), list[int](), torch.arange(5) // 2
+    server, seen, domains = init_server(engine), list[int](), torch.arange(5) // 2
     for number in range(2):
-        server, outcome = run_round(number, server, method, found, TRAINING, KEYS, domains, 0.6, seen.append)
-    everyone = method.aggregator.deliver(server.state, len(server.rows))
+        server, outcome = run_round(number, server, method, engine, TRAINING, KEYS, domains, 0.6, seen.append)
+    weights = method.aggregator.deliver(server.state, len(server.rows))
     targets = {k: (u.targets.labels, u.targets.weights, u.targets.matched) for k, u in outcome.uploads.items()}
     return {
-        "bank": found.bank,
+        "bank": engine.bank,
         "rows": server.rows,
         "state": dict(server.state),
         "weights": outcome.weights,
         "targets": targets,
         "seen": sorted(seen),
-        "tests": [part for own in found.predict_tests(everyone, server.rows) for part in own],
-        "own tests": [part for own in found.predict_tests() for part in own],
-        "delivered": found.deliver(everyone, server.rows),
+        "tests": [part for predictions in engine.predict_tests(weights, server.rows) for part in predictions],
+        "own tests": [part for predictions in engine.predict_tests() for part in predictions],
+        "delivered": engine.deliver(weights, server.rows),
     }
 
 
@@ -71,7 +71,7 @@ KINDS = ("same", "differ", "fail")
 
 
 def work(rank: int, ports: list[int], folder: str) -> None:
-    """A rank: every kind of federation in turn, in a world of its own; what it gave goes into a file."""
+    """Run every kind of federation as one rank, each in a process group of its own; results go into files."""
     torch.set_num_threads(1)
     for kind, port in zip(KINDS, ports, strict=True):
         with pytest.MonkeyPatch.context() as patch:
@@ -83,17 +83,17 @@ def work(rank: int, ports: list[int], folder: str) -> None:
 
 
 def found(kind: str, world: RankWorld) -> Any:
-    """What a rank of a federation of this kind ends with."""
+    """The results or the error with which one rank of a federation of this kind ends."""
     channel = RankZeroChannel(world)
-    everybody, images = world.everyone, clients()
-    sharded = ShardedEngine(engine(own_images(images, everybody)), everybody, images)
+    all_ranks, images = world.everyone, clients()
+    sharded = ShardedEngine(engine(own_images(images, all_ranks)), all_ranks, images)
     if kind == "same":
-        came = results(sharded)
+        outcome = results(sharded)
         if world.rank:
             channel.send({"from": world.rank, "x": torch.arange(3)})
         else:
-            came["sent"] = channel.receive(1)
-        return came
+            outcome["sent"] = channel.receive(1)
+        return outcome
     try:
         if kind == "differ":
             offer = method_offer(0.5 + world.rank / 4)
@@ -101,7 +101,7 @@ def found(kind: str, world: RankWorld) -> Any:
         elif world.rank:
             raise FedwcaError("the cat sat on the disk")
         else:
-            everybody.all_gather(0)
+            all_ranks.all_gather(0)
     except FedwcaError as error:
         if not isinstance(error, RankFailed):
             world.fail(str(error), 7)
@@ -122,25 +122,25 @@ def method_offer(share: float) -> Any:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What two ranks ended with, by the kind of federation."""
+    """The results or errors of two ranks, by the kind of federation."""
     folder, ports = tmp_path_factory.mktemp("ranks"), []
     for _ in KINDS:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            ports.append(sock.getsockname()[1])
     mp.spawn(work, (ports, str(folder)), nprocs=2)
     return {kind: [torch.load(folder / f"{kind}-{r}.pt", weights_only=False) for r in (0, 1)] for kind in KINDS}
 
 
 def test_two_ranks_give_the_numbers_of_one_process(ended: dict[str, list[Any]]) -> None:
-    one, two = ended["same"]
-    sent = one.pop("sent")
+    rank_zero, rank_one = ended["same"]
+    sent = rank_zero.pop("sent")
     assert sent["from"] == 1
     assert sent["x"].tolist() == [0, 1, 2]
     alone = results(engine(clients()))
-    assert alone["seen"] == one["seen"] == two["seen"]
-    torch.testing.assert_close(one, alone, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(two, alone, rtol=0, atol=0, equal_nan=True)
+    assert alone["seen"] == rank_zero["seen"] == rank_one["seen"]
+    torch.testing.assert_close(rank_zero, alone, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(rank_one, alone, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_failure_of_one_rank_is_the_failure_of_all(ended: dict[str, list[Any]]) -> None:
@@ -158,12 +158,12 @@ def test_ranks_that_would_send_different_models_stop(ended: dict[str, list[Any]]
 
 def test_values_travel_without_what_nobody_reads() -> None:
     targets = Targets(torch.arange(4), torch.ones(4), torch.arange(4), torch.zeros(4), torch.ones(4).bool())
-    big = torch.arange(10_000.0)
-    there = from_bytes(to_bytes({"targets": targets, "view": big[:2], "none": torch.tensor(torch.nan)}))
-    assert there["targets"].labels.tolist() == [0, 1, 2, 3]
-    assert len(there["targets"].partners) == 0
-    assert there["view"].tolist() == [0, 1]
-    assert len(to_bytes(big[:2])) < 1000
+    large = torch.arange(10_000.0)
+    received = from_bytes(to_bytes({"targets": targets, "view": large[:2], "none": torch.tensor(torch.nan)}))
+    assert received["targets"].labels.tolist() == [0, 1, 2, 3]
+    assert len(received["targets"].partners) == 0
+    assert received["view"].tolist() == [0, 1]
+    assert len(to_bytes(large[:2])) < 1000
 
 
 def test_each_rank_holds_images_of_its_own_clients_alone() -> None:

@@ -53,9 +53,12 @@ def test_partial_participation(name: str) -> None:
 @pytest.mark.parametrize("name", ["fedwca", "fedavg", "fedscal"])
 def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
     method = compose(RunConfig(baselines=(name,)))[0][0]
-    # No last batch of three: BatchNorm over so few values would blow up what is rounded.
-    own = clients(sizes=(16, 24, 16, 8))
-    loop, stacked = SequentialEngine(lenet(torch.float32), own, "cpu", 1), StackedEngine(lenet(torch.float32), own)
+    # No last batch of three: BatchNorm over so few values would amplify rounding errors.
+    client_images = clients(sizes=(16, 24, 16, 8))
+    loop, stacked = (
+        SequentialEngine(lenet(torch.float32), client_images, "cpu", 1),
+        StackedEngine(lenet(torch.float32), client_images),
+    )
     start = loop.bank.clone()
     rounds(loop, method), rounds(stacked, method)
     assert ((stacked.bank - loop.bank).norm(dim=1) / (loop.bank - start).norm(dim=1)).max() < 1e-3
@@ -65,14 +68,14 @@ def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
 def test_residual_networks(options: dict[str, object]) -> None:
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     networks = [architecture.build(3, seed=1).double() for _ in range(2)]
-    # Full batches alone: a BatchNorm over three values would blow up the rounding of so many layers.
-    own = clients(architecture.stored, (8, 8))
+    # Full batches alone: a BatchNorm over three values would amplify the rounding errors of so many layers.
+    client_images = clients(architecture.stored, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
-    compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)
+    compare(SequentialEngine(networks[0], client_images, "cpu", 1), StackedEngine(networks[1], client_images), method)
 
 
 class Doubled(Backbone):
-    """Twice its channels while it is trained."""
+    """Doubles its features in training mode."""
 
     width = 4
 
@@ -81,12 +84,12 @@ class Doubled(Backbone):
         self.conv, self.norm = nn.Conv2d(3, self.width, 3), nn.BatchNorm2d(self.width)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        found = self.norm(self.conv(x)).relu().mean((2, 3))
-        return 2 * found if self.training else found
+        features = self.norm(self.conv(x)).relu().mean((2, 3))
+        return 2 * features if self.training else features
 
 
 class OtherInTraining(Architecture):
-    """Around it."""
+    """An architecture with that backbone."""
 
     name = "other_in_training"
 
@@ -97,23 +100,23 @@ class OtherInTraining(Architecture):
 def test_a_backbone_that_does_otherwise_in_training() -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     loop, stacked = (OtherInTraining(side=8, bottleneck=6).build(3, seed=1).double() for _ in range(2))
-    own = clients(8, (16, 8, 16, 8))
+    client_images = clients(8, (16, 8, 16, 8))
     compare(
-        SequentialEngine(loop, own, "cpu", 1, "recalibrated"),
-        StackedEngine(stacked, own, "cpu", 3, "recalibrated"),
+        SequentialEngine(loop, client_images, "cpu", 1, "recalibrated"),
+        StackedEngine(stacked, client_images, "cpu", 3, "recalibrated"),
         method,
     )
 
 
 def test_a_network_with_a_hidden_layer_and_an_activation() -> None:
     networks = [ThinCnn3(bottleneck=12).build(3, seed=1).double() for _ in range(2)]
-    own = clients(32, (8, 8))
+    client_images = clients(32, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
-    compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)
+    compare(SequentialEngine(networks[0], client_images, "cpu", 1), StackedEngine(networks[1], client_images), method)
 
 
 class Curious(Objective):
-    """Looks at a value, which cannot be done for many clients at once."""
+    """Branches on a value, which cannot be done for many clients at once."""
 
     name = "curious"
 
@@ -132,11 +135,11 @@ def test_what_cannot_be_batched_runs_one_by_one_and_says_so() -> None:
 
 def test_spans_leave_nobody_out() -> None:
     sizes = sorted(SIZES, reverse=True)
-    done = [0] * len(sizes)
+    trained = [0] * len(sizes)
     for step in range(4):
-        for span in step_groups(sizes, step, 8):
-            assert all(sizes[k] - 8 * step == span.images or span.images == 8 for k in range(span.first, span.stop))
-            for client in range(span.first, span.stop):
-                done[client] += span.images
-    assert [size - got for size, got in zip(sizes, done, strict=True)] == [int(size % 8 == 1) for size in sizes]
-    assert [(span.first, span.stop) for span in equal_size_groups(sizes)] == [(0, 1), (1, 3), (3, 4)]
+        for group in step_groups(sizes, step, 8):
+            assert all(sizes[k] - 8 * step == group.images or group.images == 8 for k in range(group.first, group.stop))
+            for client in range(group.first, group.stop):
+                trained[client] += group.images
+    assert [size - count for size, count in zip(sizes, trained, strict=True)] == [int(size % 8 == 1) for size in sizes]
+    assert [(group.first, group.stop) for group in equal_size_groups(sizes)] == [(0, 1), (1, 3), (3, 4)]

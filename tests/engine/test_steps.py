@@ -1,4 +1,4 @@
-"""Rounds of so many steps: pass after pass over a client's images, the last batch short, in both engines alike."""
+"""Rounds counted in steps: pass after pass over a client's images, with short last batches, alike in both engines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedwca.pseudo_labelers.prototype import Prototype
 from tests.engine.federations import Thin, some
 
 SIZES = (9, 4, 1, 13, 2, 8)
-"""With batches of 4: a last one of a single image, none, and a client of one image."""
+"""Images of each client. With batches of 4: last batches of a single image, full ones, and a client of one image."""
 TRAINING = Training(steps=7, lr=0.1, batch_size=4, momentum=0, weight_decay=0)
 METHOD = Method("fedavg", "FedAvg", FedAvg(), Argmax(), (CrossEntropy(), Proximal(mu=0.1)))
 MODELS = {
@@ -83,24 +83,24 @@ def test_slices_and_clients_of_one_class_change_nothing() -> None:
 
 
 def test_steps_are_those_of_plain_gradient_descent() -> None:
-    made, own = network("mlp"), clients(8)[0]
-    engine = SequentialEngine(made, [own])
+    model, client = network("mlp"), clients(8)[0]
+    engine = SequentialEngine(model, [client])
     method = Method("fedavg", "FedAvg", FedAvg(), Argmax(), (CrossEntropy(),))
     server = init_server(engine)
     run_round(0, server, method, engine, TRAINING, Keys(0), torch.zeros(1, dtype=torch.int64))
-    again, keys = network("mlp"), client_draws(Keys(0), 0, 0, TRAINING)
-    taken = 0
-    for number in range(3):
-        for here in permutation(keys(f"{ORDER}{number}"), 9).split(4):
-            if taken == 7:
+    plain, keys = network("mlp"), client_draws(Keys(0), 0, 0, TRAINING)
+    steps = 0
+    for epoch in range(3):
+        for batch in permutation(keys(f"{ORDER}{epoch}"), 9).split(4):
+            if steps == 7:
                 break
-            loss = cross_entropy(again(again.prepare(own.train[here]))[0], labels(9)[here])
+            loss = cross_entropy(plain(plain.prepare(client.train[batch]))[0], labels(9)[batch])
             with torch.no_grad():
-                leaves = list(again.parameters())
-                for leaf, slope in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
-                    leaf -= 0.1 * slope
-            taken += 1
-    assert torch.allclose(engine.bank[0], engine.layout.read(again), atol=1e-12, rtol=0)
+                leaves = list(plain.parameters())
+                for leaf, gradient in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
+                    leaf -= 0.1 * gradient
+            steps += 1
+    assert torch.allclose(engine.bank[0], engine.layout.read(plain), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_round_is_counted_in_one_unit() -> None:
     assert "steps" not in Training().model_dump()
     assert "epochs" not in TRAINING.model_dump()
     assert Training(**TRAINING.model_dump()) == TRAINING
-    for given in ({"epochs": 2}, {"epochs": 1, "cuts": 2}):
+    for fields in ({"epochs": 2}, {"epochs": 1, "cuts": 2}):
         with pytest.raises(ValidationError, match="leave one out"):
-            Training(steps=3, **given)
+            Training(steps=3, **fields)
     with pytest.raises(ValidationError, match="counted in epochs"):
         FinishTraining(steps=3)
 
@@ -128,11 +128,11 @@ def test_a_round_is_counted_in_one_unit() -> None:
 def test_labels_stay_over_counted_steps_in_both_engines() -> None:
     alignment = ServerClientAlignment()
     method = Method("m", "M", FedAvg(), Prototype(renew="epoch"), (CrossEntropy(), alignment))
-    found = []
+    rows = []
     for kind in (SequentialEngine, StackedEngine):
         engine = kind(network("hidden"), clients(8))
         server, domains = init_server(engine), torch.zeros(len(SIZES), dtype=torch.int64)
         for number in range(2):
             server, _ = run_round(number, server, method, engine, TRAINING, Keys(0), domains)
-        found.append(server.rows)
-    assert torch.allclose(*found, atol=1e-9, rtol=1e-9)
+        rows.append(server.rows)
+    assert torch.allclose(*rows, atol=1e-9, rtol=1e-9)

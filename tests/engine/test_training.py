@@ -30,7 +30,7 @@ KEYS = Keys(5)
 
 
 class Fixed(PseudoLabeler):
-    """Gives the same targets whatever models say: labels cycle, every third image is mixed with its successor."""
+    """The same targets whatever the models predict: labels cycle, every third image is mixed with the next one."""
 
     mixing: bool = True
 
@@ -43,7 +43,7 @@ class Fixed(PseudoLabeler):
 
 
 def reference(network: Network, images: Tensor, targets: Targets, training: Training, key: int, mu: float) -> Network:
-    """The same round written plainly: explicit images, torch's SGD, cross-entropy by class index."""
+    """The model after the same round in plain PyTorch: explicit images, torch's SGD, cross-entropy by class index."""
     model = copy.deepcopy(network)
     for parameter in model.classifier.parameters():
         parameter.requires_grad_(False)
@@ -62,22 +62,22 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
     for epoch in range(training.epochs):
         for batch in permutation(KEYS(2, 0, f"order {epoch}"), len(x)).split(training.batch_size):
             if len(batch) > 1:
-                extra = (targets.mix[batch] > 0).nonzero()[:, 0]
-                positions = torch.cat([torch.arange(len(batch)), training.batch_size + extra])
+                mixed_places = (targets.mix[batch] > 0).nonzero()[:, 0]
+                positions = torch.cat([torch.arange(len(batch)), training.batch_size + mixed_places])
                 drop = dropout_masks(model.drops, key, step, positions, 2 * training.batch_size)
-                logits, _ = model(torch.cat([x[batch], mixed[batch[extra]]]), [m.to(x.dtype) for m in drop])
+                logits, _ = model(torch.cat([x[batch], mixed[batch[mixed_places]]]), [m.to(x.dtype) for m in drop])
                 plain = logits[: len(batch)]
                 labelled = plain.clone()
-                labelled[extra] = logits[len(batch) :]
+                labelled[mixed_places] = logits[len(batch) :]
                 p = plain.softmax(1)
                 im = -(p * (p + 1e-5).log()).sum(1).mean() + (p.mean(0) * (p.mean(0) + 1e-5).log()).sum()
-                use = targets.weights[batch] > 0
-                ce = F.cross_entropy(labelled[use], targets.labels[batch][use])
-                near = sum(
+                has_label = targets.weights[batch] > 0
+                ce = F.cross_entropy(labelled[has_label], targets.labels[batch][has_label])
+                squared_distance = sum(
                     (p - q).square().sum() for p, q in zip(model.parameters(), network.parameters(), strict=True)
                 )
                 optimiser.zero_grad()
-                (im + 0.1 * ce + mu / 2 * near).backward()
+                (im + 0.1 * ce + mu / 2 * squared_distance).backward()
                 if training.clip is not None:
                     torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], training.clip)
                 optimiser.step()
@@ -104,18 +104,18 @@ def test_equals_a_plain_loop(
     worker = ClientWorker(Replica(network, layout), images, None, received, 1, slot, task)
     (targets,) = worker.train(Blend(worker.own))
     plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
-    moved = (slot - row).abs().max()
-    assert moved > 1e-3
-    assert (slot - layout.read(plain)).abs().max() < 1e-10 * max(1.0, float(moved))
+    largest_update = (slot - row).abs().max()
+    assert largest_update > 1e-3
+    assert (slot - layout.read(plain)).abs().max() < 1e-10 * max(1.0, float(largest_update))
 
 
-def run(loop: SequentialEngine, training: Training, labeler: PseudoLabeler, *more: Objective) -> Tensor:
-    """One round of every client from the network's own weights."""
+def run(loop: SequentialEngine, training: Training, labeler: PseudoLabeler, *extra_objectives: Objective) -> Tensor:
+    """The bank after one round of every client from the network's own weights."""
     row = loop.layout.read(loop.network)
     offer = Offer(torch.ones(len(loop.images), 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
 
     def task(client: int) -> Task:
-        return Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose))
+        return Task(labeler, [Shot(), *extra_objectives], training, lambda purpose: KEYS(0, client, purpose))
 
     loop.run(
         SingleStep(offer, row[None], task, range(len(loop.images)), lambda worker: worker.train(Blend(worker.own)))
@@ -174,13 +174,13 @@ def test_labels_are_renewed_each_epoch_only_when_asked(network: Network, images:
 
 
 def test_steps_leave_torch_threads_as_they_were(loop: SequentialEngine) -> None:
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     run(loop, Training(epochs=1, batch_size=8), Fixed())
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == threads
 
 
 class Watched(Objective):
-    """Reads a strong view, counts what it is shown, and is nothing but a sum of logits."""
+    """The mean squared logit of the strong view; keeps every batch it gets."""
 
     views = ("weak", "strong")
     seen: list = []
@@ -221,8 +221,8 @@ def test_an_objective_that_asks_for_views_does_not_change_the_others_draws(
     loop, training = SequentialEngine(network, images[:1], "cpu", 1), Training(epochs=1, batch_size=20, lr=1e-9)
     run(loop, training, Fixed(), watched)
     with_views = watched.seen[-1]
-    again = Watched()
-    run(loop, training, Fixed(), again)
+    second_objective = Watched()
+    run(loop, training, Fixed(), second_objective)
     assert torch.equal(with_views.logits, watched.seen[-1].logits)
     assert torch.equal(with_views.view_logits["strong"], watched.seen[-1].view_logits["strong"])
 
@@ -241,14 +241,14 @@ def test_the_networks_own_augmentation_is_what_training_shows(network: Network, 
         return network.prepare(shown) * (1 + draws[:, :1, None, None].float())
 
     loop = SequentialEngine(network, images[:1], "cpu", 1)
-    before = run(loop, Training(epochs=1, batch_size=8), Fixed())
+    plain_bank = run(loop, Training(epochs=1, batch_size=8), Fixed())
     replica = loop._replicas.get()
     replica.network.weak = weak  # type: ignore[method-assign]
     replica.network.backbone.augments = True
     loop._replicas.put(replica)
-    after = run(loop, Training(epochs=1, batch_size=8), Fixed())
-    assert not torch.equal(before, after)
-    # Plain images and partners of two steps, each place with numbers of its own.
+    augmented_bank = run(loop, Training(epochs=1, batch_size=8), Fixed())
+    assert not torch.equal(plain_bank, augmented_bank)
+    # 13 images and 5 mixed ones in two steps, each with random numbers of its own.
     numbers = torch.cat(drawn)
     assert numbers.shape == (18, 4)
     assert len(numbers.unique()) == 18 * 4
@@ -256,9 +256,9 @@ def test_the_networks_own_augmentation_is_what_training_shows(network: Network, 
 
 @pytest.mark.parametrize(("confidence", "expected"), [(0.0, 0.1569), (0.9, -0.1308)])
 def test_a_loss_over_all_images_is_of_all_objectives_by_weight(confidence: float, expected: float) -> None:
-    # CE of both labels is log 4/3 = 0.2877, and of none, where no label is sure enough; L_IM is -0.1308.
+    # CE is log 4/3 = 0.2877, or 0 if no label is confident enough; L_IM is -0.1308.
     logits = torch.tensor([[0.75, 0.25], [0.25, 0.75]], dtype=torch.float64).log()
     labeler = Argmax(confidence=confidence, share=0.0) if confidence else Argmax()
     task = Task(labeler, (CrossEntropy(), Shot(lam=0, eps=1e-15)), Training(), lambda purpose: 0)
-    found = loss_of_all(task, Predictions(logits, logits), torch.zeros(2), {}, {}, None)
-    assert float(found) == pytest.approx(expected, abs=1e-4)
+    loss = loss_of_all(task, Predictions(logits, logits), torch.zeros(2), {}, {}, None)
+    assert float(loss) == pytest.approx(expected, abs=1e-4)

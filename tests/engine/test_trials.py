@@ -1,4 +1,4 @@
-"""Trials that go through a round together end as each does alone: every kind of method, unequal trials."""
+"""Trials stacked in one engine end as each does alone: for every kind of method, with trials of unequal size."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 from tests.engine.federations import DOMAINS, KINDS, TRAINING, ShortResNet, Thin, clients, same, trained
 
 SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
-"""Images of each client of three trials: full batches and last ones that trials share, and some they do not."""
+"""Images of each client of three trials: some full and last batches have the same size in several trials."""
 
 
 def networks(dtype: torch.dtype = torch.float64) -> list[Network]:
-    """Two source models; the third trial begins from the first one's."""
+    """Source models of three trials; the third trial starts from the first one's."""
     first, second = (Thin(bottleneck=16).build(3, seed=seed).to(dtype) for seed in (1, 2))
     return [first, second, first]
 
@@ -46,17 +46,18 @@ def played(
     domains: Tensor = DOMAINS,
     **options: object,
 ) -> list[tuple[Server, list[Outcome]]]:
+    """The server and the outcomes of each trial after some rounds."""
     servers = [init_server(engine) for engine in trials.engines]
     outcomes: list[list[Outcome]] = [[] for _ in servers]
     for number in range(rounds):
-        parts = {
+        opened_rounds = {
             i: open_round(
                 number, servers[i], method, engine, training, Keys(i), domains[: len(engine.images)], **options
             )  # type: ignore[arg-type]
             for i, engine in enumerate(trials.engines)
         }
-        for i, uploads in trials.run(parts).items():
-            servers[i], outcome = close_round(parts[i], uploads)
+        for i, uploads in trials.run(opened_rounds).items():
+            servers[i], outcome = close_round(opened_rounds[i], uploads)
             outcomes[i].append(outcome)
     return list(zip(servers, outcomes, strict=True))
 
@@ -64,27 +65,31 @@ def played(
 def compare(
     alone: TrialsInTurn, together: StackedTrials, method: Method, tolerance: float = 1e-9, **options: object
 ) -> None:
-    here, there = played(alone, method, **options), played(together, method, **options)
-    for i, (engine, other) in enumerate(zip(alone.engines, together.engines, strict=True)):
-        assert (engine.bank - here[i][0].source).abs().max() > 1e-3
-        assert float((engine.bank - other.bank).abs().max()) <= tolerance
-        assert float((here[i][0].rows - there[i][0].rows).abs().max()) <= tolerance
-        same(here[i][0].state, there[i][0].state, tolerance)
-        for one, found in zip(here[i][1], there[i][1], strict=True):
-            assert torch.equal(one.labels, found.labels)
-            same(one.report, found.report, tolerance)
-            assert list(one.uploads) == list(found.uploads)
-            for client, upload in one.uploads.items():
-                assert upload.passes == found.uploads[client].passes
-                same(upload.collected, found.uploads[client].collected, tolerance)
+    """Check that two rounds of each trial give the same models, server states, reports, uploads and targets."""
+    alone_runs, together_runs = played(alone, method, **options), played(together, method, **options)
+    for i, (engine_alone, engine_together) in enumerate(zip(alone.engines, together.engines, strict=True)):
+        assert (engine_alone.bank - alone_runs[i][0].source).abs().max() > 1e-3
+        assert float((engine_alone.bank - engine_together.bank).abs().max()) <= tolerance
+        assert float((alone_runs[i][0].rows - together_runs[i][0].rows).abs().max()) <= tolerance
+        same(alone_runs[i][0].state, together_runs[i][0].state, tolerance)
+        for expected, actual in zip(alone_runs[i][1], together_runs[i][1], strict=True):
+            assert torch.equal(expected.labels, actual.labels)
+            same(expected.report, actual.report, tolerance)
+            assert list(expected.uploads) == list(actual.uploads)
+            for client, upload in expected.uploads.items():
+                assert upload.passes == actual.uploads[client].passes
+                same(upload.collected, actual.uploads[client].collected, tolerance)
                 for name in ("labels", "weights", "partners", "mix", "matched"):
-                    assert torch.equal(getattr(upload.targets, name), getattr(found.uploads[client].targets, name))
+                    assert torch.equal(getattr(upload.targets, name), getattr(actual.uploads[client].targets, name))
 
 
 def both(models: list[Network], side: int = 32, sizes=SIZES, batch_norm: str = "mixed"):  # type: ignore[no-untyped-def]
-    own = [clients(side, some) for some in sizes]
-    alone = TrialsInTurn([StackedEngine(n, c, "cpu", None, batch_norm) for n, c in zip(models, own, strict=True)])
-    return alone, StackedTrials(models, own, "cpu", batch_norm)
+    """The same trials twice: in turn, and together in one stacked engine."""
+    images_by_trial = [clients(side, trial_sizes) for trial_sizes in sizes]
+    alone = TrialsInTurn(
+        [StackedEngine(n, c, "cpu", None, batch_norm) for n, c in zip(models, images_by_trial, strict=True)]
+    )
+    return alone, StackedTrials(models, images_by_trial, "cpu", batch_norm)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -110,14 +115,14 @@ def test_residual_networks(options: dict[str, object]) -> None:
     first = architecture.build(3, seed=1).double()
     second = first if architecture.frozen else architecture.build(3, seed=2).double()
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
-    # Full batches alone: a BatchNorm over three values would blow up the rounding of so many layers.
+    # Full batches alone: a BatchNorm over three values would amplify the rounding errors of so many layers.
     compare(*both([first, second], architecture.stored, ((8, 8), (16, 8))), method, rounds=2)
 
 
 def test_networks_that_cannot_go_together() -> None:
-    one, other = networks()[:2]
-    assert can_share_step([one, other, one])
-    assert not can_share_step([one, LeNet(bottleneck=8).build(3, seed=1).double()])
+    first, second = networks()[:2]
+    assert can_share_step([first, second, first])
+    assert not can_share_step([first, LeNet(bottleneck=8).build(3, seed=1).double()])
     frozen = ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True})
     assert can_share_step([frozen.build(3, seed=1), frozen.build(3, seed=1)])
     assert not can_share_step([frozen.build(3, seed=1), frozen.build(3, seed=2)])
@@ -125,16 +130,16 @@ def test_networks_that_cannot_go_together() -> None:
 
 def test_images_lie_in_one_tensor() -> None:
     _, together = both(networks())
-    images = [engine.images[0].untyped_storage().data_ptr() for engine in together.engines]
-    assert len(set(images)) == 1
+    storages = [engine.images[0].untyped_storage().data_ptr() for engine in together.engines]
+    assert len(set(storages)) == 1
     for engine, sizes in zip(together.engines, SIZES, strict=True):
         assert engine.sizes.tolist() == list(sizes)
-        for client, (shown, given) in enumerate(zip(engine.images, clients(sizes=sizes), strict=True)):
-            assert torch.equal(shown, given.train), client
+        for client, (actual, expected) in enumerate(zip(engine.images, clients(sizes=sizes), strict=True)):
+            assert torch.equal(actual, expected.train), client
 
 
 class Sharing(Objective):
-    """What its server shares has another shape in each trial."""
+    """Pools a value whose shape differs between trials."""
 
     name = "sharing"
 

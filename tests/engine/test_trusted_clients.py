@@ -1,4 +1,4 @@
-"""Clients that are not trusted do not train, on either engine; what they keep and what is averaged."""
+"""Clients without trust do not train, in either engine: which models they keep, and which ones are averaged."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tests.engine.federations import DOMAINS, TRAINING, clients, compare, lenet,
 
 
 def trust() -> Tensor:
-    """Of each client, by the source model alone ``[K]``."""
+    """The trust of each client ``[K]``: mutual information of the source model's predictions."""
     network = lenet().eval()
     with torch.no_grad():
-        return torch.stack([mutual_information(network(network.prepare(own.train))[0]) for own in clients()])
+        return torch.stack([mutual_information(network(network.prepare(client.train))[0]) for client in clients()])
 
 
 MIDDLE = float(trust().sort().values[1:3].mean())
-"""More than two of the four clients have."""
+"""A threshold that two of the four clients reach."""
 
 
 class Paired(Clusterer):
-    """The surest client with the least sure one, the two others."""
+    """Two clusters: the most and the least trusted client, and the two others."""
 
     def __call__(self, signatures: Signatures) -> Tensor:
         order = trust().argsort()
@@ -49,7 +49,7 @@ class Paired(Clusterer):
 
 
 def gated(**fields: object) -> Method:
-    """FedTAB where the surest client alone is trusted."""
+    """FedTAB with a threshold that the most trusted client alone reaches."""
     method = compose(RunConfig(baselines=("fedtab",)))[0][0]
     least = float(trust().sort().values[2:].mean())
     return replace(method, pseudo_labeler=Trusted(least=least, **fields), clusterer=Paired())  # type: ignore[arg-type]
@@ -81,17 +81,17 @@ def test_the_gate() -> None:
         assert float(upload.notes["trust"]) == pytest.approx(float(trust()[client]), abs=1e-12)
         assert bool((upload.targets.weights == (1 if client == best else 0)).all())
         assert "trust" not in second.uploads[client].notes
-    # Parameters of a client that does not train are those it was sent; its statistics are its images'.
+    # A client that does not train keeps the parameters it was sent; its statistics are those of its images.
     for client in others:
         assert torch.equal(loop.bank[client, : layout.trained], source[: layout.trained])
         network = lenet().train()
         network.norm.momentum = 1.0
         with torch.no_grad():
             network(network.prepare(clients()[client].train))
-        found = torch.cat([network.norm.running_mean, network.norm.running_var])
-        torch.testing.assert_close(loop.bank[client, layout.trained :], found)
+        statistics = torch.cat([network.norm.running_mean, network.norm.running_var])
+        torch.testing.assert_close(loop.bank[client, layout.trained :], statistics)
     assert not torch.equal(loop.bank[best, : layout.trained], source[: layout.trained])
-    # A cluster with somebody trusted is averaged over those alone; in another, nobody trains and statistics are mixed.
+    # A cluster is averaged over its trusted clients alone; without any, nobody trains and statistics are averaged.
     labels = second.labels
     torch.testing.assert_close(server.rows[labels[best]], loop.bank[best])
     torch.testing.assert_close(server.rows[labels[others[0]]], loop.bank[others].mean(0))
@@ -110,20 +110,20 @@ def test_between_the_thresholds_a_client_trains_on_plain_images() -> None:
         1,
     ]
     assert torch.equal(loop.bank[untrained, : layout.trained], source[: layout.trained])
-    # Of the cluster without the best client, the model that was trained is the cluster's.
+    # The model of the cluster without the best client is the one that was trained in it.
     torch.testing.assert_close(server.rows[outcome.labels[between]], loop.bank[between])
     torch.testing.assert_close(server.rows[outcome.labels[best]], loop.bank[best])
 
 
 class Halves(Clusterer):
-    """The two surest clients, and the two others."""
+    """Two clusters: the two most trusted clients, and the two others."""
 
     def __call__(self, signatures: Signatures) -> Tensor:
         return torch.ones(4, dtype=torch.int64).index_fill(0, trust().argsort()[2:], 0)
 
 
 def halves(**fields: object) -> Method:
-    """FedTAB where the two surest clients are trusted, and grouped."""
+    """FedTAB where the two most trusted clients reach the threshold and form a cluster."""
     return replace(gated(), pseudo_labeler=Trusted(least=MIDDLE, **fields), clusterer=Halves())  # type: ignore[arg-type]
 
 
@@ -133,12 +133,12 @@ def test_who_does_not_train_takes_what_others_trained_with_its_own_statistics() 
     server, (outcome,) = rounds(loop, method, 1)
     *stopped, second, best = trust().argsort().tolist()
     mean = loop.bank[[second, best]].mean(0)
-    row, own = server.rows[outcome.labels[stopped[0]]], layout.trained
+    row, trained = server.rows[outcome.labels[stopped[0]]], layout.trained
     torch.testing.assert_close(server.rows[outcome.labels[best]], mean)
-    torch.testing.assert_close(row[:own], mean[:own])
-    # The statistics are those that the source model has on the group's images.
-    plain, (other,) = rounds(engine(), halves(), 1)
-    torch.testing.assert_close(row[own:], plain.rows[other.labels[stopped[0]], own:])
+    torch.testing.assert_close(row[:trained], mean[:trained])
+    # The statistics are those that the source model has on the cluster's images.
+    plain_server, (plain_outcome,) = rounds(engine(), halves(), 1)
+    torch.testing.assert_close(row[trained:], plain_server.rows[plain_outcome.labels[stopped[0]], trained:])
     compare(engine(), StackedEngine(lenet(), clients(), workers=3), method)
 
 
@@ -150,8 +150,8 @@ def test_records_are_of_the_models_that_clients_trained() -> None:
 
 
 def test_one_clients_model_is_given_to_nobody_alone() -> None:
-    found = [rounds(engine(), gated(untrained=how), 2)[0].rows for how in ("source", "mean")]
-    assert torch.equal(*found)
+    rows = [rounds(engine(), gated(untrained=untrained), 2)[0].rows for untrained in ("source", "mean")]
+    assert torch.equal(*rows)
 
 
 @pytest.mark.parametrize(
@@ -175,60 +175,61 @@ def rows_before(method: Method) -> Tensor:
 def test_a_cluster_whose_trusted_client_is_absent_keeps_its_model() -> None:
     loop, method, best = engine(), gated(), int(trust().argmax())
     server, _ = rounds(loop, method, 1)
-    kept = server.rows.clone()
+    last_rows = server.rows.clone()
     for number in range(1, 6):
         server, outcome = run_round(number, server, method, loop, TRAINING, Keys(0), DOMAINS, participation=0.5)
         if best not in outcome.uploads:
             break
-        kept = server.rows.clone()
+        last_rows = server.rows.clone()
     assert best not in outcome.uploads
     cluster = int(outcome.labels[best])
-    assert torch.equal(server.rows[cluster], kept[cluster])
+    assert torch.equal(server.rows[cluster], last_rows[cluster])
 
 
 def test_rounds_go_on_from_what_a_checkpoint_holds() -> None:
-    method, whole = gated(), engine()
-    server, _ = rounds(whole, method, 3)
+    method, uninterrupted = gated(), engine()
+    server, _ = rounds(uninterrupted, method, 3)
     loop = engine()
-    before, _ = rounds(loop, method, 1)
-    again, bank = engine(), loop.bank.clone()
-    init_server(again)
-    again.bank.copy_(bank)
-    state = {name: value.clone() for name, value in before.state.items()}
-    before = replace(before, rows=before.rows.clone(), state=state)
+    resumed_server, _ = rounds(loop, method, 1)
+    resumed, bank = engine(), loop.bank.clone()
+    init_server(resumed)
+    resumed.bank.copy_(bank)
+    state = {name: value.clone() for name, value in resumed_server.state.items()}
+    resumed_server = replace(resumed_server, rows=resumed_server.rows.clone(), state=state)
     for number in (1, 2):
-        before, _ = run_round(number, before, method, again, TRAINING, Keys(0), DOMAINS)
-    assert torch.equal(before.rows, server.rows)
-    assert torch.equal(again.bank, whole.bank)
+        resumed_server, _ = run_round(number, resumed_server, method, resumed, TRAINING, Keys(0), DOMAINS)
+    assert torch.equal(resumed_server.rows, server.rows)
+    assert torch.equal(resumed.bank, uninterrupted.bank)
 
 
 def test_trials_that_go_together_do_the_same() -> None:
     method = gated()
     together = StackedTrials([lenet(), lenet()], [clients(), clients()])
-    servers = [init_server(one) for one in together.engines]
-    turns = {
-        i: open_round(0, servers[i], method, one, TRAINING, Keys(0), DOMAINS) for i, one in enumerate(together.engines)
+    servers = [init_server(trial) for trial in together.engines]
+    opened_rounds = {
+        i: open_round(0, servers[i], method, trial, TRAINING, Keys(0), DOMAINS)
+        for i, trial in enumerate(together.engines)
     }
-    together.run(turns)
+    together.run(opened_rounds)
     loop = engine()
     rounds(loop, method, 1)
-    for one in together.engines:
-        assert float((one.bank - loop.bank).abs().max()) < 1e-9
+    for trial in together.engines:
+        assert float((trial.bank - loop.bank).abs().max()) < 1e-9
 
 
 @pytest.mark.parametrize("layers", ["bottleneck", "all"])
 def test_moments_by_hand(layers: str) -> None:
     network = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8}).build(3, seed=1).double()
     images, norm = clients()[0].train, network.norm
-    norm.running_mean += 2  # as if it had been trained on others
+    norm.running_mean += 2  # as if it had been trained on other images
     norm.running_var *= 4
-    found = measure_moments(network, images, layers)  # type: ignore[arg-type]
-    assert len(found) == count_moments(network, layers)  # type: ignore[arg-type]
+    moments = measure_moments(network, images, layers)  # type: ignore[arg-type]
+    assert len(moments) == count_moments(network, layers)  # type: ignore[arg-type]
     with torch.no_grad():
         z = network.bottleneck(network.backbone(network.prepare(images), []))
-    wide = z.var(0, correction=0) + 1e-5
-    expected = torch.cat([(z.mean(0) - 2) / math.sqrt(4 + 1e-5), (wide / (4 + 1e-5)).log() / 2])
-    torch.testing.assert_close(found[-16:], expected, rtol=1e-4, atol=1e-5)
+    variances = z.var(0, correction=0) + 1e-5
+    expected = torch.cat([(z.mean(0) - 2) / math.sqrt(4 + 1e-5), (variances / (4 + 1e-5)).log() / 2])
+    torch.testing.assert_close(moments[-16:], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_clusters_by_moments_see_colours_before_training() -> None:
@@ -245,6 +246,6 @@ def test_clusters_by_moments_see_colours_before_training() -> None:
 
 def test_moments_are_of_all_images_whatever_fits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     network, images = lenet(), clients()[0].train
-    whole = measure_moments(network, images)
+    expected = measure_moments(network, images)
     monkeypatch.setattr(type(network), "chunk", 7)
-    torch.testing.assert_close(measure_moments(network, images), whole)
+    torch.testing.assert_close(measure_moments(network, images), expected)

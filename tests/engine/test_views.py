@@ -20,8 +20,8 @@ def test_every_place_of_every_step_draws_its_own_crop() -> None:
     assert torch.equal(weak_views(network, IMAGES, 9, 3, plain, 16), network.weak(IMAGES, draws))
     views = [weak_views(network, IMAGES, 9, 3, plain, 16), weak_views(network, IMAGES, 9, 3, mixed, 16)]
     views += [weak_views(network, IMAGES, 9, 4, plain, 16), weak_views(network, IMAGES, 8, 3, plain, 16)]
-    for i, one in enumerate(views):
-        for other in views[:i]:
-            assert not torch.equal(one, other)
+    for i, view in enumerate(views):
+        for earlier_view in views[:i]:
+            assert not torch.equal(view, earlier_view)
     few = weak_views(network, IMAGES[[4]], 9, 3, torch.tensor([4]), 16)
     assert torch.equal(few, views[0][[4]])

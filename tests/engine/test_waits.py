@@ -1,7 +1,7 @@
-"""Clients' part of a round on a device whose values nobody can read: nothing there waits for the device.
+"""The clients' part of a round on a device whose values cannot be read: nothing in it waits for the device.
 
-Tensors on torch's ``meta`` device have shapes and no values. Whoever asks one for a number gets an error, so what runs
-to its end there would run on a GPU without the host waiting for it. The one exception is named and counted.
+Tensors on torch's ``meta`` device have shapes but no values, and reading a value is an error. What runs to its end
+there runs on a GPU without the host waiting for it. The one exception is tested by name, and counted.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ OURS = str(Path(fedwca.__file__).parent)
 
 
 class Border(TorchDispatchMode):
-    """Keeps who moves values between the host and the far device, other than by `fedwca.engine.device_copy`."""
+    """Records who moves values between the host and the far device, other than by `fedwca.engine.device_copy`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.crossed: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        # A number on the host travels with a call, unless it is the call.
-        moves = "copy" in str(func)
-        if len({x.device.type for x in tensors((args, kwargs, found)) if x.ndim or moves}) > 1:
-            ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
-            if not ours or not ours[-1][0].endswith("device_copy.py"):
-                self.crossed.append(f"{func} in {ours[-1:]}")
-        return found
+        result = func(*args, **(kwargs or {}))
+        # A host tensor without dimensions is an argument of the call; it counts only if the call copies it.
+        is_copy = "copy" in str(func)
+        if len({x.device.type for x in tensors((args, kwargs, result)) if x.ndim or is_copy}) > 1:
+            frames = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
+            if not frames or not frames[-1][0].endswith("device_copy.py"):
+                self.crossed.append(f"{func} in {frames[-1:]}")
+        return result
 
 
 class Places(TorchFunctionMode):
-    """Keeps who names places of a far tensor by what is on the host, or gives them numbers of the host.
+    """Records who indexes a far tensor by lists or tensors on the host, or assigns numbers of the host to it.
 
-    Some versions of torch copy these from ordinary memory, and wait.
+    Some versions of torch copy these from pageable memory, and wait.
     """
 
     def __init__(self) -> None:
@@ -71,35 +71,37 @@ class Places(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (Tensor.__getitem__, Tensor.__setitem__) and args[0].device == FAR:
-            places = args[1] if isinstance(args[1], tuple) else (args[1],)
-            here = [isinstance(place, list) or (isinstance(place, Tensor) and place.device != FAR) for place in places]
-            number = func is Tensor.__setitem__ and not isinstance(args[2], Tensor)
-            if any(here) or (number and not any(isinstance(place, slice) for place in places)):
-                ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
-                self.crossed.append(f"{func.__name__} in {ours[-1:]}")
+            indices = args[1] if isinstance(args[1], tuple) else (args[1],)
+            from_host = [
+                isinstance(index, list) or (isinstance(index, Tensor) and index.device != FAR) for index in indices
+            ]
+            assigns_number = func is Tensor.__setitem__ and not isinstance(args[2], Tensor)
+            if any(from_host) or (assigns_number and not any(isinstance(index, slice) for index in indices)):
+                frames = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
+                self.crossed.append(f"{func.__name__} in {frames[-1:]}")
         return func(*args, **(kwargs or {}))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`torch.tensor` on a device copies from ordinary memory, and waits."""
-    real = torch.tensor
+    """Refuse `torch.tensor` on a device: it copies from pageable memory, and waits."""
+    original = torch.tensor
 
-    def here(*args: Any, **kwargs: Any) -> Tensor:
+    def host_tensor(*args: Any, **kwargs: Any) -> Tensor:
         assert torch.device(kwargs.get("device") or "cpu").type == "cpu", (
             "numbers go to a device by device_copy.to_device"
         )
-        return real(*args, **kwargs)
+        return original(*args, **kwargs)
 
     monkeypatch.setattr(engines, "CudaGraphs", Again)
-    monkeypatch.setattr(torch, "tensor", here)
-    # What is fetched is read at the end of the round, after the one wait that is meant.
+    monkeypatch.setattr(torch, "tensor", host_tensor)
+    # Values copied to the host are read at the end of the round, after the one intended wait.
     for module in (workers, uploads):
         monkeypatch.setattr(module, "to_host_async", lambda values: values)
 
 
 class Again(Tapes):
-    """Recordings are made by running the work; played, it runs again."""
+    """Recording runs the work, and playing runs it again."""
 
     def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
         work()
@@ -112,30 +114,32 @@ def networks(count: int = 1) -> list[Network]:
 
 @cache
 def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
-    """A federation after round 0, and its turn in round 1."""
+    """The server of a federation after round 0, and its opened round 1."""
     loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), trained(name)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     return server, open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
 
 
 def far(name: str, engine: StackedEngine, seed: int = 1, batch_norm: str = "mixed") -> OpenRound:
-    """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
+    """Round 1 of a federation for an engine on the far device; round 0 was run on the CPU."""
     server, opened = begun(name, seed, batch_norm)
-    moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
-    return replace(opened, engine=engine, server=moved)
+    far_server = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
+    return replace(opened, engine=engine, server=far_server)
 
 
 def work(
     opened_rounds: Sequence[OpenRound], engines: Sequence[StackedEngine], trials: StackedTrials | None = None
 ) -> list[str]:
-    """Everything from the first message to the uploads of all clients; what crossed the border meanwhile."""
+    """Run everything from the first message to the uploads of all clients; returns what was moved meanwhile."""
     with Places() as places, Border() as border:
         if trials is not None:
-            found = trials.run(dict(enumerate(opened_rounds)))
+            uploads_by_trial = trials.run(dict(enumerate(opened_rounds)))
         else:
             (opened,), (engine,) = opened_rounds, engines
-            found = {0: engine.run(opened)}
-    assert all(upload.targets.labels.device == FAR for own in found.values() for upload in own)
+            uploads_by_trial = {0: engine.run(opened)}
+    assert all(
+        upload.targets.labels.device == FAR for trial_uploads in uploads_by_trial.values() for upload in trial_uploads
+    )
     return border.crossed + places.crossed
 
 
@@ -166,9 +170,9 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
 def test_nor_do_trials_together(name: str) -> None:
     trials = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs")
-    both = [engine for engine in trials.engines if isinstance(engine, StackedEngine)]
-    opened_rounds = [far(name, engine, seed) for seed, engine in enumerate(both, 1)]
-    assert work(opened_rounds, both, trials) == []
+    stacked_engines = [engine for engine in trials.engines if isinstance(engine, StackedEngine)]
+    opened_rounds = [far(name, engine, seed) for seed, engine in enumerate(stacked_engines, 1)]
+    assert work(opened_rounds, stacked_engines, trials) == []
 
 
 @pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
@@ -179,14 +183,14 @@ def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
 
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
-    own = clients(architecture.stored, (8, 16))
+    client_images = clients(architecture.stored, (8, 16))
     network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), trained("fedwca")
-    engine = StackedEngine(twin, own, FAR, kernels="graphs")
-    loop = SequentialEngine(network, own, "cpu", 1)
+    engine = StackedEngine(twin, client_images, FAR, kernels="graphs")
+    loop = SequentialEngine(network, client_images, "cpu", 1)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
     opened = open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
-    moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
-    assert work([replace(opened, engine=engine, server=moved)], [engine]) == []
+    far_server = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
+    assert work([replace(opened, engine=engine, server=far_server)], [engine]) == []
 
 
 def test_the_border_is_watched() -> None:
