@@ -1,4 +1,4 @@
-"""Runs of methods that adapt: composed, refused, recorded, resumed to the same bits, opened, exported and joined."""
+"""Runs of methods with an adaptation: options, refusals, records, resuming to the same bits, export and join."""
 
 from __future__ import annotations
 
@@ -54,40 +54,40 @@ def test_what_is_recorded(run: Path) -> None:
     last = {record["method"]: record for record in read_rounds(run, number=1)}
     assert list(last) == ["fedavg_labelled", "tent", "fedavg_learned"]
     assert "adaptation" not in last["fedavg_labelled"]
-    found = last["fedavg_learned"]["adaptation"]
+    adaptation = last["fedavg_learned"]["adaptation"]
     clients = len(last["tent"]["accuracy"])
-    assert all(len(found[key]) == clients for key in ("accuracy_before", "steps", "taken", "entropy"))
-    assert all(1 <= taken <= steps <= 3 for taken, steps in zip(found["taken"], found["steps"], strict=True))
+    assert all(len(adaptation[key]) == clients for key in ("accuracy_before", "steps", "taken", "entropy"))
+    assert all(1 <= taken <= steps <= 3 for taken, steps in zip(adaptation["taken"], adaptation["steps"], strict=True))
     assert last["tent"]["adaptation"]["steps"] == [1] * clients
-    # The same model was trained; TENT's step is made when it is there.
+    # Both methods train the same model; TENT adapts it only after training.
     plain = last["fedavg_labelled"]
-    both = [[a, b][a is None] for a, b in zip(plain["accuracy"], plain["accuracy_sources"], strict=True)]
-    assert last["tent"]["adaptation"]["accuracy_before"] == both
-    # The adaptation network is a part of the model and travels.
-    more = last["fedavg_learned"]["bytes_up"] - plain["bytes_up"]
-    assert more == 4 * 4 * (10 * 4 + 4 + 2 * (4 * 4 + 4) + 4 + 1)
+    plain_accuracies = [[a, b][a is None] for a, b in zip(plain["accuracy"], plain["accuracy_sources"], strict=True)]
+    assert last["tent"]["adaptation"]["accuracy_before"] == plain_accuracies
+    # The adaptation network is a part of the model and is sent with it.
+    extra_bytes = last["fedavg_learned"]["bytes_up"] - plain["bytes_up"]
+    assert extra_bytes == 4 * 4 * (10 * 4 + 4 + 2 * (4 * 4 + 4) + 4 + 1)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run_rounds.begin_round
+    original = run_rounds.begin_round
 
-    def stop(*given: Any, **more: Any) -> Any:
-        if given[1] == 1 and given[4].name == "fedavg_learned":
+    def stop(*arguments: Any, **options: Any) -> Any:
+        if arguments[1] == 1 and arguments[4].name == "fedavg_learned":
             raise KeyboardInterrupt
-        return real(*given, **more)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(run_rounds, "begin_round", stop)
     with pytest.raises(KeyboardInterrupt):
         bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
-    monkeypatch.setattr(run_rounds, "begin_round", real)
-    done = resume(tmp_path / "run")
-    assert read_rounds(done.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    one, other = open_run(run), open_run(done.path)
-    assert one.unit.method == "fedavg_learned"
-    assert torch.equal(one.server.rows, other.server.rows)
-    assert torch.equal(one.bank, other.bank)
+    monkeypatch.setattr(run_rounds, "begin_round", original)
+    finished = resume(tmp_path / "run")
+    assert read_rounds(finished.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    expected, actual = open_run(run), open_run(finished.path)
+    assert expected.unit.method == "fedavg_learned"
+    assert torch.equal(expected.server.rows, actual.server.rows)
+    assert torch.equal(expected.bank, actual.bank)
 
 
 def test_all_methods_begin_with_the_same_weights(run: Path) -> None:
@@ -122,27 +122,27 @@ def test_the_card_is_of_the_model_before_its_steps_and_pictures_are_of_it_after_
         measured = opened.federation.metrics.accuracy(client, classify(network, images.test))
         assert about.accuracy == pytest.approx(measured)
         assert "this model is as it was before them" in " ".join(about.notes)
-        right = 100 * float((pictured.predicted[client] == pictured.truth[client]).mean())
-        assert right == pytest.approx(accuracy_of_all(last)[client])
+        accuracy = 100 * float((pictured.predicted[client] == pictured.truth[client]).mean())
+        assert accuracy == pytest.approx(accuracy_of_all(last)[client])
     assert not model_of(open_run(run, "fedavg_labelled"), 0)[1].notes
 
 
 def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 255, (6, 32, 32, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
-    given = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
-    found = json.loads(call(*given, str(tmp_path / "own")).out)
-    assert found["adaptation"]["name"] == "learned"
-    assert found["adaptation"]["fields"]["patience"] == 1
-    other = json.loads(call(*given, str(tmp_path / "more"), "--adapt", "learned:steps=2,width=4").out)
-    assert (other["adaptation"]["steps"], other["adaptation"]["taken"]) == (2, 2)
-    wide = call(*given, str(tmp_path / "wide"), "--adapt", "learned")
+    arguments = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
+    joined = json.loads(call(*arguments, str(tmp_path / "own")).out)
+    assert joined["adaptation"]["name"] == "learned"
+    assert joined["adaptation"]["fields"]["patience"] == 1
+    two_steps = json.loads(call(*arguments, str(tmp_path / "more"), "--adapt", "learned:steps=2,width=4").out)
+    assert (two_steps["adaptation"]["steps"], two_steps["adaptation"]["taken"]) == (2, 2)
+    wide = call(*arguments, str(tmp_path / "wide"), "--adapt", "learned")
     assert (wide.code, "or one of other widths" in wide.err) == (2, True)
-    tent = json.loads(call(*given, str(tmp_path / "tent"), "--method", "tent").out)
+    tent = json.loads(call(*arguments, str(tmp_path / "tent"), "--method", "tent").out)
     assert tent["adaptation"]["name"] == "entropy"
-    plain = call(*given, str(tmp_path / "plain"), "--method", "fedavg_labelled")
+    plain = call(*arguments, str(tmp_path / "plain"), "--method", "fedavg_labelled")
     assert (plain.code, "nothing to adapt by; take --adapt entropy" in plain.err) == (2, True)
-    entropy = call(*given, str(tmp_path / "plain"), "--method", "fedavg_labelled", "--adapt", "entropy:steps=2")
+    entropy = call(*arguments, str(tmp_path / "plain"), "--method", "fedavg_labelled", "--adapt", "entropy:steps=2")
     assert json.loads(entropy.out)["adaptation"]["steps"] == 2
 
 
@@ -159,26 +159,26 @@ def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None
     ],
 )
 def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
-    given = {"target": "neon", "baselines": [], **FEDTTA, **layer}
+    settings = {"target": "neon", "baselines": [], **FEDTTA, **layer}
     with pytest.raises(UsageError) as caught:
-        resolve_plan({key: value for key, value in given.items() if value is not None})
+        resolve_plan({key: value for key, value in settings.items() if value is not None})
     assert sentence in str(caught.value)
 
 
 def test_words_of_methods_and_options() -> None:
     word = "X=fedavg_labelled/objective=adapted/adaptation=learned:steps=50,patience=5"
-    given = {"target": "neon", "finish": [], "baselines": [word, "Y=fedavg_labelled/adaptation=none"]}
-    made = resolve_plan(given)
-    by_name = {method.name: method for method, _ in made.methods}
+    settings = {"target": "neon", "finish": [], "baselines": [word, "Y=fedavg_labelled/adaptation=none"]}
+    plan = resolve_plan(settings)
+    by_name = {method.name: method for method, _ in plan.methods}
     own = by_name["x"].adaptation
     assert own is not None
     assert (own.name, own.steps, own.patience) == ("learned", 50, 5)
     assert by_name["y"].adaptation is None
-    plan = resolve_plan({"target": "neon", **FEDTTA}, pairs=[("adaptation.steps", "7")])
-    found = plan.methods[-1][0]
-    assert found.adaptation is not None
-    assert (found.name, found.label, found.adaptation.steps) == ("fedavg_learned", "FedAvg + FedTTA", 7)
-    assert resolve_plan(json.loads(plan.config.model_dump_json())).methods[-1][0] == found
+    plan_by_options = resolve_plan({"target": "neon", **FEDTTA}, pairs=[("adaptation.steps", "7")])
+    method = plan_by_options.methods[-1][0]
+    assert method.adaptation is not None
+    assert (method.name, method.label, method.adaptation.steps) == ("fedavg_learned", "FedAvg + FedTTA", 7)
+    assert resolve_plan(json.loads(plan_by_options.config.model_dump_json())).methods[-1][0] == method
 
 
 def test_unlabeled_clients_may_adapt_too_and_deployments_may_not() -> None:
@@ -204,39 +204,39 @@ UPFL: dict[str, Any] = {
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: Path) -> None:
     names = ["fedavg", "tent", "fedtta_prox", "fedtta_pp"]
-    given = {**UPFL, "baselines": names, "engine": engine}
+    settings = {**UPFL, "baselines": names, "engine": engine}
     overrides = {"training.steps": 2, "model.mlp.width": 8}
-    done = bench(**given, overrides=overrides, out=tmp_path / "run", preset="upfl")
-    last = {record["method"]: record for record in read_rounds(done.path, number=1)}
+    finished = bench(**settings, overrides=overrides, out=tmp_path / "run", preset="upfl")
+    last = {record["method"]: record for record in read_rounds(finished.path, number=1)}
     assert list(last) == names
     for name in names[1:]:
-        found = last[name]["adaptation"]
-        assert all(len(found[key]) == 5 + 6 for key in ("accuracy_before", "steps", "taken", "entropy"))
+        adaptation = last[name]["adaptation"]
+        assert all(len(adaptation[key]) == 5 + 6 for key in ("accuracy_before", "steps", "taken", "entropy"))
     plain, tent = last["fedavg"], last["tent"]
     assert tent["adaptation"]["accuracy_before"] == [*plain["accuracy_validation"][:5], *plain["accuracy"][5:]]
-    prox, more = (open_run(done.path, name) for name in names[2:])
-    assert torch.equal(prox.server.rows, more.server.rows)  # steps at test time change no training
+    prox, plus_plus = (open_run(finished.path, name) for name in names[2:])
+    assert torch.equal(prox.server.rows, plus_plus.server.rows)  # steps at test time change no training
     images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
     late = ["--data", str(tmp_path / "late.npz"), "--out", str(tmp_path / "late")]
-    joined = call("join", str(done.path), "--method", "fedtta_pp", *late, "--json")
+    joined = call("join", str(finished.path), "--method", "fedtta_pp", *late, "--json")
     assert joined.code == 0, joined.err
     assert json.loads(joined.out)["adaptation"]["fields"]["steps"] == 50
 
 
 def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"clients": 3, "new_clients": 2, "samples": 12, "batch_size": 8, "rounds": 1}
-    more: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
+    sizes: dict[str, Any] = {"clients": 3, "new_clients": 2, "samples": 12, "batch_size": 8, "rounds": 1}
+    method: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
     small = {"training.steps": 2, "model.width": 8}
-    path = bench(preset="upfl-released", **given, **more, overrides=small, out=tmp_path / "run").path
+    path = bench(preset="upfl-released", **sizes, **method, overrides=small, out=tmp_path / "run").path
     last = read_rounds(path, number=0)
     assert len(last) == 2
     for record in last:
-        found, shown = record["adaptation"], [*record["accuracy_validation"][:3], *record["accuracy"][3:]]
-        assert (set(found["taken"]), set(found["steps"])) == ({0}, {1})
-        assert found["accuracy_before"] == shown
-    one, other = (open_run(path, "fedtta_pp", source_model=number).federation for number in (0, 1))
-    assert all(torch.equal(a.train, b.train) for a, b in zip(one.clients, other.clients, strict=True))
+        adaptation, shown = record["adaptation"], [*record["accuracy_validation"][:3], *record["accuracy"][3:]]
+        assert (set(adaptation["taken"]), set(adaptation["steps"])) == ({0}, {1})
+        assert adaptation["accuracy_before"] == shown
+    first, second = (open_run(path, "fedtta_pp", source_model=number).federation for number in (0, 1))
+    assert all(torch.equal(a.train, b.train) for a, b in zip(first.clients, second.clients, strict=True))
 
 
 def test_pictures_of_an_adapted_source_model_are_of_what_the_table_shows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A backbone of one's own that is not as it says is refused before anything is trained."""
+"""A user's backbone that does not keep to its interface is refused before anything is trained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INNER: dict[str, nn.Module] = {
 
 
 class Own(Backbone):
-    """Channels' means, or something wrong."""
+    """A backbone that gives the mean of each channel, or has one fault."""
 
     def __init__(self, wrong: str) -> None:
         super().__init__()
@@ -31,23 +31,23 @@ class Own(Backbone):
         self.inner = INNER.get(wrong, nn.Identity())
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """``[N, 3]``."""
+        """Features ``[N, 3]``."""
         if self.wrong == "error":
             raise ValueError("boom")
-        found = self.inner(x).mean((2, 3)) if self.wrong == "instances" else self.inner(x.mean((2, 3)))
+        features = self.inner(x).mean((2, 3)) if self.wrong == "instances" else self.inner(x.mean((2, 3)))
         if self.wrong == "axes":
             return x
-        return found.double() if self.wrong == "double" else found / (0 if self.wrong == "infinite" else 1)
+        return features.double() if self.wrong == "double" else features / (0 if self.wrong == "infinite" else 1)
 
 
 class Mine(Architecture):
-    """Around it."""
+    """An architecture with that backbone."""
 
     name = "mine"
     wrong: str = ""
 
     def backbone(self) -> Backbone:
-        """Without weights."""
+        """A backbone without weights."""
         return Own(self.wrong)
 
 
@@ -73,7 +73,7 @@ def test_a_wrong_backbone(wrong: str, said: str) -> None:
 
 def test_a_right_one_is_left_as_it_was() -> None:
     for network in (Mine().build(4), LeNet().build(4)):
-        before = {name: value.clone() for name, value in network.state_dict().items()}
+        initial_state = {name: value.clone() for name, value in network.state_dict().items()}
         check_model(network, "x")
         assert network.training
-        assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+        assert all(torch.equal(value, initial_state[name]) for name, value in network.state_dict().items())

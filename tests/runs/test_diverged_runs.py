@@ -1,4 +1,4 @@
-"""A method whose training diverges ends there; all others go on, and nothing counts what it had come to."""
+"""A method whose training diverges ends there; all others go on, and no table counts its rounds."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ WHY = "client 0's model has values that are not finite; a lower --lr may help"
 LOST = Divergence(8, WHY)
 
 
-def bench(out: Path, *more: str) -> Run:
+def bench(out: Path, *words: str) -> Run:
     (out.parent / "wild.toml").write_text(WILD)
-    return call(*SMALL, *more, "--config", str(out.parent / "wild.toml"), "--out", str(out), folder=out)
+    return call(*SMALL, *words, "--config", str(out.parent / "wild.toml"), "--out", str(out), folder=out)
 
 
 def of(*methods: str) -> list[str]:
@@ -65,7 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_all_others_go_on_and_the_table_says_what_ended(run: Run) -> None:
     assert run.code == 0
-    for label in ("FedProx", "FedTTA"):  # by its rate; by that of its inner step
+    for label in ("FedProx", "FedTTA"):  # because of its learning rate; because of that of its inner step
         sentence = f"{label}, source model 0, trial 0, diverged in round 1: {WHY}"
         assert f"Warning: {sentence}\n" in run.err
         assert f"{sentence}; no number of the table is of it." in run.out
@@ -86,26 +86,26 @@ def test_all_others_go_on_and_the_table_says_what_ended(run: Run) -> None:
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: Path) -> None:
     wild = ["--baseline", "none", "--objective", "adapted", "--adaptation", "learned:lr=1e30", "--engine", engine]
-    found = call(*SMALL, *wild, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
-    assert found.code == 1
-    assert found.err.endswith("every run of every method that trains diverged; a lower --lr may help\n")
-    assert found.summary["complete"]
-    assert [record["round"] for record in found.rounds] == [-1, 0]
+    result = call(*SMALL, *wild, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
+    assert result.code == 1
+    assert result.err.endswith("every run of every method that trains diverged; a lower --lr may help\n")
+    assert result.summary["complete"]
+    assert [record["round"] for record in result.rounds] == [-1, 0]
     assert call("resume", str(tmp_path / "run")).code == 1
 
 
 def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
-    found = read_run(run.folder)
-    assert found.whole
-    assert found.state == "done"
-    assert [row.name for row in found.table][-1] == "fedavg"
+    contents = read_run(run.folder)
+    assert contents.whole
+    assert contents.state == "done"
+    assert [row.name for row in contents.table][-1] == "fedavg"
     assert "FedProx (diverged in round 1)" in render_report([run.folder], "md")
     assert "FedProx (diverged in round 1)" in render_report([run.folder])
-    assert run_warnings(found)[0] == f"FedProx, source model 0, trial 0, diverged in round 1: {WHY}. " + (
+    assert run_warnings(contents)[0] == f"FedProx, source model 0, trial 0, diverged in round 1: {WHY}. " + (
         "No number of the table is of it."
     )
     for name in ("overview", "accuracy", "bars"):
-        PICTURES[name].draw(PictureRequest(found, lambda: None, None, None))  # type: ignore[arg-type, return-value]
+        PICTURES[name].draw(PictureRequest(contents, lambda: None, None, None))  # type: ignore[arg-type, return-value]
     for words in (["runs", "show"], ["runs", "show", "--json"], ["resume"], ["resume", "--json"]):
         shown = call(*words, str(run.folder.resolve()))
         assert (shown.code, "FedProx (diverged in round 1)" in shown.out) == (0, True), words
@@ -114,14 +114,14 @@ def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
     assert WHY in table.read_text()
     with pytest.warns(UserWarning, match="FedProx diverged in round 1; no round of it is done"):
         assert open_run(run.folder, "fedprox").round == -1
-    assert judge([line for line in found.lines if line["method"] == "fedprox"], "validation") == -float("inf")
+    assert judge([line for line in contents.lines if line["method"] == "fedprox"], "validation") == -float("inf")
 
 
 def test_a_stopped_run_does_not_repeat_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, real = tmp_path / "run", RunFolder.append
+    out, original = tmp_path / "run", RunFolder.append
 
     def stop(self: RunFolder, record: dict[str, Any]) -> None:
-        real(self, record)
+        original(self, record)
         if record["method"] == "fedavg" and record["round"] == 0:
             raise KeyboardInterrupt
 
@@ -130,9 +130,9 @@ def test_a_stopped_run_does_not_repeat_it(run: Run, tmp_path: Path, monkeypatch:
         assert bench(out, *of("fedprox", "fedtta", "fedavg")).code == 130
     assert read_run(out).state == "stopped"
     assert read_run(out).labels["fedprox"] == "FedProx (diverged in round 1)"
-    again = call("resume", str(out), folder=out)
-    assert again.code == 0
-    assert "Warning" not in again.err
+    resumed = call("resume", str(out), folder=out)
+    assert resumed.code == 0
+    assert "Warning" not in resumed.err
     assert read_rounds(out, without=["seconds"]) == read_rounds(run.folder, without=["seconds"])
 
 
@@ -150,35 +150,39 @@ def test_a_training_before_the_first_round_that_diverges(tmp_path: Path, monkeyp
         "rounds": 1,
     }
     layer |= {"baselines": ["pooled", "fedavg_labelled"], "composed": False, "source_models": 1, "device": "cpu"}
-    asked = RunRequest({**layer, "partition": "leave_one_out"}, (("model.bottleneck", "8"),), out=tmp_path / "run")
+    request = RunRequest({**layer, "partition": "leave_one_out"}, (("model.bottleneck", "8"),), out=tmp_path / "run")
     with pytest.warns(UserWarning, match="diverged before the first round: central training of pooled"):
-        done = start_run(asked)
-    assert [row.name for row in done.table if row.runs] == ["fedavg_labelled"]
+        finished = start_run(request)
+    assert [row.name for row in finished.table if row.runs] == ["fedavg_labelled"]
     assert read_run(tmp_path / "run").whole
 
 
 def save(run: Path, unit: Unit, rounds: Sequence[int]) -> None:
-    kept = Checkpoints(run, "same", RetentionPolicy(2, 1))
+    checkpoints = Checkpoints(run, "same", RetentionPolicy(2, 1))
     for number in rounds:
-        kept.save(unit, number, {"rows": torch.zeros(1)}, {}, False)
+        checkpoints.save(unit, number, {"rows": torch.zeros(1)}, {}, False)
 
 
 @pytest.mark.parametrize(("other", "again"), [(1, True), (2, False), (3, False)])
 def test_one_that_went_together_diverges_again_where_its_companion_did_not_do_that_round(
     other: int, again: bool, tmp_path: Path
 ) -> None:
-    one, two = Unit(0, 0, "scaffold"), Unit(0, 1, "scaffold")
-    save(tmp_path, one, [-1, 0, 1])
-    save(tmp_path, two, range(-1, other + 1))
-    lines = [{**unit._asdict(), "round": n} for unit, last in ((one, 1), (two, other)) for n in range(-1, last + 1)]
-    lines.append({**one._asdict(), "round": 2, DIVERGED: WHY})
-    begun, told = find_resume_points(Checkpoints(tmp_path, "same"), {one: 5, two: 5}, lines, [[(0, 0), (0, 1)]])
-    assert not told
-    saved = begun[one]
+    first, second = Unit(0, 0, "scaffold"), Unit(0, 1, "scaffold")
+    save(tmp_path, first, [-1, 0, 1])
+    save(tmp_path, second, range(-1, other + 1))
+    lines = [
+        {**unit._asdict(), "round": n} for unit, last in ((first, 1), (second, other)) for n in range(-1, last + 1)
+    ]
+    lines.append({**first._asdict(), "round": 2, DIVERGED: WHY})
+    resume_points, sentences = find_resume_points(
+        Checkpoints(tmp_path, "same"), {first: 5, second: 5}, lines, [[(0, 0), (0, 1)]]
+    )
+    assert not sentences
+    saved = resume_points[first]
     assert (saved.round if saved else None) == (1 if again else None)
-    there = begun[two]
-    assert there is not None
-    assert there.round == other
+    saved_second = resume_points[second]
+    assert saved_second is not None
+    assert saved_second.round == other
 
 
 def row(name: str, runs: dict[int, float], diverged: Sequence[int] = (), own: bool = True) -> Row:
@@ -195,20 +199,20 @@ def test_tables_of_papers_say_how_many_diverged() -> None:
     table = [row("a", {0: 50.0, 1: 52.0, 2: 54.0}), row("b", {1: 60.0}, [0, 2]), row("c", {}, [0, 1, 2])]
     rows = {"A": "a", "B": "b", "C": "c"}
     grid, entries = groups_beside("t", table, rows, {("C", "new clients"): (70.0, None)}, "Table 1")
-    heads = {line[0]: line[1] for line in grid.rows}
-    assert heads["new clients: B (diverged in 2 of 3 runs)"] == "60.00"
-    assert heads["new clients: C (diverged in 3 of 3 runs)"] == "–"
+    value_by_row = {line[0]: line[1] for line in grid.rows}
+    assert value_by_row["new clients: B (diverged in 2 of 3 runs)"] == "60.00"
+    assert value_by_row["new clients: C (diverged in 3 of 3 runs)"] == "–"
     assert NOTE in grid.notes
     assert [entry["diverged"] for entry in entries[:3]] == [0, 2, 3]
-    found = Comparison.of("d", {"x": table}, "a")
-    compared = found.difference("b")
-    assert compared is not None
-    assert compared.n == 1
-    assert found.difference("c") is None
-    assert [line[0] for line in found.table().rows][1] == "B (diverged in 2 of 3 runs)"
-    assert [entry["diverged"] for entry in found.flat()] == [0, 2, 3]
-    beside = accuracies_beside("t", found, rows, {}, "")
-    assert [line[0] for line in beside.rows][2] == "x: C (diverged in 3 of 3 runs)"
+    comparison = Comparison.of("d", {"x": table}, "a")
+    difference = comparison.difference("b")
+    assert difference is not None
+    assert difference.n == 1
+    assert comparison.difference("c") is None
+    assert [line[0] for line in comparison.table().rows][1] == "B (diverged in 2 of 3 runs)"
+    assert [entry["diverged"] for entry in comparison.flat()] == [0, 2, 3]
+    accuracies = accuracies_beside("t", comparison, rows, {}, "")
+    assert [line[0] for line in accuracies.rows][2] == "x: C (diverged in 3 of 3 runs)"
     grid, entries = phases_apart("t", {"x": [row("a", {0: 1.0}, own=False), row("b", {}, [0], own=False)]}, rows={
         "A": "a", "B": "b"})  # fmt: skip
     assert [line[0] for line in grid.rows][1] == "x: B (diverged in round 8)"
@@ -220,32 +224,32 @@ def test_means_over_rounds_are_of_runs_that_did_not_diverge() -> None:
         unit = {"method": method, "source_model": model, "trial": 0, "round": number, "accuracy": [accuracy]}
         return unit | ({DIVERGED: WHY} if math.isnan(accuracy) else {})
 
-    one = [line("a", 0, number, 10.0 * number) for number in range(3)]
+    complete = [line("a", 0, number, 10.0 * number) for number in range(3)]
     lost = [line("a", 1, 0, 90.0), line("a", 1, 1, math.nan)]
     alone = [line("b", 0, 0, 50.0), line("b", 0, 1, math.nan)]
-    assert counted_rounds([*one, *lost, *alone]) == [*one, alone[0]]
-    assert counted_rounds(one) == one
-    assert mean_by_round([*one, *lost], "accuracy") == {1: [0.0], 2: [10.0], 3: [20.0]}
+    assert counted_rounds([*complete, *lost, *alone]) == [*complete, alone[0]]
+    assert counted_rounds(complete) == complete
+    assert mean_by_round([*complete, *lost], "accuracy") == {1: [0.0], 2: [10.0], 3: [20.0]}
 
 
 def test_a_method_that_diverged_at_once_is_not_drawn_as_one_that_never_trains() -> None:
     start = {"method": "a", "source_model": 0, "trial": 0, "round": -1, "accuracy": [50.0]}
     lost = {**start, "round": 0, "accuracy": [math.nan], DIVERGED: WHY}
-    for records, level in (([start], True), ([start, lost], False)):
+    for records, is_level in (([start], True), ([start, lost], False)):
         axis = figure(3, 2, "").subplots()
         draw_curve(axis, records, line_style(looks(["a"])["a"], False), "A")
         (line,) = axis.get_lines()
-        assert (line.get_linestyle() == "--" and len(line.get_xdata()) == 2) is level
+        assert (line.get_linestyle() == "--" and len(line.get_xdata()) == 2) is is_level
 
 
 def test_what_is_sent_beside_a_model_may_have_diverged_too() -> None:
-    wrong = Upload(report={"loss": torch.tensor([torch.inf])})
+    upload = Upload(report={"loss": torch.tensor([torch.inf])})
     with pytest.raises(Diverged, match=r"client 1's upload is refused: .*; a lower --lr may help"):
-        check_uploads(torch.ones(2, 2), {1: wrong}, ExpectedUpload())
+        check_uploads(torch.ones(2, 2), {1: upload}, ExpectedUpload())
 
 
 def test_an_older_folder_without_the_field_is_read(run: Run, tmp_path: Path) -> None:
     shutil.copytree(run.folder, tmp_path / "run")
     lines = [line for line in run.lines if json.loads(line)["method"] == "fedavg"]
     (tmp_path / "run" / "rounds.jsonl").write_text("\n".join(lines) + "\n")
-    assert [found.name for found in read_run(tmp_path / "run").table] == ["fedavg"]
+    assert [entry.name for entry in read_run(tmp_path / "run").table] == ["fedavg"]

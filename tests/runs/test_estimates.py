@@ -1,4 +1,4 @@
-"""What a run will need of memory and disk, before its first round: every row of the server, and public images too."""
+"""How much memory and disk a run will need, estimated before its first round."""
 
 from __future__ import annotations
 
@@ -31,30 +31,32 @@ SMALL: dict[str, Any] = {
 PUBLIC = {"partition": "shards:public=0.1", "composed": False, "engine": "loop", "workers": 1}
 
 
-def planned(**more: Any) -> tuple[RunPlan, Federation]:
-    plan = resolve_plan({**SMALL, **more}, preset_name="upfl")
+def planned(**settings: Any) -> tuple[RunPlan, Federation]:
+    plan = resolve_plan({**SMALL, **settings}, preset_name="upfl")
     return plan, split_trial(plan.config, *load(plan.config), 0, 0)
 
 
 def test_public_images_count() -> None:
     plan, federation = planned(**PUBLIC, baselines=["hetero_tent", "pfl_sampled"])
     without = resolve_plan({**SMALL, **PUBLIC, "baselines": ["pfl_sampled"]}, preset_name="upfl")
-    ours, other = (estimate_run(one.config, one.methods, 10, federation) for one in (plan, without))
+    estimate, reference = (estimate_run(plan.config, plan.methods, 10, federation) for plan in (plan, without))
     images = federation.public
     assert images is not None
-    assert ours.images - other.images == 2 * images.numel()
+    assert estimate.images - reference.images == 2 * images.numel()
     width = Layout.of(build_network(plan.config, 10)).width
-    assert ours.bank - other.bank == 4 * width * (4 + 2)  # a model of each client, and twice one of the only size
-    assert ours.rows - other.rows == 2 * 4 * 2 * 4 * len(images) * 10  # both logits of four clients, before and now
+    assert estimate.bank - reference.bank == 4 * width * (4 + 2)  # a model of each client, and two of the only size
+    assert (
+        estimate.rows - reference.rows == 2 * 4 * 2 * 4 * len(images) * 10
+    )  # both logits of four clients, before and now
 
 
 def test_clients_that_have_the_very_same_images_share_them() -> None:
     plan, _ = planned(**PUBLIC, baselines=["pfl_sampled"])
     public = torch.zeros(5, 3, 8, 8, dtype=torch.uint8)
     engine = SequentialEngine(build_network(plan.config, 10), holders_of(public, 3), workers=1)
-    assert len({own.data_ptr() for own in engine.images}) == 1
-    apart = [ClientImages(public.clone(), public[:0], public[:0]) for _ in range(3)]
-    assert len({own.data_ptr() for own in SequentialEngine(engine.network, apart, workers=1).images}) == 3
+    assert len({images.data_ptr() for images in engine.images}) == 1
+    separate = [ClientImages(public.clone(), public[:0], public[:0]) for _ in range(3)]
+    assert len({images.data_ptr() for images in SequentialEngine(engine.network, separate, workers=1).images}) == 3
 
 
 @pytest.mark.parametrize(
@@ -62,12 +64,12 @@ def test_clients_that_have_the_very_same_images_share_them() -> None:
     [("scaffold", {}), ("pfl_sampled", {}), ("fedsr", {}), ("hetero_fedtta", PUBLIC)],
 )
 def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: dict[str, Any], tmp_path: Path) -> None:
-    given = {**SMALL, **more, "baselines": [method], "composed": False}
-    plan, federation = planned(**given)
+    settings = {**SMALL, **more, "baselines": [method], "composed": False}
+    plan, federation = planned(**settings)
     needed = estimate_checkpoints(plan, "last", federation, 10)
-    bench(preset="upfl", **given, out=tmp_path / "run", keep="all")
+    bench(preset="upfl", **settings, out=tmp_path / "run", keep="all")
     written = [file.stat().st_size for file in (tmp_path / "run" / "checkpoints").glob("*/000001.safetensors")]
-    # The one before the first round is the other of two that are there at work; a header has some kilobytes.
+    # The estimate is of two checkpoints at a time, here with the one before the first round; headers take a few kB.
     assert abs(needed / 2 - written[0]) < 6000
 
 
@@ -77,33 +79,33 @@ def test_selected_keeps_one_more() -> None:
 
 
 def test_a_methods_own_batch_counts() -> None:
-    given: dict[str, Any] = {"source": "handwritten", "clients": 2, "samples": 64, "device": "cpu", "composed": False}
-    given |= {"baselines": ["fedavg"], "training": {"batch_size": 16}}
-    found = {}
-    for own in (16, 32, 1000):
-        plan = resolve_plan({**given, "methods": {"fedavg": {"training": {"batch_size": own}}}})
+    layer: dict[str, Any] = {"source": "handwritten", "clients": 2, "samples": 64, "device": "cpu", "composed": False}
+    layer |= {"baselines": ["fedavg"], "training": {"batch_size": 16}}
+    work = {}
+    for batch_size in (16, 32, 1000):
+        plan = resolve_plan({**layer, "methods": {"fedavg": {"training": {"batch_size": batch_size}}}})
         federation = split_trial(plan.config, *load(plan.config), 0, 0)
-        found[own] = estimate_run(plan.config, plan.methods, 10, federation).work
-    assert found[16] < found[32] < found[1000]
-    largest = resolve_plan({**given, "training": {"batch_size": 64}})
-    assert found[1000] == estimate_run(largest.config, largest.methods, 10, federation).work  # no client has more
+        work[batch_size] = estimate_run(plan.config, plan.methods, 10, federation).work
+    assert work[16] < work[32] < work[1000]
+    largest = resolve_plan({**layer, "training": {"batch_size": 64}})
+    assert work[1000] == estimate_run(largest.config, largest.methods, 10, federation).work  # no client has more
 
 
 def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwca.runs.clients_at_once.free_bytes", lambda device: 2**28)
-    given: dict[str, Any] = {"source": "handwritten", "clients": 4, "samples": 64, "device": "cpu", "composed": False}
-    given |= {"baselines": ["fedavg"], "engine": "stacked"}
-    found = []
-    for own in (16, 512):
-        plan = resolve_plan({**given, "methods": {"fedavg": {"training": {"batch_size": own}}}})
+    layer: dict[str, Any] = {"source": "handwritten", "clients": 4, "samples": 64, "device": "cpu", "composed": False}
+    layer |= {"baselines": ["fedavg"], "engine": "stacked"}
+    at_once = []
+    for batch_size in (16, 512):
+        plan = resolve_plan({**layer, "methods": {"fedavg": {"training": {"batch_size": batch_size}}}})
         federation = split_trial(plan.config, *load(plan.config), 0, 0)
-        found.append(clients_at_once(plan.config, build_network(plan.config, 10), federation.clients))
-    assert found[0] > found[1]
+        at_once.append(clients_at_once(plan.config, build_network(plan.config, 10), federation.clients))
+    assert at_once[0] > at_once[1]
 
 
 def test_trials_that_go_together_have_their_checkpoints_at_once() -> None:
-    given: dict[str, Any] = {"baselines": ["fedprox"], "trials": 4}
-    alone, federation = planned(**given)
-    together, _ = planned(**given, trials_at_once=3)
-    found = [estimate_checkpoints(plan, "none", federation, 10) for plan in (alone, together)]
-    assert found[1] == 3 * found[0]
+    settings: dict[str, Any] = {"baselines": ["fedprox"], "trials": 4}
+    alone, federation = planned(**settings)
+    together, _ = planned(**settings, trials_at_once=3)
+    estimates = [estimate_checkpoints(plan, "none", federation, 10) for plan in (alone, together)]
+    assert estimates[1] == 3 * estimates[0]

@@ -44,11 +44,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 SMALLER = {"ffreeda": {"model.bottleneck": 8}, "sfda": {"model.bottleneck": 8}, "upfl": {"model.width": 8}}
 MEASURED = ("seconds", "source_digest", "accuracy", "calibration_error", "confusion", "pseudo_label", "class_counts")
-"""Beginnings of names in records whose values are of labels, or of the clock."""
+"""Prefixes of the fields of records that depend on hidden labels or on the clock."""
 
 
 TRUSTING = {"fedtab": "fedtab/pseudo_labeler=trusted:least=0"}
-"""After so little training of the source model FedTAB would trust nobody, and train nothing."""
+"""With a source model of so little training, FedTAB would trust no client and train nothing."""
 
 
 class StopsEachMethod(RunReporter):
@@ -67,26 +67,26 @@ class StopsEachMethod(RunReporter):
 
 
 def unmeasured(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without what labels are for."""
-    kept = {key: value for key, value in record.items() if not key.startswith(MEASURED)}
-    return {key: unmeasured(value) if isinstance(value, dict) else value for key, value in kept.items()}
+    """A record without the fields in `MEASURED`."""
+    fields = {key: value for key, value in record.items() if not key.startswith(MEASURED)}
+    return {key: unmeasured(value) if isinstance(value, dict) else value for key, value in fields.items()}
 
 
 def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record without seconds."""
-    kept = {key: value for key, value in record.items() if not key.startswith("seconds")}
-    return {key: untimed(value) if isinstance(value, dict) else value for key, value in kept.items()}
+    fields = {key: value for key, value in record.items() if not key.startswith("seconds")}
+    return {key: untimed(value) if isinstance(value, dict) else value for key, value in fields.items()}
 
 
 def play(setting: str, out: Path, methods: list[str], reporter: RunReporter = SILENT) -> Path:
-    given = dict(SETTINGS[setting])
-    overrides = {**given.pop("overrides", {}), **SMALLER[setting]}
-    given |= {"baselines": methods, "overrides": overrides, "reporter": reporter}
-    return bench(**TINY, **given, out=out, resume=True).path
+    settings = dict(SETTINGS[setting])
+    overrides = {**settings.pop("overrides", {}), **SMALLER[setting]}
+    settings |= {"baselines": methods, "overrides": overrides, "reporter": reporter}
+    return bench(**TINY, **settings, out=out, resume=True).path
 
 
 def list_methods(setting: str) -> list[str]:
-    """All whose models no hidden label may reach."""
+    """All methods of a setting whose models may not depend on hidden labels."""
     return [TRUSTING.get(name, name) for name in baseline_names(setting) if name != "oracle"]
 
 
@@ -97,49 +97,51 @@ def setting(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def whole(setting: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of all methods, from its start to its end."""
+    """A run of all methods without a stop."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on so few images
         return play(setting, tmp_path_factory.mktemp(setting) / "run", list_methods(setting))
 
 
-def check_models(one: Path, two: Path, methods: Iterable[str]) -> None:
-    """All models of two runs are the same."""
+def check_models(expected_run: Path, actual_run: Path, methods: Iterable[str]) -> None:
+    """Check that all models of two runs are the same."""
     for method in methods:
-        mine, theirs = open_run(one, method), open_run(two, method)
-        assert torch.equal(mine.bank, theirs.bank), method
-        assert torch.equal(mine.server.rows, theirs.server.rows), method
-        assert torch.equal(mine.delivered, theirs.delivered), method
+        expected, actual = open_run(expected_run, method), open_run(actual_run, method)
+        assert torch.equal(expected.bank, actual.bank), method
+        assert torch.equal(expected.server.rows, actual.server.rows), method
+        assert torch.equal(expected.delivered, actual.delivered), method
 
 
 def shuffle_domains(monkeypatch: pytest.MonkeyPatch, shown: set[str]) -> None:
     """Shuffle the labels of all domains but those whose labels are shown."""
-    real = DigitsMini.load
+    original = DigitsMini.load
 
     def load(self: DigitsMini, size: int = 32) -> FederatedDataset:
-        found = real(self, size)
-        others = {
-            name: Domain(name, one.images, np.random.default_rng(0).permutation(one.labels), one.groups)
-            for name, one in found.domains.items()
+        dataset = original(self, size)
+        shuffled = {
+            name: Domain(name, domain.images, np.random.default_rng(0).permutation(domain.labels), domain.groups)
+            for name, domain in dataset.domains.items()
             if name not in shown
         }
-        return FederatedDataset(found.name, found.classes, {**found.domains, **others})
+        return FederatedDataset(dataset.name, dataset.classes, {**dataset.domains, **shuffled})
 
     monkeypatch.setattr(DigitsMini, "load", load)
 
 
 def shuffle_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shuffle the labels of each new client."""
-    real = split_trials.split_trial
+    original = split_trials.split_trial
 
-    def split(*given: Any) -> Federation:
-        found = real(*given)
-        (new,) = found.newcomers
+    def split(*arguments: Any) -> Federation:
+        federation = original(*arguments)
+        (new,) = federation.newcomers
         draws = torch.Generator().manual_seed(0)
         truths = [new.metrics.truth(k) for k in range(len(new))]
-        others = [own[torch.randperm(len(own), generator=draws)] for own in truths]
-        none = [torch.zeros(0, dtype=torch.int64)] * len(new)
-        return replace(found, newcomers=(replace(new, metrics=Metrics(new.metrics.domains, none, others)),))
+        shuffled = [labels[torch.randperm(len(labels), generator=draws)] for labels in truths]
+        no_validation = [torch.zeros(0, dtype=torch.int64)] * len(new)
+        return replace(
+            federation, newcomers=(replace(new, metrics=Metrics(new.metrics.domains, no_validation, shuffled)),)
+        )
 
     monkeypatch.setattr(split_trials, "split_trial", split)
 
@@ -153,12 +155,14 @@ def test_no_method_meets_hidden_labels(
     else:
         shown = {"handwritten"} if setting == "ffreeda" else {"handwritten", "photo", "printed", "street"}
         shuffle_domains(monkeypatch, shown)
-    other = play(setting, tmp_path / "other", list_methods(setting))
-    mine, theirs = read_rounds(whole), read_rounds(other)
-    assert [unmeasured(record) for record in mine] == [unmeasured(record) for record in theirs]
-    assert mine != theirs
-    assert setting != "ffreeda" or any(all(record.get("trusted", [False])) for record in mine), "FedTAB trains nothing"
-    check_models(whole, other, {record["method"] for record in mine if record["round"] >= 0})
+    shuffled_run = play(setting, tmp_path / "other", list_methods(setting))
+    expected, actual = read_rounds(whole), read_rounds(shuffled_run)
+    assert [unmeasured(record) for record in expected] == [unmeasured(record) for record in actual]
+    assert expected != actual
+    assert setting != "ffreeda" or any(all(record.get("trusted", [False])) for record in expected), (
+        "FedTAB trains nothing"
+    )
+    check_models(whole, shuffled_run, {record["method"] for record in expected if record["round"] >= 0})
 
 
 @pytest.mark.slow
@@ -169,15 +173,15 @@ def test_a_run_stopped_in_each_method_goes_on_to_the_same_bits(setting: str, who
         with suppress(KeyboardInterrupt):
             play(setting, tmp_path / "run", methods, reporter)
             break
-    mine, theirs = read_rounds(whole), read_rounds(tmp_path / "run")
-    assert reporter.stops == sum(record["round"] == 0 for record in mine)
-    assert [untimed(record) for record in mine] == [untimed(record) for record in theirs]
-    check_models(whole, tmp_path / "run", {record["method"] for record in mine if record["round"] >= 0})
+    expected, actual = read_rounds(whole), read_rounds(tmp_path / "run")
+    assert reporter.stops == sum(record["round"] == 0 for record in expected)
+    assert [untimed(record) for record in expected] == [untimed(record) for record in actual]
+    check_models(whole, tmp_path / "run", {record["method"] for record in expected if record["round"] >= 0})
 
 
 def test_an_oracle_meets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test above would see of a method that reads hidden labels."""
-    own = play("sfda", tmp_path / "own", ["oracle", "sfda"])
+    """The comparison of models does notice a method that reads hidden labels."""
+    original_run = play("sfda", tmp_path / "own", ["oracle", "sfda"])
     shuffle_domains(monkeypatch, {"handwritten", "photo", "printed", "street"})
-    other = play("sfda", tmp_path / "other", ["oracle", "sfda"])
-    assert not torch.equal(open_run(own, "oracle").server.rows, open_run(other, "oracle").server.rows)
+    shuffled_run = play("sfda", tmp_path / "other", ["oracle", "sfda"])
+    assert not torch.equal(open_run(original_run, "oracle").server.rows, open_run(shuffled_run, "oracle").server.rows)

@@ -1,4 +1,4 @@
-"""Runs of methods with networks beside the model: recorded, resumed to the same bits, exported, joined, refused."""
+"""Runs of methods with networks beside the model: records, resuming to the same bits, export, join, refusals."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ MODEL = PIXELS * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH + WIDTH * CLASSES + CLASS
 ENCODER = PIXELS * 200 + 200 + 200 * 32 + 32
 HYPERNETWORK = 32 * 100 + 100 + 3 * (100 * 100 + 100) + 101 * MODEL
 SENT_BESIDE = {"fedsr": LAST, "fedadg": GENERATOR, "odpfl_hn": ENCODER + HYPERNETWORK - MODEL}
-"""Values that travel beside FedAvg's: FedSR's second last layer; FedADG's generator, and not its discriminator; of
-ODPFL-HN encoder and hypernetwork in place of the model."""
+"""Values sent in addition to FedAvg's: FedSR's second last layer; FedADG's generator, without its discriminator;
+ODPFL-HN's encoder and hypernetwork in place of the model."""
 SMALL: dict[str, Any] = {
     "preset": "upfl",
     "clients": TRAIN,
@@ -59,39 +59,39 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_bytes_are_those_of_what_travels(run: Path, name: str) -> None:
     for number in (0, 1):
         by_name = {record["method"]: record for record in read_rounds(run, number=number)}
-        for way in ("bytes_up", "bytes_down"):
-            assert by_name[name][way] - by_name["fedavg"][way] == 4 * TRAIN * SENT_BESIDE[name]
+        for direction in ("bytes_up", "bytes_down"):
+            assert by_name[name][direction] - by_name["fedavg"][direction] == 4 * TRAIN * SENT_BESIDE[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_methods_begin_with_the_same_weights(run: Path, name: str) -> None:
-    plain, own = open_run(run, "fedavg", round=0), open_run(run, name, round=0)
-    assert torch.equal(own.layout.without_extras(own.server.rows), plain.server.rows)
+    plain, extended = open_run(run, "fedavg", round=0), open_run(run, name, round=0)
+    assert torch.equal(extended.layout.without_extras(extended.server.rows), plain.server.rows)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run_rounds.begin_round
+    original = run_rounds.begin_round
 
-    def stop(*given: Any, **more: Any) -> Any:
-        if given[1] == 1 and given[4].name == next_one:
+    def stop(*arguments: Any, **options: Any) -> Any:
+        if arguments[1] == 1 and arguments[4].name == stopped_method:
             raise KeyboardInterrupt
-        return real(*given, **more)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(run_rounds, "begin_round", stop)
     out = tmp_path / "run"
     for i, name in enumerate(NAMES):
-        next_one = name
+        stopped_method = name
         with pytest.raises(KeyboardInterrupt):
             resume(out) if i else bench(**SMALL, overrides=OVERRIDES, out=out, keep="all")
-    monkeypatch.setattr(run_rounds, "begin_round", real)
-    done = resume(out)
-    assert read_rounds(done.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    monkeypatch.setattr(run_rounds, "begin_round", original)
+    finished = resume(out)
+    assert read_rounds(finished.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
     for name in NAMES:
-        one, other = open_run(run, name), open_run(done.path, name)
-        assert torch.equal(one.server.rows, other.server.rows)
-        assert torch.equal(one.bank, other.bank)
+        expected, actual = open_run(run, name), open_run(finished.path, name)
+        assert torch.equal(expected.server.rows, actual.server.rows)
+        assert torch.equal(expected.bank, actual.bank)
 
 
 @pytest.mark.parametrize("name", ["fedsr", "fedadg"])
@@ -113,52 +113,54 @@ def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path, nam
 def test_a_client_that_joins_needs_an_adaptation(run: Path, tmp_path: Path, name: str) -> None:
     images = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
-    given = ["join", str(run), "--method", name, "--data", str(tmp_path / "late.npz"), "--json", "--out"]
-    plain = call(*given, str(tmp_path / "plain"))
+    arguments = ["join", str(run), "--method", name, "--data", str(tmp_path / "late.npz"), "--json", "--out"]
+    plain = call(*arguments, str(tmp_path / "plain"))
     assert (plain.code, "nothing to adapt by; take --adapt entropy" in plain.err) == (2, True)
-    found = call(*given, str(tmp_path / "own"), "--adapt", "entropy:steps=2")
-    assert found.code == 0, found.err
-    assert json.loads(found.out)["adaptation"]["steps"] == 2
+    joined = call(*arguments, str(tmp_path / "own"), "--adapt", "entropy:steps=2")
+    assert joined.code == 0, joined.err
+    assert json.loads(joined.out)["adaptation"]["steps"] == 2
 
 
 def test_a_client_that_joins_is_given_a_model_of_its_own(run: Path, tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
-    given = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
-    found = call(*given, str(tmp_path / "own"), "--method", "odpfl_hn")
-    assert found.code == 0, found.err
-    assert json.loads(found.out)["adaptation"]["name"] == "generated"
+    arguments = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
+    joined = call(*arguments, str(tmp_path / "own"), "--method", "odpfl_hn")
+    assert joined.code == 0, joined.err
+    assert json.loads(joined.out)["adaptation"]["name"] == "generated"
     network, _ = read_exported(tmp_path / "own/model.safetensors")
     opened = open_run(run, "odpfl_hn")
-    whole = opened.network
-    opened.layout.write(whole, opened.server.rows[0])
-    x = whole.prepare(torch.from_numpy(images).permute(0, 3, 1, 2))
-    theta = whole.extras["hypernetwork"](whole.extras["encoder"](x).mean(0)).detach()
+    model = opened.network
+    opened.layout.write(model, opened.server.rows[0])
+    x = model.prepare(torch.from_numpy(images).permute(0, 3, 1, 2))
+    theta = model.extras["hypernetwork"](model.extras["encoder"](x).mean(0)).detach()
     state, slots = network.state_dict(), opened.layout.parameters
-    own = [state[slot.name].flatten() for slot in slots if not slot.name.startswith("extras.")]
-    torch.testing.assert_close(torch.cat(own), theta)
-    step = call(*given, str(tmp_path / "no"), "--method", "odpfl_hn", "--adapt", "entropy")
+    parameters = [state[slot.name].flatten() for slot in slots if not slot.name.startswith("extras.")]
+    torch.testing.assert_close(torch.cat(parameters), theta)
+    step = call(*arguments, str(tmp_path / "no"), "--method", "odpfl_hn", "--adapt", "entropy")
     assert (step.code, "which no steps go with; leave --adapt out" in step.err) == (2, True)
-    other = call(*given, str(tmp_path / "no"), "--method", "fedsr", "--adapt", "generated")
-    assert (other.code, "which method 'fedsr' has not trained" in other.err) == (2, True)
-    kept = call("export", str(run), "--method", "odpfl_hn", "--client", "1", "--out", str(tmp_path / "a.safetensors"))
-    assert (kept.code, "`fedwca join` makes one for a client's images" in kept.err) == (2, True)
+    untrained = call(*arguments, str(tmp_path / "no"), "--method", "fedsr", "--adapt", "generated")
+    assert (untrained.code, "which method 'fedsr' has not trained" in untrained.err) == (2, True)
+    exported = call(
+        "export", str(run), "--method", "odpfl_hn", "--client", "1", "--out", str(tmp_path / "a.safetensors")
+    )
+    assert (exported.code, "`fedwca join` makes one for a client's images" in exported.err) == (2, True)
 
 
 def test_models_are_generated_for_those_who_predict(run: Path) -> None:
     (last,) = read_rounds(run, "odpfl_hn", number=1)
     assert last["adaptation"]["taken"] == [1] * (TRAIN + NEW)
-    (begun,) = read_rounds(run, "fedavg", number=-1)
-    # What new clients would have without it is the model that nobody trained.
-    assert last["adaptation"]["accuracy_before"][TRAIN:] == begun["accuracy"][TRAIN:]
+    (initial,) = read_rounds(run, "fedavg", number=-1)
+    # Without a generated model, new clients would have the untrained one.
+    assert last["adaptation"]["accuracy_before"][TRAIN:] == initial["accuracy"][TRAIN:]
 
 
 def test_pictures_are_of_the_generated_models(run: Path) -> None:
     pictured = predict_for_pictures(run, "odpfl_hn")
     (last,) = read_rounds(run, "odpfl_hn", number=1)
-    right = [100 * float((a == b).mean()) for a, b in zip(pictured.predicted, pictured.truth, strict=True)]
-    assert right == pytest.approx(last["accuracy_validation"][:TRAIN])
-    assert right != pytest.approx(last["adaptation"]["accuracy_before"][:TRAIN])
+    accuracies = [100 * float((a == b).mean()) for a, b in zip(pictured.predicted, pictured.truth, strict=True)]
+    assert accuracies == pytest.approx(last["accuracy_validation"][:TRAIN])
+    assert accuracies != pytest.approx(last["adaptation"]["accuracy_before"][:TRAIN])
 
 
 GENERATES = {"baselines": ["odpfl_hn"], "composed": False}
@@ -183,9 +185,9 @@ def test_what_does_not_go_with_generated_models_is_refused(layer: dict[str, Any]
 
 
 def test_clients_without_labels_train_no_generated_model() -> None:
-    given = {"adaptation": "generated", "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"}
+    settings = {"adaptation": "generated", "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"}
     with pytest.raises(UsageError, match="which clients with labels train; it needs a partition of such"):
-        resolve_plan(given)
+        resolve_plan(settings)
 
 
 def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
@@ -199,11 +201,14 @@ def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns(name: str, tmp_path: Path) -> None:
-    """The best of twelve rounds, over random weights: 30 points on validation images, 10 of new clients."""
-    given = {**SMALL, "clients": 10, "new_clients": 10, "samples": 45, "rounds": 12, "baselines": [name]}
-    done = bench(**given, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
+    """The best of twelve rounds gains 30 points over random weights on validation images, and 10 on new clients."""
+    settings = {**SMALL, "clients": 10, "new_clients": 10, "samples": 45, "rounds": 12, "baselines": [name]}
+    finished = bench(**settings, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
     means = {
-        key: [float(np.nanmean([np.nan if x is None else x for x in record[key]])) for record in read_rounds(done.path)]
+        key: [
+            float(np.nanmean([np.nan if x is None else x for x in record[key]]))
+            for record in read_rounds(finished.path)
+        ]
         for key in ("accuracy", "accuracy_validation")
     }
     assert max(means["accuracy_validation"]) > means["accuracy_validation"][0] + 30
@@ -222,9 +227,9 @@ BESIDE = {"fedsr": "simple_representation", "fedadg": "reference_distribution"}
     ],
 )
 def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
-    given = {"target": "neon", "aggregator": "fedavg", "objectives": ["simple_representation"], "finish": []}
+    settings = {"target": "neon", "aggregator": "fedavg", "objectives": ["simple_representation"], "finish": []}
     with pytest.raises(UsageError) as caught:
-        resolve_plan({"baselines": [], **given, **layer})
+        resolve_plan({"baselines": [], **settings, **layer})
     assert sentence in str(caught.value)
 
 

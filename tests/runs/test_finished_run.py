@@ -1,4 +1,4 @@
-"""A run that has ended shows itself: as the table, in a notebook, as numbers and as pictures."""
+"""What a finished run shows of itself: the table, also in a notebook, numbers and pictures."""
 
 from __future__ import annotations
 

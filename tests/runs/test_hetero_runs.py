@@ -1,4 +1,4 @@
-"""Runs of models of several sizes that learn from public images: records, resume, engines, and what is refused."""
+"""Runs of models of several sizes that learn from public images: records, resuming, engines, and what is refused."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ DIGEST = {"passes": 1, "new_passes": 2, "batch_size": 30}
 OVERRIDES = {"training.steps": 3, **{f"objective.digest.{name}": value for name, value in DIGEST.items()}}
 
 
-def play(out: Path, **more: Any) -> Path:
-    overrides = more.pop("overrides", OVERRIDES)
-    return bench(**{**SMALL, **more}, overrides=overrides, out=out, keep="all").path
+def play(out: Path, **settings: Any) -> Path:
+    overrides = settings.pop("overrides", OVERRIDES)
+    return bench(**{**SMALL, **settings}, overrides=overrides, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_a_client_has_the_model_of_its_size_from_first_to_last(run: Path) -> Non
         slot = next(slot for slot in last.layout.parameters if slot.name == "backbone.layers.0.weight")
         widths = (slot.of(last.delivered) != 0).any(2).sum(1).tolist()
         assert widths == [(4, 6, 8)[size] for size in drawn]
-        begun = open_run(run, method, round=0)
-        assert torch.equal(begun.bank, begun.server.rows)
-        assert (slot.of(begun.bank) != 0).any(2).sum(1).tolist() == widths
+        initial = open_run(run, method, round=0)
+        assert torch.equal(initial.bank, initial.server.rows)
+        assert (slot.of(initial.bank) != 0).any(2).sum(1).tolist() == widths
     adapting = open_run(run, "hetero_fedtta")
     head = next(slot for slot in adapting.layout.parameters if slot.name == "extras.adaptation.0.weight")
     assert (head.of(adapting.delivered) != 0).any(2).sum(1).tolist() == [(32, 64, 128)[size] for size in drawn]
@@ -75,8 +75,8 @@ def test_bytes_are_those_of_logits(run: Path) -> None:
     assert public is not None
     for record in read_rounds(run):
         if record["round"] >= 0:
-            said = 2 if record["method"] == "hetero_fedtta" else 1
-            values = 4 * 4 * said * len(public) * 10
+            logits_per_client = 2 if record["method"] == "hetero_fedtta" else 1
+            values = 4 * 4 * logits_per_client * len(public) * 10
             assert record["bytes_up"] == values
             assert record["bytes_down"] == (values if record["round"] else 0)
             assert record["passes"] == 4 * 2
@@ -84,41 +84,41 @@ def test_bytes_are_those_of_logits(run: Path) -> None:
 
 
 def test_engines_agree(run: Path, tmp_path: Path) -> None:
-    other = play(tmp_path / "run", engine="stacked")
+    stacked_run = play(tmp_path / "run", engine="stacked")
     for method in SMALL["baselines"]:
-        one, two = (open_run(path, method, round=1).server for path in (run, other))
-        assert torch.allclose(one.rows, two.rows, atol=1e-4)
-        assert one.state.keys() == two.state.keys()
+        expected, actual = (open_run(path, method, round=1).server for path in (run, stacked_run))
+        assert torch.allclose(expected.rows, actual.rows, atol=1e-4)
+        assert expected.state.keys() == actual.state.keys()
 
 
 @pytest.mark.parametrize("stop", [1, 4])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     stop: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, real = [], run_rounds.close_round
+    calls, original = [], run_rounds.close_round
 
-    def stopping(*given: Any) -> Any:
-        calls.append(given)
+    def stopping(*arguments: Any) -> Any:
+        calls.append(arguments)
         if len(calls) == stop:
             raise KeyboardInterrupt
-        return real(*given)
+        return original(*arguments)
 
     monkeypatch.setattr(run_rounds, "close_round", stopping)
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run")
-    monkeypatch.setattr(run_rounds, "close_round", real)
-    done = resume(tmp_path / "run").path
-    assert read_rounds(done, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    monkeypatch.setattr(run_rounds, "close_round", original)
+    resumed = resume(tmp_path / "run").path
+    assert read_rounds(resumed, without=["seconds"]) == read_rounds(run, without=["seconds"])
     for method in SMALL["baselines"]:
-        assert torch.equal(open_run(done, method).delivered, open_run(run, method).delivered)
+        assert torch.equal(open_run(resumed, method).delivered, open_run(run, method).delivered)
 
 
 def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
-    given = {"model": "mlp:width=8", "baselines": ["fedavg", "hetero_tent"], "rounds": 1}
-    path = play(tmp_path / "run", **given)
+    settings = {"model": "mlp:width=8", "baselines": ["fedavg", "hetero_tent"], "rounds": 1}
+    path = play(tmp_path / "run", **settings)
     first = {record["method"]: record for record in read_rounds(path, number=-1)}
     assert first["fedavg"]["accuracy"] == first["hetero_tent"]["accuracy"]  # all begin with the same weights
-    alone = play(tmp_path / "alone", **{**given, "baselines": ["fedavg"], "overrides": {"training.steps": 3}})
+    alone = play(tmp_path / "alone", **{**settings, "baselines": ["fedavg"], "overrides": {"training.steps": 3}})
     assert torch.equal(open_run(alone, "fedavg").server.rows, open_run(path, "fedavg").server.rows)
 
 
@@ -142,9 +142,9 @@ def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
-    given = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size")}
+    settings = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size")}
     with pytest.raises(UsageError) as caught:
-        resolve_plan({**given, **layer}, preset_name="upfl")
+        resolve_plan({**settings, **layer}, preset_name="upfl")
     assert sentence in str(caught.value)
 
 
@@ -171,38 +171,38 @@ def test_pictures_have_a_row_for_each_client_that_trains(run: Path, tmp_path: Pa
     assert result.code == 0, result.err
     report = call("report", str(run), "--out", str(tmp_path / "page.html"))
     assert report.code == 0, report.err
-    found = read_run(run)
-    names, _ = label_rows(found.domains, found.rounds("hetero_tent")[-1])
+    contents = read_run(run)
+    names, _ = label_rows(contents.domains, contents.rounds("hetero_tent")[-1])
     assert names == [f"training clients  {k}" for k in range(4)]
 
 
 @pytest.mark.parametrize("method", SMALL["baselines"])
 def test_whoever_joins_has_the_very_model_of_the_benchs_new_client(method: str, run: Path) -> None:
     opened = open_run(run, method)
-    told = read_rounds(run, method)[-1]
+    record = read_rounds(run, method)[-1]
     (new,) = opened.federation.newcomers
     sizes = draw_sizes(Keys(0), range(4, 9), 3).tolist()
     trained = load_federation(opened)
     for number, client in enumerate(new.clients):
         if len(client.test) < 2:
             continue
-        found = join(trained, client.test, size=sizes[number] if number else None)
-        assert (found.size, found.choice.cluster, found.choice.by) == (sizes[number], 4, "own")
-        assert found.steps is not None
-        steps, before = told["adaptation"], found.steps.entropies[0]
-        assert [before, found.steps.entropies[found.steps.taken]] == steps["entropy"][4 + number]
-        assert new.metrics.accuracy(number, found.steps.classify().classes) == told["accuracy"][4 + number]
-        assert torch.equal(classify(found.network, client.test), found.steps.classify().classes)
-        first = found.network.state_dict()["backbone.layers.0.weight"]
-        assert int((first != 0).any(1).sum()) == (4, 6, 8)[sizes[number]]
+        joined = join(trained, client.test, size=sizes[number] if number else None)
+        assert (joined.size, joined.choice.cluster, joined.choice.by) == (sizes[number], 4, "own")
+        assert joined.steps is not None
+        steps, first_entropy = record["adaptation"], joined.steps.entropies[0]
+        assert [first_entropy, joined.steps.entropies[joined.steps.taken]] == steps["entropy"][4 + number]
+        assert new.metrics.accuracy(number, joined.steps.classify().classes) == record["accuracy"][4 + number]
+        assert torch.equal(classify(joined.network, client.test), joined.steps.classify().classes)
+        first_layer = joined.network.state_dict()["backbone.layers.0.weight"]
+        assert int((first_layer != 0).any(1).sum()) == (4, 6, 8)[sizes[number]]
 
 
 def test_a_client_joins_with_what_others_say_of_public_images(run: Path, tmp_path: Path) -> None:
     client = open_run(run).federation.newcomers[0].clients[0]
     np.savez(tmp_path / "late.npz", images=client.test.permute(0, 2, 3, 1).numpy())
-    given = ["join", str(run), "--method", "hetero_fedtta", "--data", str(tmp_path / "late.npz")]
-    done = call(*given, "--out", str(tmp_path / "new"))
-    assert done.code == 0, done.err
+    arguments = ["join", str(run), "--method", "hetero_fedtta", "--data", str(tmp_path / "late.npz")]
+    joined = call(*arguments, "--out", str(tmp_path / "new"))
+    assert joined.code == 0, joined.err
     size = int(draw_sizes(Keys(0), range(4, 5), 3)[0])
     for part in (
         "Cluster 4, its own",
@@ -210,10 +210,10 @@ def test_a_client_joins_with_what_others_say_of_public_images(run: Path, tmp_pat
         "Adapted by 1 step on learned",
         "in nats, by step",
     ):
-        assert part in done.out
+        assert part in joined.out
     assert "learned what clients say of public images" in (tmp_path / "new" / "model.safetensors.md").read_text()
-    drawn = ["--size", str(size), "--json", "--out", str(tmp_path / "again")]
-    printed = PrintedJoin.model_validate_json(call(*given, *drawn).out)
+    options = ["--size", str(size), "--json", "--out", str(tmp_path / "again")]
+    printed = PrintedJoin.model_validate_json(call(*arguments, *options).out)
     assert (printed.size, printed.by, printed.scores, set(printed.weights)) == (size, "own", [], {0.0})
     for name in ("model.safetensors", "predictions.csv"):
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
@@ -222,6 +222,6 @@ def test_a_client_joins_with_what_others_say_of_public_images(run: Path, tmp_pat
         (["--adapt", "3"], "adapts by learned, not by epochs of training; leave --adapt out"),
         (["--adapt", "generated"], "adaptation 'generated' generates a model"),
     ):
-        refused = call(*given, *words, "--out", str(tmp_path / "no"))
+        refused = call(*arguments, *words, "--out", str(tmp_path / "no"))
         assert (refused.code, "Traceback" in refused.err) == (2, False)
         assert sentence in " ".join(refused.err.split())

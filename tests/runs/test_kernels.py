@@ -1,4 +1,4 @@
-"""Kernels that a run takes, what it writes down of them, and that a resumed run measures nothing anew."""
+"""Which kernels a run takes, what it records about them, and that a resumed run measures nothing again."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedwca.runs.select_kernels import choose_kernels, measure_kernels, restore_
 
 
 def config(**options: object) -> RunConfig:
-    given = {"device": "cpu", "baselines": [], "components": {"model": {"lenet": {"bottleneck": 8}}}}
-    return RunConfig.model_validate({**given, **options})
+    defaults = {"device": "cpu", "baselines": [], "components": {"model": {"lenet": {"bottleneck": 8}}}}
+    return RunConfig.model_validate({**defaults, **options})
 
 
 def choice(images: list[ClientImages], **options: object) -> kernels.KernelChoice:
-    asked = config(**options)
-    return choose_kernels(asked, compose(asked), 3, images)
+    run_config = config(**options)
+    return choose_kernels(run_config, compose(run_config), 3, images)
 
 
 def test_the_loop_has_no_others(images: list[ClientImages]) -> None:
@@ -32,9 +32,9 @@ def test_the_loop_has_no_others(images: list[ClientImages]) -> None:
 
 
 def test_what_is_asked_for_is_taken(images: list[ClientImages]) -> None:
-    found = choice(images, engine="stacked", kernels="channels-last")
-    assert found.record == {"chosen": "channels-last", "why": "asked for", "measured": {}}
-    assert found.sentence == "channels-last (asked for)"
+    result = choice(images, engine="stacked", kernels="channels-last")
+    assert result.record == {"chosen": "channels-last", "why": "asked for", "measured": {}}
+    assert result.sentence == "channels-last (asked for)"
 
 
 def test_graphs_need_a_gpu(images: list[ClientImages]) -> None:
@@ -57,46 +57,46 @@ def test_dropped_ones_are_refused_and_read(dropped: str) -> None:
 
 def test_nothing_is_measured_unless_asked_for(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "benchmark_kernels", None)
-    found = choice(images, engine="stacked", device="cpu")
-    assert found.record == {"chosen": "channels-last", "why": "the default", "measured": {}}
-    monkeypatch.setattr(kernels, "measure_kernels", lambda *given: kernels.KernelChoice("eager", "measured"))
+    result = choice(images, engine="stacked", device="cpu")
+    assert result.record == {"chosen": "channels-last", "why": "the default", "measured": {}}
+    monkeypatch.setattr(kernels, "measure_kernels", lambda *arguments: kernels.KernelChoice("eager", "measured"))
     assert choice(images, engine="stacked", device="cpu", kernels="measure").why == "measured"
     with pytest.raises(UsageError, match="--kernels measure needs --engine stacked"):
         choice(images, kernels="measure")
 
 
 def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, shapes, tried = config(engine="stacked"), [], []
-    real = kernels.benchmark_kernels
+    run_config, shapes, tried = config(engine="stacked"), [], []
+    original = kernels.benchmark_kernels
 
     def watched(network: Network, batch: torch.Tensor, precision: str, candidates: list[str], mixes: bool) -> object:
         assert mixes, "FedWCA is among the methods"
         shapes.append(tuple(batch.shape))
         tried.append(candidates)
-        return real(network, batch, precision, candidates, 1, mixes=mixes)
+        return original(network, batch, precision, candidates, 1, mixes=mixes)
 
     monkeypatch.setattr(kernels, "benchmark_kernels", watched)
-    found = measure_kernels(asked, compose(asked), 3, images, torch.device("cpu"))
-    least = min(len(client.train) for client in images)
-    assert shapes == [(len(images), min(64, least), *images[0].train.shape[1:])]
+    result = measure_kernels(run_config, compose(run_config), 3, images, torch.device("cpu"))
+    smallest = min(len(client.train) for client in images)
+    assert shapes == [(len(images), min(64, smallest), *images[0].train.shape[1:])]
     assert tried == [["eager", "channels-last", "graphs"]]
-    assert found.why == "measured"
-    assert found.chosen in ("eager", "channels-last")
-    assert "graphs failed" in found.sentence, "there are none on a CPU"
-    assert "ms a step" in found.sentence
+    assert result.why == "measured"
+    assert result.chosen in ("eager", "channels-last")
+    assert "graphs failed" in result.sentence, "there are none on a CPU"
+    assert "ms a step" in result.sentence
 
 
 @pytest.mark.parametrize(
     ("asked", "taken"), [("auto", "channels-last"), ("measure", "channels-last"), ("eager", "eager")]
 )
 def test_the_engine_has_the_kernels(network: Network, images: list[ClientImages], asked: str, taken: str) -> None:
-    run = config(engine="stacked", kernels=asked)
-    assert choose_engine(run, network, images).stacked.kernels == taken  # type: ignore[attr-defined]
-    together = choose_engines(run, [(network, images), (network, images)])
+    run_config = config(engine="stacked", kernels=asked)
+    assert choose_engine(run_config, network, images).stacked.kernels == taken  # type: ignore[attr-defined]
+    together = choose_engines(run_config, [(network, images), (network, images)])
     assert {engine.stacked.kernels for engine in together.engines} == {taken}  # type: ignore[attr-defined]
 
 
 def test_there_is_nothing_to_measure_on_without_a_batch(images: list[ClientImages]) -> None:
-    asked = config(engine="stacked")
+    run_config = config(engine="stacked")
     few = [ClientImages(client.train[:1], client.test, client.test) for client in images]
-    assert measure_kernels(asked, compose(asked), 3, few, torch.device("cpu")).chosen == "eager"
+    assert measure_kernels(run_config, compose(run_config), 3, few, torch.device("cpu")).chosen == "eager"

@@ -1,4 +1,4 @@
-"""Every method of new clients learns: its models after some rounds are better than its first ones, by a margin."""
+"""Every method for new clients learns: its models after some rounds are better than its first ones, by a margin."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from tests.read_rounds import read_rounds
 
 METHODS = baseline_names("upfl")
 MARGIN = 30.0
-"""Points of accuracy that a method gains over its first models, which nobody trained (about 10 %, by guessing)."""
+"""Points of accuracy that a method has to gain over its untrained first models (about 10 %, by guessing)."""
 PUBLIC_MARGIN = 10.0
-"""The same of new clients whose model is their own, and learns from public images alone."""
+"""The same for new clients with a model of their own that learns from public images alone."""
 FOR_TRAINING_CLIENTS = {"pfl_sampled", "pfl_ensemble"}
-"""Methods that are for clients that train: the paper's new clients stay near guessing, MNIST's at 9 and 45 %."""
+"""Methods for clients that train: new clients stay near guessing in the paper, and at 9 and 45 % on MNIST here."""
 HETERO = {"hetero_fedtta", "hetero_tent"}
 
 
-def gains(method: str, out: Path, given: dict[str, Any], hetero: dict[str, Any]) -> dict[str, float]:
-    """Points that training clients gain on validation images, and new clients, from the first models to the last.
+def gains(method: str, out: Path, settings: dict[str, Any], hetero: dict[str, Any]) -> dict[str, float]:
+    """Points of accuracy gained from the first models to the last, by group of clients.
 
-    ``before``: new clients' last models before the step of an adaptation, where there is one.
+    ``training``: on validation images of training clients. ``new``: on images of new clients. ``before``: as ``new``,
+    without the step of an adaptation, if the method has one.
     """
-    more = hetero if method in HETERO else {}
-    overrides = {**given.get("overrides", {}), **more.get("overrides", {})}
-    said = {"preset": "upfl", "composed": False, "source_models": 1, "device": "cpu"}
-    bench(**{**said, **given, **more, "overrides": overrides}, baselines=[method], out=out)
+    hetero_settings = hetero if method in HETERO else {}
+    overrides = {**settings.get("overrides", {}), **hetero_settings.get("overrides", {})}
+    defaults = {"preset": "upfl", "composed": False, "source_models": 1, "device": "cpu"}
+    bench(**{**defaults, **settings, **hetero_settings, "overrides": overrides}, baselines=[method], out=out)
     records = read_rounds(out)
-    found = {}
+    points = {}
     for group, key in (("training", "accuracy_validation"), ("new", "accuracy")):
-        found[group] = known_mean(records[-1][key]) - known_mean(records[0][key])
+        points[group] = known_mean(records[-1][key]) - known_mean(records[0][key])
     if steps := records[-1].get("adaptation"):
-        before = steps["accuracy_before"][-len(records[0]["accuracy"]) :]
-        found["before"] = known_mean(before) - known_mean(records[0]["accuracy"])
-    return found
+        accuracies_before = steps["accuracy_before"][-len(records[0]["accuracy"]) :]
+        points["before"] = known_mean(accuracies_before) - known_mean(records[0]["accuracy"])
+    return points
 
 
 def known_mean(values: list[float | None]) -> float:
-    """Over clients with images to test."""
+    """Mean over clients that have test images; the others have None."""
     return mean(math.nan if value is None else value for value in values)
 
 
-def refuse_to_stand_still(method: str, found: dict[str, float]) -> None:
-    assert found["training"] > MARGIN
+def refuse_to_stand_still(method: str, points: dict[str, float]) -> None:
+    """Check that both groups gain more than their margin; new clients only where the method is for them."""
+    assert points["training"] > MARGIN
     if method not in FOR_TRAINING_CLIENTS:
-        assert found["new"] > (PUBLIC_MARGIN if method in HETERO else MARGIN)
+        assert points["new"] > (PUBLIC_MARGIN if method in HETERO else MARGIN)
 
 
 DIGITS_PLAIN: dict[str, Any] = {"rounds": 20}
@@ -68,9 +70,9 @@ def test_a_method_learns_on_digits_plain_with_the_rates_of_the_preset(method: st
     refuse_to_stand_still(method, gains(method, tmp_path / "run", DIGITS_PLAIN, DIGITS_PLAIN_HETERO))
 
 
-# 12 clients of 300 digits each. The rate is FedAvg's of Table 4: with 0.3, which it gives some, the mean of six clients
-# of two classes each learns little (FedAvg itself gains 26 points, and 52 with 0.1). Public images are passed over as
-# often as gives the paper's 60 and 120 steps.
+# 12 clients of 300 digits each. The learning rate is that of FedAvg in Table 4. With 0.3, which the table has for some
+# methods, the mean of six clients of two classes each learns little (FedAvg itself gains 26 points, and 52 with 0.1).
+# The passes over public images give the paper's 60 and 120 steps.
 MNIST: dict[str, Any] = {"dataset": "mnist", "clients": 6, "samples": 300, "rounds": 6, "lr": 0.1}
 MNIST_HETERO: dict[str, Any] = {
     "partition": "shards:public=0.1",
@@ -79,8 +81,8 @@ MNIST_HETERO: dict[str, Any] = {
     "rounds": 3,
     "overrides": {"objective.digest.passes": 5, "objective.digest.new_passes": 10},
 }
-# As in docs/new-clients.md: an adaptation that is learned takes longer to be of use, and of six
-# clients FedADG's values are soon no longer finite.
+# As in docs/new-clients.md: a learned adaptation needs longer training to be of use, and with six clients FedADG
+# soon diverges.
 MNIST_LONGER: dict[str, Any] = {"clients": 10, "samples": 150, "rounds": 12, "model": "mlp:width=64"}
 LONGER = {"fedadg", "fedtta_prox", "fedtta_pp"}
 MNIST_HETERO_LEARNED: dict[str, Any] = {
@@ -91,14 +93,14 @@ MNIST_HETERO_LEARNED: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::fedwca.data.dataset.DatasetWarning")  # 12,000 of its images
+@pytest.mark.filterwarnings("ignore::fedwca.data.dataset.DatasetWarning")  # the file has only 12,000 of MNIST's images
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_learns_on_mnist_digits(method: str, shared_data: Path, tmp_path: Path) -> None:
     if not (shared_data / "digit_five" / "mnist.npz").is_file():
         pytest.skip("no real files")
-    given = {**MNIST, **(MNIST_LONGER if method in LONGER else {}), "data": shared_data / "digit_five"}
+    settings = {**MNIST, **(MNIST_LONGER if method in LONGER else {}), "data": shared_data / "digit_five"}
     learned = method == "hetero_fedtta"
-    found = gains(method, tmp_path / "run", given, MNIST_HETERO_LEARNED if learned else MNIST_HETERO)
-    if learned:  # new clients learn from public images; the step that follows harms them at this size
-        found["new"] = found["before"]
-    refuse_to_stand_still(method, found)
+    points = gains(method, tmp_path / "run", settings, MNIST_HETERO_LEARNED if learned else MNIST_HETERO)
+    if learned:  # new clients learn from public images; the adaptation step after it harms at this size
+        points["new"] = points["before"]
+    refuse_to_stand_still(method, points)

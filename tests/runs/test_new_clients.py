@@ -1,4 +1,4 @@
-"""Runs with labelled clients and new ones: who is measured, which round is shown, what is refused and resumed."""
+"""Runs with labelled and new clients: which clients are measured, which round is shown, what is refused, resuming."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ SMALL: dict[str, Any] = {
 OVERRIDES = {"model.width": 8, "training.steps": 4}
 
 
-def play(out: Path, **more: Any) -> Path:
-    return bench(**{**SMALL, **more}, overrides=OVERRIDES, out=out, keep="all").path
+def play(out: Path, **settings: Any) -> Path:
+    return bench(**{**SMALL, **settings}, overrides=OVERRIDES, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def summary(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((path / "summary.json").read_text())["methods"]
-    return found
+    methods: dict[str, Any] = json.loads((path / "summary.json").read_text())["methods"]
+    return methods
 
 
 def test_the_preset_says_all() -> None:
-    made = resolve_plan({}, preset_name="upfl")
-    config, training = made.config, made.config.training
-    assert (config.dataset, config.partition, config.model, made.named, made.domain) == (
+    plan = resolve_plan({}, preset_name="upfl")
+    config, training = plan.config, plan.config.training
+    assert (config.dataset, config.partition, config.model, plan.named, plan.domain) == (
         *("digits_plain", "shards", "mlp"),
         *(None, None),
     )
@@ -69,11 +69,11 @@ def test_the_preset_says_all() -> None:
         *(1, 1, 10),
         *(0, 0),
     )
-    assert {method.name: rounds for method, rounds in made.methods} == {"tent": 40, "fedtta": 40, "fedavg": 40}
-    again = resolve_plan(json.loads(config.model_dump_json()))
-    assert again.described()["methods"] == made.described()["methods"]
-    usual = resolve_plan({"partition": "dirichlet:alpha=0.3"}).config.training
-    assert (usual.steps, usual.momentum, usual.weight_decay) == (20, 0, 0)
+    assert {method.name: rounds for method, rounds in plan.methods} == {"tent": 40, "fedtta": 40, "fedavg": 40}
+    resolved_again = resolve_plan(json.loads(config.model_dump_json()))
+    assert resolved_again.described()["methods"] == plan.described()["methods"]
+    defaults = resolve_plan({"partition": "dirichlet:alpha=0.3"}).config.training
+    assert (defaults.steps, defaults.momentum, defaults.weight_decay) == (20, 0, 0)
 
 
 def test_what_the_user_says_of_a_rounds_length_counts() -> None:
@@ -83,15 +83,15 @@ def test_what_the_user_says_of_a_rounds_length_counts() -> None:
 
 
 def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> None:
-    about = json.loads((run / "config.json").read_text())
-    assert about["domains"] == ["training clients"] * 4 + ["new clients"] * 6
-    found = read_rounds(run)
-    for record in found:
+    config = json.loads((run / "config.json").read_text())
+    assert config["domains"] == ["training clients"] * 4 + ["new clients"] * 6
+    records = read_rounds(run)
+    for record in records:
         assert [value is None for value in record["accuracy"]] == [True] * 4 + [False] * 6
         assert [value is None for value in record["accuracy_validation"]] == [False] * 4 + [True] * 6
         assert sum(images for *_, images in record["confusion"]) == 6 * 16, "of new clients alone"
-    assert found[0]["test_images"] == [2] * 4 + [16] * 6
-    entry, rounds = summary(run)["fedavg"], [r for r in found if r["method"] == "fedavg" and r["round"] >= 0]
+    assert records[0]["test_images"] == [2] * 4 + [16] * 6
+    entry, rounds = summary(run)["fedavg"], [r for r in records if r["method"] == "fedavg" and r["round"] >= 0]
     assert list(entry["domains"]) == ["new clients"]
     validation = [sum(r["accuracy_validation"][:4]) / 4 for r in rounds]
     shown = max(range(3), key=lambda number: (validation[number], number))
@@ -105,16 +105,16 @@ def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> No
     assert summary(run)["fedprox"]["difference"]["to"] == "fedavg"
 
 
-def record(number: int, own: list[float | None], new: list[float | None]) -> dict[str, Any]:
+def record(number: int, training: list[float | None], new: list[float | None]) -> dict[str, Any]:
     nothing = [math.nan]
     return {
         "method": "fedavg",
         "source_model": 0,
         "trial": 0,
         "round": number,
-        "accuracy": nothing * len(own) + [math.nan if value is None else value for value in new],
-        "accuracy_validation": [math.nan if value is None else value for value in own] + nothing * len(new),
-        "labels": [0] * len(own),
+        "accuracy": nothing * len(training) + [math.nan if value is None else value for value in new],
+        "accuracy_validation": [math.nan if value is None else value for value in training] + nothing * len(new),
+        "labels": [0] * len(training),
     }
 
 
@@ -132,87 +132,91 @@ def test_the_round_is_chosen_by_training_clients_and_of_equals_the_later_one() -
         *(20, 60),
         *(2, 95),
     )
-    better = [{**one, "accuracy": [math.nan, math.nan, value]} for one, value in zip(rounds, (1, 2, 3, 4), strict=True)]
+    better = [
+        {**line, "accuracy": [math.nan, math.nan, value]} for line, value in zip(rounds, (1, 2, 3, 4), strict=True)
+    ]
     assert table_rows(better, {"fedavg": "FedAvg"}, domains)[0].shown == row.shown
     (unmeasured,) = table_rows([record(n, [None, None], [n]) for n in (0, 1)], {"fedavg": "FedAvg"}, domains)
     assert unmeasured.mean == 1
 
 
 def test_a_record_has_a_value_for_whom_it_is_of() -> None:
-    whole = {key: [None if value != value else value for value in values] if isinstance(values, list) else values
+    valid = {key: [None if value != value else value for value in values] if isinstance(values, list) else values
              for key, values in record(0, [60, 60], [90]).items()}  # fmt: skip
-    RoundRecord.model_validate(whole)
+    RoundRecord.model_validate(valid)
     for name, value in (("labels", [0, 0, 0]), ("test_images", [1, 1]), ("accuracy_validation", [1.0])):
         with pytest.raises(ValueError, match="are right"):
-            RoundRecord.model_validate({**whole, name: value} | ({"agreement": [1.0, 1.0]} if name == "labels" else {}))
+            RoundRecord.model_validate({**valid, name: value} | ({"agreement": [1.0, 1.0]} if name == "labels" else {}))
 
 
 @pytest.mark.parametrize("what", ["labels", "absent"])
 def test_training_never_meets_new_clients(
     what: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = split_trials.split_trial
+    original = split_trials.split_trial
 
-    def changed(*given: Any) -> Federation:
-        found = real(*given)
-        (new,) = found.newcomers
+    def changed(*arguments: Any) -> Federation:
+        federation = original(*arguments)
+        (new,) = federation.newcomers
         if what == "absent":
-            return replace(found, newcomers=(replace(new, clients=new.clients[:1], metrics=first_of(new)),))
-        others = [(new.metrics.truth(k) + 1) % 10 for k in range(len(new))]
-        none = [torch.zeros(0, dtype=torch.int64)] * len(new)
-        return replace(found, newcomers=(replace(new, metrics=Metrics(new.metrics.domains, none, others)),))
+            return replace(federation, newcomers=(replace(new, clients=new.clients[:1], metrics=first_of(new)),))
+        other_labels = [(new.metrics.truth(k) + 1) % 10 for k in range(len(new))]
+        no_validation = [torch.zeros(0, dtype=torch.int64)] * len(new)
+        return replace(
+            federation, newcomers=(replace(new, metrics=Metrics(new.metrics.domains, no_validation, other_labels)),)
+        )
 
     def first_of(new: Federation) -> Metrics:
         return Metrics(new.metrics.domains[:1], [torch.zeros(0, dtype=torch.int64)], [new.metrics.truth(0)])
 
     monkeypatch.setattr(split_trials, "split_trial", changed)
-    other = play(tmp_path / "run")
-    assert read_rounds(other, without=["seconds"]) != read_rounds(run, without=["seconds"])
+    changed_run = play(tmp_path / "run")
+    assert read_rounds(changed_run, without=["seconds"]) != read_rounds(run, without=["seconds"])
     measured = ("seconds", "accuracy", "accuracy_validation", "test_images", "calibration_error", "confusion")
-    assert read_rounds(other, without=measured) == read_rounds(run, without=measured)
+    assert read_rounds(changed_run, without=measured) == read_rounds(run, without=measured)
     for method in ("fedavg", "fedprox"):
-        assert torch.equal(open_run(other, method).bank, open_run(run, method).bank)
-        assert summary(other)[method]["round"] == summary(run)[method]["round"]
-        assert summary(other)[method]["validation"] == summary(run)[method]["validation"]
+        assert torch.equal(open_run(changed_run, method).bank, open_run(run, method).bank)
+        assert summary(changed_run)[method]["round"] == summary(run)[method]["round"]
+        assert summary(changed_run)[method]["validation"] == summary(run)[method]["validation"]
 
 
 def test_engines_agree(run: Path, tmp_path: Path) -> None:
-    other = play(tmp_path / "run", engine="stacked")
-    for one, two in zip(read_rounds(run), read_rounds(other), strict=True):
-        assert one["accuracy"] == two["accuracy"]
-        assert one["accuracy_validation"] == two["accuracy_validation"]
-    assert torch.allclose(open_run(run).server.rows, open_run(other).server.rows, atol=1e-5)
+    stacked_run = play(tmp_path / "run", engine="stacked")
+    for expected, actual in zip(read_rounds(run), read_rounds(stacked_run), strict=True):
+        assert expected["accuracy"] == actual["accuracy"]
+        assert expected["accuracy_validation"] == actual["accuracy_validation"]
+    assert torch.allclose(open_run(run).server.rows, open_run(stacked_run).server.rows, atol=1e-5)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, real = [], run_rounds.close_round
+    calls, original = [], run_rounds.close_round
 
-    def stop(*given: Any) -> Any:
-        calls.append(given)
+    def stop(*arguments: Any) -> Any:
+        calls.append(arguments)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(*given)
+        return original(*arguments)
 
     monkeypatch.setattr(run_rounds, "close_round", stop)
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run")
-    monkeypatch.setattr(run_rounds, "close_round", real)
-    done = resume(tmp_path / "run").path
-    assert read_rounds(done, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    assert torch.equal(open_run(done).delivered, open_run(run).delivered)
+    monkeypatch.setattr(run_rounds, "close_round", original)
+    resumed = resume(tmp_path / "run").path
+    assert read_rounds(resumed, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    assert torch.equal(open_run(resumed).delivered, open_run(run).delivered)
 
 
 def test_the_trained_classifier_is_everybodys_own(run: Path) -> None:
-    opened, before = open_run(run), open_run(run, round=1)
+    opened, after_one_round = open_run(run), open_run(run, round=1)
     assert opened.source is None
     assert len(opened.domains) == len(opened.bank) == 4
     head = opened.layout.head
-    assert not torch.equal(opened.delivered[0, head], before.delivered[0, head])
-    for one in read_rounds(run):
-        if one["round"] >= 0:
-            assert one["bytes_down"] == one["bytes_up"] == 4 * 4 * opened.layout.width
+    assert not torch.equal(opened.delivered[0, head], after_one_round.delivered[0, head])
+    for record in read_rounds(run):
+        if record["round"] >= 0:
+            assert record["bytes_down"] == record["bytes_up"] == 4 * 4 * opened.layout.width
     out = run.parent / "model.safetensors"
     result = call("export", str(run), "--client", "1", "--out", str(out))
     assert result.code == 0, result.err
@@ -227,8 +231,8 @@ def test_reports_and_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
     shown = call("runs", "show", str(run))
     assert shown.code == 0, shown.err
     assert "FedProx" in shown.out
-    (drawn,) = page_data([read_run(run)], ["run"])
-    for method in drawn["units"][0]["methods"].values():
+    (page,) = page_data([read_run(run)], ["run"])
+    for method in page["units"][0]["methods"].values():
         assert method["on_validation"] == [0, 1, 2, 3], "the six new clients are measured on their test images"
     report = call("report", str(run), "--format", "md", "--out", str(tmp_path / "page.md"))
     assert report.code == 0, report.err
@@ -239,8 +243,8 @@ def test_given_labels_of_one_class_raise_no_doubt(tmp_path: Path) -> None:
     words = "--preset upfl --partition shards:per_client=1 --clients 6 --new-clients 4 --rounds 1 --source-models 1"
     result = call("bench", *words.split(), "--baseline", "none", "--out", str(tmp_path / "run"))
     assert (result.code, "Warning" in result.err) == (0, False)
-    found = call("report", str(tmp_path / "run"))
-    assert "collapsed" not in (tmp_path / "run" / "report.html").read_text() + found.out
+    report = call("report", str(tmp_path / "run"))
+    assert "collapsed" not in (tmp_path / "run" / "report.html").read_text() + report.out
 
 
 def test_a_baseline_of_a_name_that_two_settings_have_is_shown() -> None:
@@ -251,8 +255,8 @@ def test_a_baseline_of_a_name_that_two_settings_have_is_shown() -> None:
 def test_compare_has_one_column(tmp_path: Path) -> None:
     layer = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size")}
     request = RunRequest({**layer, "rounds": 1}, list(OVERRIDES.items()), "upfl")
-    found = run_comparison(request, ["fedavg", "fedprox"], [], None, tmp_path)
-    assert (found.sources, found.named, found.reference) == (("shards",), "partition", "fedavg")
+    comparison = run_comparison(request, ["fedavg", "fedprox"], [], None, tmp_path)
+    assert (comparison.sources, comparison.named, comparison.reference) == (("shards",), "partition", "fedavg")
 
 
 @pytest.mark.parametrize(
@@ -303,9 +307,9 @@ def test_bad_words_are_said_in_a_sentence(words: list[str], sentence: str, tmp_p
 
 
 def test_new_clients_do_not_join_or_deploy_yet(run: Path) -> None:
-    made = resolve_plan({}, preset_name="upfl")
+    plan = resolve_plan({}, preset_name="upfl")
     with pytest.raises(UsageError, match="its clients have labels and train the whole network"):
-        check_deployable(made.methods[-1][0], 3, build_network(made.config, 10))
+        check_deployable(plan.methods[-1][0], 3, build_network(plan.config, 10))
     (run.parent / "photos").mkdir(exist_ok=True)
     result = call("join", str(run), "--data", str(run.parent / "photos"), "--out", str(run.parent / "joined"))
     assert (result.code, "Traceback" in result.err) == (2, False)

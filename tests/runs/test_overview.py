@@ -1,4 +1,4 @@
-"""What a run leaves beside its table never costs the table."""
+"""A failure of what a run writes beside its table never loses the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A finished run as live values: its models give the numbers its table shows."""
+"""A finished run opened again: its models give the numbers that its table shows."""
 
 from __future__ import annotations
 
@@ -23,63 +23,65 @@ from ..cli.conftest import SMALL, call
 @pytest.fixture(scope="module")
 def run(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reopen") / "run"
-    given = ["--data", str(shades), *SMALL, "--trials", "2", "--keep", "all", "--batch-norm", "local"]
-    done = call("bench", *given, "--baseline", "source-only", "--out", str(out), "--json")
-    assert done.code == 0, done.err
+    options = ["--data", str(shades), *SMALL, "--trials", "2", "--keep", "all", "--batch-norm", "local"]
+    result = call("bench", *options, "--baseline", "source-only", "--out", str(out), "--json")
+    assert result.code == 0, result.err
     return out
 
 
 @pytest.mark.parametrize("method", [None, "source_only", "Source-Only"])
 @pytest.mark.parametrize("trial", [0, 1])
 def test_the_models_are_those_of_the_table(run: Path, method: str | None, trial: int) -> None:
-    found = open_run(run, method, trial=trial)
-    name = found.method.name
+    opened = open_run(run, method, trial=trial)
+    name = opened.method.name
     assert name == ("source_only" if method else "wca")
-    assert found.finished
+    assert opened.finished
     records = [r for r in read_records(run) if r["method"] == name and r["trial"] == trial]
     last = records[-1]
-    assert found.round == last["round"]
-    assert found.labels.tolist() == last.get("labels", [0, 0, 0, 0])
-    assert found.delivered.shape == found.engine.bank.shape == (4, found.layout.width)
-    for client, row in enumerate(found.delivered):
-        found.engine.bank[client] = row
-    assert list_accuracies(found.federation.metrics, found.engine.predict_tests()) == last["accuracy"]
-    assert torch.equal(found.layout.read(found.network), found.server.source)
-    assert (found.source, found.federation.metrics.domains[0]) == ("amber", "brass")
+    assert opened.round == last["round"]
+    assert opened.labels.tolist() == last.get("labels", [0, 0, 0, 0])
+    assert opened.delivered.shape == opened.engine.bank.shape == (4, opened.layout.width)
+    for client, row in enumerate(opened.delivered):
+        opened.engine.bank[client] = row
+    assert list_accuracies(opened.federation.metrics, opened.engine.predict_tests()) == last["accuracy"]
+    assert torch.equal(opened.layout.read(opened.network), opened.server.source)
+    assert (opened.source, opened.federation.metrics.domains[0]) == ("amber", "brass")
 
 
 def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "has_device", lambda name: name != "cpu")
-    found = open_run(run)
-    assert found.config.device == "auto"
-    assert torch.equal(found.delivered.cpu(), open_run(run).delivered.cpu())
+    reopened = open_run(run)
+    assert reopened.config.device == "auto"
+    assert torch.equal(reopened.delivered.cpu(), open_run(run).delivered.cpu())
     assert [has_device(name) for name in ("cpu", "auto", "cuda:99", "tpu")] == [True, True, False, False]
-    restored = opening.restore_config
-    given = {"device": "cuda:7", "precision": "tf32"}
-    monkeypatch.setattr(opening, "restore_config", lambda values: restored(values).model_copy(update=given))
+    original = opening.restore_config
+    settings = {"device": "cuda:7", "precision": "tf32"}
+    monkeypatch.setattr(opening, "restore_config", lambda values: original(values).model_copy(update=settings))
     monkeypatch.setattr(opening, "has_device", lambda name: not name.startswith("cuda"))
     opened = open_run(run).config
     assert (opened.device, opened.precision) == ("auto", "fp32")
-    given["device"] = "cpu" if torch.cuda.is_available() else "auto"
+    settings["device"] = "cpu" if torch.cuda.is_available() else "auto"
     assert open_run(run).config.precision == "fp32"
 
 
 def test_the_bank_is_that_of_the_last_round(run: Path) -> None:
-    found = open_run(run)
+    opened = open_run(run)
     last = read_records(run)[-1]
-    found = open_run(run, trial=1)
-    assert mean(list_accuracies(found.federation.metrics, found.engine.predict_tests())) == mean(last["accuracy_local"])
+    opened = open_run(run, trial=1)
+    assert mean(list_accuracies(opened.federation.metrics, opened.engine.predict_tests())) == mean(
+        last["accuracy_local"]
+    )
 
 
 def test_an_unfinished_method_opens_at_its_latest_round(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     (copy / "checkpoints/0-0-wca/000002.safetensors").unlink()
     with pytest.warns(UserWarning, match="FedWCA, moments is unfinished; 1 of 2 rounds are done"):
-        found = open_run(copy)
-    assert (found.round, found.finished) == (0, False)
+        opened = open_run(copy)
+    assert (opened.round, opened.finished) == (0, False)
     (copy / "checkpoints/0-0-wca/000001.safetensors").unlink()
     with pytest.warns(UserWarning, match="no round of it is done"):
-        assert torch.equal(open_run(copy).delivered, found.server.source.expand(4, -1))
+        assert torch.equal(open_run(copy).delivered, opened.server.source.expand(4, -1))
 
 
 def test_a_damaged_checkpoint_gives_way_only_when_the_one_before_is_asked_for(run: Path, tmp_path: Path) -> None:
@@ -111,8 +113,8 @@ def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) 
     (copy / "summary.json").unlink(missing_ok=True)
     with pytest.raises(CheckpointError, match=r"--keep last, or continue it with: fedwca resume "):
         open_run(copy)
-    about = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**about, "schema": 99}))
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "schema": 99}))
     with pytest.raises(FedwcaError, match="written by a later fedwca"):
         open_run(copy)
     (copy / "config.json").write_text("{")
@@ -122,9 +124,9 @@ def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) 
 
 def test_checkpoints_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
-    about = json.loads((copy / "config.json").read_text())
-    about["config"]["seed"] = 9
-    (copy / "config.json").write_text(json.dumps(about))
+    config = json.loads((copy / "config.json").read_text())
+    config["config"]["seed"] = 9
+    (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="belongs to another run"):
         open_run(copy)
 

@@ -1,4 +1,4 @@
-"""Which run is the same as one that is asked for, and which source model."""
+"""When a run is the same as a requested one, and when a source model is the same."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from fedwca.runs.reuse_runs import comparable_settings, warn_of_other_source_mod
 
 
 def test_what_a_preset_says_of_a_training_that_a_run_has_not_makes_no_other_run() -> None:
-    """Runs of before 0.2 kept it."""
-    now = resolve_plan({"target": "neon"}).config.model_dump(mode="json")
-    before = {**now, "source_training": {**now["source_training"], "lr": 0.123}}
-    assert comparable_settings(before) == comparable_settings(now)
-    other = {**now, "training": {**now["training"], "lr": 0.123}}
-    assert comparable_settings(other) != comparable_settings(now)
+    """Runs from before version 0.2 recorded it."""
+    current = resolve_plan({"target": "neon"}).config.model_dump(mode="json")
+    older = {**current, "source_training": {**current["source_training"], "lr": 0.123}}
+    assert comparable_settings(older) == comparable_settings(current)
+    changed = {**current, "training": {**current["training"], "lr": 0.123}}
+    assert comparable_settings(changed) != comparable_settings(current)
 
 
 def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
     model = StartModel(LeNet(bottleneck=4).build(3, seed=0), 90.0, "recipe")
-    other = StartModel(LeNet(bottleneck=4).build(3, seed=1), 90.0, "recipe")
+    retrained = StartModel(LeNet(bottleneck=4).build(3, seed=1), 90.0, "recipe")
     assert model.weights == StartModel(LeNet(bottleneck=4).build(3, seed=0), 80.0, "elsewhere").weights
     saved = SavedCheckpoint(Path("a"), 0, {"source_digest": "recipe", "source_weights": model.weights})
     check_same_source_model(saved.path, saved.facts, model)
     with pytest.raises(CheckpointError, match=r"another kind of CPU trained.* folder 'sources' of the cache"):
-        check_same_source_model(saved.path, saved.facts, other)
-    check_same_source_model(saved.path, {"source_digest": "recipe"}, other)  # of an earlier release
+        check_same_source_model(saved.path, saved.facts, retrained)
+    check_same_source_model(saved.path, {"source_digest": "recipe"}, retrained)  # of an earlier release
     with pytest.raises(CheckpointError, match="other torch, other images"):
         check_same_source_model(saved.path, saved.facts, replace(model, digest="another"))
 
@@ -44,8 +44,8 @@ def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
     ("kind", "weights", "warned"),
     [
         ("aggregator", "00000001", False),
-        ("aggregator", "00000002", True),  # of another kind of machine, version of torch or checkpoint file
-        ("central", "00000002", False),  # a method that trains its own start
+        ("aggregator", "00000002", True),  # from another kind of machine, version of torch or checkpoint file
+        ("central", "00000002", False),  # a method that trains its own initial model
     ],
 )
 def test_runs_from_other_source_models_are_said(kind: str, weights: str, warned: bool) -> None:
@@ -54,8 +54,8 @@ def test_runs_from_other_source_models_are_said(kind: str, weights: str, warned:
         methods = {"m": {"components": [{"kind": kind}]}}
         return SimpleNamespace(path=Path(name), methods=methods, lines=[start, {"round": 0}])
 
-    heard: list[str] = []
-    reporter = SimpleNamespace(warn=heard.append)
+    messages: list[str] = []
+    reporter = SimpleNamespace(warn=messages.append)
     runs: Any = [run("one", "aggregator", "00000001"), run("two", kind, weights)]
     warn_of_other_source_models(runs, reporter)  # type: ignore[arg-type]
-    assert [text.startswith("two began from another source model than one") for text in heard] == [True] * warned
+    assert [text.startswith("two began from another source model than one") for text in messages] == [True] * warned

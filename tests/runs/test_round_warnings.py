@@ -1,4 +1,4 @@
-"""What a round's numbers make a run say."""
+"""Warnings that a run gives about the numbers of a round."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedwca.runs.round_warnings import WarnOnce
     ("name", "advised"), [("finch", True), ("kmeans", True), ("ada_bn", False), ("single", False), ("ladd", False)]
 )
 def test_more_training_is_advised_where_clusters_are_made_of_trained_models(name: str, advised: bool) -> None:
-    told: list[str] = []
+    sentences: list[str] = []
     parts = {"aggregator": WCA(), "clusterer": clusterers.build(name), "finish": ()}
     method: Any = SimpleNamespace(name="wca", label="FedWCA", **parts)
     outcome: Any = SimpleNamespace(uploads={}, notes={}, labels=torch.zeros(4, dtype=torch.int64))
-    WarnOnce(told.append)({"round": 0, "label_entropy": []}, outcome, method)
-    (sentence,) = told
+    WarnOnce(sentences.append)({"round": 0, "label_entropy": []}, outcome, method)
+    (sentence,) = sentences
     assert sentence.startswith("FedWCA: all clients are in one cluster, so this is an average of everybody")
     assert ("raise --samples or --epochs" in sentence) == advised

@@ -1,4 +1,4 @@
-"""``--keep selected``: the models of the round that the table shows stay, and are what is handed on."""
+"""``--keep selected``: the checkpoint of the round that the table shows is kept, and its models are exported."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_the_round_of_the_table_and_the_last_stay(run: Path) -> None:
 def test_its_models_are_handed_on_and_a_line_says_so(run: Path, tmp_path: Path) -> None:
     opened = open_run(run)
     assert (opened.round + 1, opened.last, opened.finished) == (shown(run), 3, True)
-    found = call("export", str(run), "--client", "0", "--out", str(tmp_path / "one.safetensors"))
-    assert found.code == 0
-    assert f"the model after {shown(run)} of 4 rounds, which was best on training clients' validation" in found.err
+    selected = call("export", str(run), "--client", "0", "--out", str(tmp_path / "one.safetensors"))
+    assert selected.code == 0
+    assert f"the model after {shown(run)} of 4 rounds, which was best on training clients' validation" in selected.err
     last = call("export", str(run), "--client", "0", "--round", "4", "--out", str(tmp_path / "two.safetensors"))
     assert (last.code, last.err) == (0, "")
     assert (tmp_path / "one.safetensors").read_bytes() != (tmp_path / "two.safetensors").read_bytes()
@@ -79,10 +79,10 @@ def test_where_only_the_last_is_kept_a_line_says_what_the_table_shows(run: Path,
 
 
 def test_a_run_that_was_stopped_keeps_the_same(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = RunFolder.append
+    original = RunFolder.append
 
     def stop(self: RunFolder, record: dict[str, Any]) -> None:
-        real(self, record)
+        original(self, record)
         if record["round"] == 2:
             raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Runs of methods whose servers do more than average: from preset to table, resumed to the same bits, and deployed."""
+"""Runs of methods whose servers do more than average: records, resuming to the same bits, learning, deployments."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.runs.test_new_clients import OVERRIDES, SMALL
 METHODS = ["fedavg", "afl", "fedgma", "scaffold", "pfl_sampled", "pfl_ensemble"]
 
 
-def play(out: Path, **more: Any) -> Path:
-    given = {**SMALL, "baselines": METHODS, "composed": False, "rounds": 2, **more}
-    return bench(**given, overrides=OVERRIDES, out=out, keep="all").path
+def play(out: Path, **changes: Any) -> Path:
+    settings = {**SMALL, "baselines": METHODS, "composed": False, "rounds": 2, **changes}
+    return bench(**settings, overrides=OVERRIDES, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -60,54 +60,54 @@ def test_bytes_are_those_of_what_travels(run: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     stopped: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run_rounds.begin_round
+    original = run_rounds.begin_round
 
-    def stop(*given: Any, **more: Any) -> Any:
-        if given[1] == 1 and given[4].name == stopped:
+    def stop(*arguments: Any, **options: Any) -> Any:
+        if arguments[1] == 1 and arguments[4].name == stopped:
             raise KeyboardInterrupt
-        return real(*given, **more)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(run_rounds, "begin_round", stop)
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run", baselines=[stopped])
-    monkeypatch.setattr(run_rounds, "begin_round", real)
-    done = resume(tmp_path / "run").path
-    one, other = read_rounds(done, without=["seconds"]), read_rounds(run, stopped, without=["seconds"])
-    assert json.dumps(one) == json.dumps(other)
-    assert torch.equal(open_run(done, stopped).server.rows, open_run(run, stopped).server.rows)
-    assert torch.equal(open_run(done, stopped).delivered, open_run(run, stopped).delivered)
+    monkeypatch.setattr(run_rounds, "begin_round", original)
+    resumed = resume(tmp_path / "run").path
+    actual, expected = read_rounds(resumed, without=["seconds"]), read_rounds(run, stopped, without=["seconds"])
+    assert json.dumps(actual) == json.dumps(expected)
+    assert torch.equal(open_run(resumed, stopped).server.rows, open_run(run, stopped).server.rows)
+    assert torch.equal(open_run(resumed, stopped).delivered, open_run(run, stopped).delivered)
 
 
 @pytest.mark.slow
 def test_every_method_learns(tmp_path: Path) -> None:
-    given = {"preset": "upfl", "source_models": 1, "rounds": 15, "device": "cpu", "baselines": METHODS}
-    path = bench(**given, composed=False, out=tmp_path / "run").path
-    found = {name: read_rounds(path, name) for name in METHODS}
-    for name, own in found.items():
-        first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (own[0], own[-1]))
+    settings = {"preset": "upfl", "source_models": 1, "rounds": 15, "device": "cpu", "baselines": METHODS}
+    path = bench(**settings, composed=False, out=tmp_path / "run").path
+    records_by_method = {name: read_rounds(path, name) for name in METHODS}
+    for name, records in records_by_method.items():
+        first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (records[0], records[-1]))
         assert last - first > 60, (name, first, last)  # measured: 80 and more
 
 
 @pytest.mark.parametrize("aggregator", ["afl", "scaffold", "fedper"])
 def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
     baseline = {"fedper": "pfl_sampled"}.get(aggregator, aggregator)
-    made = resolve_plan({"baselines": [baseline]}, preset_name="upfl")
+    plan = resolve_plan({"baselines": [baseline]}, preset_name="upfl")
     with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
-        check_deployable(made.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
+        check_deployable(plan.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
 
 
 def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run: Path) -> None:
-    one, other = (read_rounds(run, name) for name in METHODS[-2:])
-    assert [r["accuracy_validation"] for r in one] == [r["accuracy_validation"] for r in other]
-    assert [r["accuracy"] for r in one] != [r["accuracy"] for r in other]
+    sampled, ensemble = (read_rounds(run, name) for name in METHODS[-2:])
+    assert [r["accuracy_validation"] for r in sampled] == [r["accuracy_validation"] for r in ensemble]
+    assert [r["accuracy"] for r in sampled] != [r["accuracy"] for r in ensemble]
     opened = open_run(run, "pfl_sampled")
     head = opened.layout.head
     assert torch.equal(opened.delivered[:, head], opened.bank[:, head])
     assert len(opened.delivered[:, : head.start].unique(dim=0)) == 1
     words = ("export", str(run), "--method", "pfl_sampled", "--out", str(run.parent / "model.safetensors"))
     assert call(*words, "--client", "1").code == 0
-    of_all = call(*words, "--cluster", "0")
-    assert (of_all.code, "so no whole model is a cluster's; take --client K" in of_all.err) == (2, True)
+    exported = call(*words, "--cluster", "0")
+    assert (exported.code, "so no whole model is a cluster's; take --client K" in exported.err) == (2, True)
 
 
 def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> No
     for index in range(2):
         Image.new("L", (28, 28), 9 * index).save(tmp_path / "photos" / f"{index}.png")
     words = ("--data", str(tmp_path / "photos"), "--out", str(tmp_path / "joined"), "--adapt")
-    found = call("join", str(run), "--method", "pfl_sampled", *words, "entropy")
-    assert (found.code, "so there is no whole model for a newcomer" in found.err) == (2, True)
+    joined = call("join", str(run), "--method", "pfl_sampled", *words, "entropy")
+    assert (joined.code, "so there is no whole model for a newcomer" in joined.err) == (2, True)
     assert call("join", str(run), "--method", "scaffold", *words, "entropy").code == 0
 
 

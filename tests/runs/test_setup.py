@@ -1,4 +1,4 @@
-"""The engine that a configuration names, and how many trials it takes together."""
+"""Which engine a configuration selects, and how many trials it runs together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_engine_is_built_from_the_table(
     network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Other(SequentialEngine):
-        """Another one."""
+        """Another engine under a known name."""
 
     monkeypatch.setitem(ENGINES, "loop", Other)
     assert isinstance(choose_engine(RunConfig(engine="loop", device="cpu"), network, images), Other)
@@ -66,15 +66,15 @@ def test_workers_without_room_for_the_trials_that_are_asked_for(images: list[Cli
 def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = [ClientImages(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), *[torch.zeros(0, 3, 32, 32)] * 2)] * 4
+    images = [ClientImages(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), *[torch.zeros(0, 3, 32, 32)] * 2)] * 4
     stacked = RunConfig(engine="stacked", device="cpu", trials=4)
-    assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 2
-    # Begun on a GPU, going on on a CPU: auto is the loop there.
-    assert restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), 3, given, 3).trials_at_once == 1
+    assert restore_trials_at_once(stacked, 3, images, 2).trials_at_once == 2
+    # Begun on a GPU and resumed on a CPU, where auto is the loop.
+    assert restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), 3, images, 3).trials_at_once == 1
     monkeypatch.setattr(sizes, "free_bytes", lambda device: 10_000)
-    assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 1
-    asked = stacked.model_copy(update={"trials_at_once": 2})
-    assert restore_trials_at_once(asked, 3, given, 2).trials_at_once == 2
+    assert restore_trials_at_once(stacked, 3, images, 2).trials_at_once == 1
+    explicit = stacked.model_copy(update={"trials_at_once": 2})
+    assert restore_trials_at_once(explicit, 3, images, 2).trials_at_once == 2
 
 
 def test_the_loop_takes_trials_one_by_one(images: list[ClientImages]) -> None:
@@ -89,6 +89,6 @@ def test_engines_that_go_together_only_where_they_can(images: list[ClientImages]
         ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3, seed=seed) for seed in (1, 2)
     ]
     assert isinstance(choose_engines(config, [(network, images) for network in lenets]), StackedTrials)
-    # Frozen backbones that differ are in no row, so there is no one network to run the rows by.
+    # Rows do not hold frozen backbones; if these differ, there is no single network to run all rows with.
     assert type(choose_engines(config, [(network, images) for network in frozen])) is TrialsInTurn
     assert type(choose_engines(config, [(lenets[0], images)])) is TrialsInTurn

@@ -1,4 +1,4 @@
-"""Runs whose clients have skewed classes: what they record, that they go on, what a page shows, what presets mean."""
+"""Runs whose clients have skewed classes: what they record, resuming, what a page shows, what presets set."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ def run(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_first_record_counts_classes_and_a_page_shows_them(run: Path) -> None:
-    first, *others = read_rounds(run)
+    first, *later_records = read_rounds(run)
     counts = first["class_counts"]
     assert first["round"] == -1
     assert len(counts) == len(first["accuracy"])
-    assert all(sum(own) > 0 for own in counts)
-    assert not any("class_counts" in record for record in others)
-    found = read_run(run)
-    (data,) = page_data([found], ["run"])
+    assert all(sum(client_counts) > 0 for client_counts in counts)
+    assert not any("class_counts" in record for record in later_records)
+    contents = read_run(run)
+    (data,) = page_data([contents], ["run"])
     assert data["units"][0]["class_counts"] == counts
     assert len(data["classes"]) == len(counts[0])
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(run: Path, tmp_path: Path, shades: Path) -> None:
-    given = {**SMALL, "data": shades, "partition": SKEWED, "baselines": [], "overrides": OVERRIDES, "keep": "all"}
-    again = bench(**given, out=tmp_path / "again").path
-    rest = (again / "rounds.jsonl").read_text().splitlines(keepends=True)
-    (again / "rounds.jsonl").write_text("".join(rest[:-1]))
-    for file in sorted((again / "checkpoints").rglob("*1.safetensors")):
+    settings = {**SMALL, "data": shades, "partition": SKEWED, "baselines": [], "overrides": OVERRIDES, "keep": "all"}
+    stopped = bench(**settings, out=tmp_path / "again").path
+    lines = (stopped / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (stopped / "rounds.jsonl").write_text("".join(lines[:-1]))
+    for file in sorted((stopped / "checkpoints").rglob("*1.safetensors")):
         file.unlink()
-    (again / "summary.json").unlink()
-    resume(again)
-    assert read_rounds(again, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    (stopped / "summary.json").unlink()
+    resume(stopped)
+    assert read_rounds(stopped, without=["seconds"]) == read_rounds(run, without=["seconds"])
 
 
 def test_a_dry_run_says_the_deal_and_a_configuration_gives_it_back(run: Path, shades: Path) -> None:
-    said = call("bench", "--config", str(run / "config.json"), "--dry-run")
-    assert said.code == 0, said.err
-    assert "2 clients each; classes over clients by Dirichlet(0.5); long-tailed source, 2 to 1" in said.out
+    dry_run = call("bench", "--config", str(run / "config.json"), "--dry-run")
+    assert dry_run.code == 0, dry_run.err
+    assert "2 clients each; classes over clients by Dirichlet(0.5); long-tailed source, 2 to 1" in dry_run.out
     refused = call("bench", "--data", str(shades), "--partition", "unit-domains", "--dry-run")
     assert refused.code == 2
     assert refused.err.count("\n") == 1
@@ -69,17 +69,17 @@ def test_a_dry_run_says_the_deal_and_a_configuration_gives_it_back(run: Path, sh
 
 
 def test_the_preset_skews_source_targets_and_clients() -> None:
-    named = resolve_plan({"dataset": "digit_five", "source": "synth"}, preset_name="skewed")
-    usual = resolve_plan({"dataset": "digit_five"}, preset_name="skewed")
+    with_source = resolve_plan({"dataset": "digit_five", "source": "synth"}, preset_name="skewed")
+    without_source = resolve_plan({"dataset": "digit_five"}, preset_name="skewed")
     paper = resolve_plan({"dataset": "digit_five", "source": "synth"}, preset_name="paper")
-    own = {"alpha": 0.3, "source_ratio": 10.0, "target_ratio": 10.0}
-    for plan in (named, usual):
+    options = {"alpha": 0.3, "source_ratio": 10.0, "target_ratio": 10.0}
+    for plan in (with_source, without_source):
         assert plan.config.partition == "skewed_domains"
-        assert plan.config.components["partition"] == {"skewed_domains": own}
-    assert named.origins["partition"] == "preset skewed"
+        assert plan.config.components["partition"] == {"skewed_domains": options}
+    assert with_source.origins["partition"] == "preset skewed"
     assert paper.config.partition == "domains"
-    rest = {k: v for k, v in named.config.components.items() if k != "partition"}
-    assert rest == paper.config.components
+    other_components = {k: v for k, v in with_source.config.components.items() if k != "partition"}
+    assert other_components == paper.config.components
     even = resolve_plan({"dataset": "digit_five", "partition": "domains"}, preset_name="skewed")
     assert even.config.partition == "domains"
     assert even.config.components.get("partition", {}).get("skewed_domains", {}) == {}

@@ -1,4 +1,4 @@
-"""A run folder stands alone: it needs its images only for what is measured anew, and then the very same ones."""
+"""A run folder stands alone: images are needed only for what is measured again, and then have to be the same ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def plugin() -> Iterator[str]:
-    """An aggregator that is installed, until it is not."""
+    """The name of an aggregator of a plugin, which tests may remove from the registry."""
 
     @aggregators("borrowed")
     class Borrowed(WCA):
@@ -46,10 +46,11 @@ def plugin() -> Iterator[str]:
 
 
 def well(*words: str) -> Run:
+    """Run a command that has to succeed without warnings, but for one."""
     run = call(*words)
-    # The source model of so few images is seldom sure of anything, and that is said.
-    said = [line for line in run.err.splitlines() if "the source model says little about" not in line]
-    assert (run.code, said) == (0, []), run
+    # With so few images the source model is seldom confident, which is a warning.
+    warnings = [line for line in run.err.splitlines() if "the source model says little about" not in line]
+    assert (run.code, warnings) == (0, []), run
     return run
 
 
@@ -59,25 +60,25 @@ def test_a_finished_run_needs_no_images_no_directory_and_no_plugins(
 ) -> None:
     well(*BENCH, "--aggregator", plugin, "--engine", engine, "--quiet")
     run = str(tmp_path / "elsewhere/mine")
-    for who in ("--client", "--cluster"):
-        well("export", "runs/mine", who, "1", "--out", f"{tmp_path}/before{who}.safetensors")
-    before = json.loads(well("resume", "runs/mine", "--json").out)
+    for option in ("--client", "--cluster"):
+        well("export", "runs/mine", option, "1", "--out", f"{tmp_path}/before{option}.safetensors")
+    resumed = json.loads(well("resume", "runs/mine", "--json").out)
     shutil.move(place / "runs", tmp_path / "elsewhere")
     shutil.rmtree(place / "shades")
     monkeypatch.chdir(tmp_path)
     aggregators._classes.pop(plugin)
-    assert json.loads(well("resume", run, "--json").out) == before
+    assert json.loads(well("resume", run, "--json").out) == resumed
     table = call("resume", run)
     assert table.code == 0
     assert "shades, source amber" in table.out
     assert "Borrowed" in table.out
     for words in (["runs", "show", run], ["report", run], ["runs", "export", run], ["plot", run, "bars", "accuracy"]):
         well(*words)
-    for who in ("--client", "--cluster"):
-        well("export", run, who, "1", "--out", f"after{who}.safetensors")
+    for option in ("--client", "--cluster"):
+        well("export", run, option, "1", "--out", f"after{option}.safetensors")
         for suffix in ("", ".md"):
-            one, other = (tmp_path / f"{when}{who}.safetensors{suffix}" for when in ("before", "after"))
-            assert other.read_bytes() == one.read_bytes().replace(b"before--", b"after--")
+            file_before, file_after = (tmp_path / f"{when}{option}.safetensors{suffix}" for when in ("before", "after"))
+            assert file_after.read_bytes() == file_before.read_bytes().replace(b"before--", b"after--")
     card = (tmp_path / "after--client.safetensors.md").read_text()
     assert re.search(r"this model \| [\d.]+ % \| 6 ", card)
     for words in (["join", run, "--data", run], ["plot", run, "confusion"]):
@@ -95,7 +96,14 @@ def test_images_that_are_gone_are_missed_only_where_they_are_looked_at(
     for words in (
         ["plot", "runs/mine", "confusion"],
         ["join", "runs/mine", "--data", str(newcomer)],
-        ["export", "runs/mine", "--client", "0", "--out", "m.safetensors"],  # its statistics are of its images
+        [
+            "export",
+            "runs/mine",
+            "--client",
+            "0",
+            "--out",
+            "m.safetensors",
+        ],  # its BatchNorm statistics are recomputed from its images
     ):
         run = call(*words)
         assert run.code == 1
@@ -111,7 +119,7 @@ def test_images_are_found_from_elsewhere(
 ) -> None:
     well(*BENCH, "--quiet")
     run = place / "runs/mine"
-    whole = read_rounds(run, without=["seconds"])
+    records = read_rounds(run, without=["seconds"])
     if moved == "run":
         run = Path(shutil.move(run, tmp_path / "other"))
     if moved == "both":
@@ -125,7 +133,7 @@ def test_images_are_found_from_elsewhere(
     (run / "rounds.jsonl").write_text("".join(lines[:-1]))
     (run / "checkpoints/0-0-wca/000002.safetensors").unlink()
     assert call("resume", str(run), "--quiet").code == 0
-    assert read_rounds(run, without=["seconds"]) == whole
+    assert read_rounds(run, without=["seconds"]) == records
 
 
 def test_other_images_are_refused_wherever_they_are_read(place: Path, tmp_path: Path) -> None:
@@ -142,13 +150,13 @@ def test_other_images_are_refused_wherever_they_are_read(place: Path, tmp_path: 
         assert REFUSED in run.err
     assert not (place / "joined").exists()
     assert "not drawn: clusters: runs/mine: " + REFUSED in call("plot", "runs/mine").out
-    for asked in ("dataset", "federation", "engine"):
+    for attribute in ("dataset", "federation", "engine"):
         with pytest.raises(DataError, match=REFUSED):
-            getattr(open_run("runs/mine"), asked)
-    # What is said of a model is what was measured, whatever became of the images.
+            getattr(open_run("runs/mine"), attribute)
+    # A model's card shows what was measured in the run, whatever became of the images.
     well("export", "runs/mine", "--client", "1", "--out", "two.safetensors")
-    one, two = (Path(f"{name}.safetensors.md").read_text() for name in ("one", "two"))
-    assert two == one.replace("one.safetensors", "two.safetensors")
+    first_card, second_card = (Path(f"{name}.safetensors.md").read_text() for name in ("one", "two"))
+    assert second_card == first_card.replace("one.safetensors", "two.safetensors")
     (place / "runs/mine/summary.json").unlink()
     assert REFUSED in call("resume", "runs/mine").err
 
@@ -163,10 +171,10 @@ def test_a_card_says_that_nothing_was_measured(place: Path) -> None:
 
 
 def test_a_comparison_does_not_stand_on_two_sets_of_images(place: Path) -> None:
-    asked = ["--data", "shades", *SMALL, "--out", "runs"]
-    assert call("compare", "fedavg", *asked).code == 0
+    options = ["--data", "shades", *SMALL, "--out", "runs"]
+    assert call("compare", "fedavg", *options).code == 0
     shutil.rmtree("shades")
     write_shades(place / "shades", images=50)
-    run = call("compare", "fedavg", "local", *asked)
+    run = call("compare", "fedavg", "local", *options)
     assert run.code == 1
     assert REFUSED in run.err

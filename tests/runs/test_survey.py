@@ -1,4 +1,4 @@
-"""Where trials that went through rounds together go on: at the last round that all of them have."""
+"""Where trials that ran together resume: after the last round for which all of them have a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UNITS = {Unit(0, trial, "wca"): 5 for trial in range(3)}
 TOGETHER = [[(0, 0), (0, 1)], [(0, 2)]]
 
 
-def kept(folder: Path, stand: list[list[int]]) -> tuple[Checkpoints, list[dict[str, Any]]]:
-    """A run whose trials have these checkpoints, and a record for each round up to the newest."""
+def kept(folder: Path, saved_rounds: list[list[int]]) -> tuple[Checkpoints, list[dict[str, Any]]]:
+    """A run whose trials have checkpoints of these rounds, and a record of each round up to the newest."""
     checkpoints, records = Checkpoints(folder, "mine", RetentionPolicy(None, None)), []
-    for unit, rounds in zip(UNITS, stand, strict=True):
+    for unit, rounds in zip(UNITS, saved_rounds, strict=True):
         for round in rounds:
             checkpoints.save(unit, round, {"row": torch.full((2,), float(round))}, {}, last=False)
         for round in range(-1, max(rounds, default=-2) + 1):
@@ -27,13 +27,16 @@ def kept(folder: Path, stand: list[list[int]]) -> tuple[Checkpoints, list[dict[s
     return checkpoints, records
 
 
-def rounds(folder: Path, stand: list[list[int]], damaged: tuple[int, int] | None = None) -> tuple[list[Any], list[str]]:
-    checkpoints, records = kept(folder, stand)
+def rounds(
+    folder: Path, saved_rounds: list[list[int]], damaged: tuple[int, int] | None = None
+) -> tuple[list[Any], list[str]]:
+    """The round after which each trial resumes (None: from the start), and the sentences the user is told."""
+    checkpoints, records = kept(folder, saved_rounds)
     if damaged is not None:
         path = folder / f"checkpoints/0-{damaged[0]}-wca/{damaged[1] + 1:06d}.safetensors"
         path.write_bytes(path.read_bytes()[:-9])
-    begun, sentences = find_resume_points(checkpoints, UNITS, records, TOGETHER)
-    return [saved.round if (saved := begun.get(unit)) else None for unit in UNITS], sentences
+    resume_points, sentences = find_resume_points(checkpoints, UNITS, records, TOGETHER)
+    return [saved.round if (saved := resume_points.get(unit)) else None for unit in UNITS], sentences
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def rounds(folder: Path, stand: list[list[int]], damaged: tuple[int, int] | None
         ([[1, 2], [1, 2], [3]], [2, 2, 3]),
         ([[1, 2], [0, 1], [3]], [1, 1, 3]),
         ([[3, 4], [2, 3], [3]], [3, 3, 3]),
-        ([[-1], [], []], [-1, None, None]),  # a trial that has not begun is before round 0 too
+        ([[-1], [], []], [-1, None, None]),  # a trial without checkpoints has not begun round 0 either
     ],
 )
 def test_who_is_ahead_goes_back(tmp_path: Path, stand: list[list[int]], found: list[Any]) -> None:
@@ -50,32 +53,32 @@ def test_who_is_ahead_goes_back(tmp_path: Path, stand: list[list[int]], found: l
 
 
 def test_nothing_is_lost_where_they_cannot_have_gone_together(tmp_path: Path) -> None:
-    found, (sentence,) = rounds(tmp_path, [[0, 1, 2, 3], [0, 1], [3]])
-    assert found == [3, 1, 3]
+    resumed, (sentence,) = rounds(tmp_path, [[0, 1, 2, 3], [0, 1], [3]])
+    assert resumed == [3, 1, 3]
     assert sentence.startswith("trials of wca that went through rounds together stand at different ones")
 
 
 def test_a_damaged_checkpoint_to_go_back_to_is_as_good_as_none(tmp_path: Path) -> None:
-    found, (sentence,) = rounds(tmp_path, [[1, 2], [0, 1], [3]], damaged=(0, 1))
-    assert found == [2, 1, 3]
+    resumed, (sentence,) = rounds(tmp_path, [[1, 2], [0, 1], [3]], damaged=(0, 1))
+    assert resumed == [2, 1, 3]
     assert "last digits may differ" in sentence
 
 
 def test_a_damaged_newest_checkpoint_takes_the_others_back(tmp_path: Path) -> None:
-    found, (sentence,) = rounds(tmp_path, [[1, 2], [1, 2], [3]], damaged=(1, 2))
-    assert found == [1, 1, 3]
+    resumed, (sentence,) = rounds(tmp_path, [[1, 2], [1, 2], [3]], damaged=(1, 2))
+    assert resumed == [1, 1, 3]
     assert "going on from round 2" in sentence
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     checkpoints, _ = kept(tmp_path, [[1], [1], [1]])
-    (own, *others) = sorted((tmp_path / "checkpoints").iterdir())
-    left = own / f".000003.safetensors-{'0' * 32}"
-    left.mkdir()
+    (first, *later) = sorted((tmp_path / "checkpoints").iterdir())
+    leftover = first / f".000003.safetensors-{'0' * 32}"
+    leftover.mkdir()
     for name in ("000003.safetensors", ".tmpAb3dEf"):  # ours, and that of safetensors itself
-        (left / name).write_bytes(b"half")
+        (leftover / name).write_bytes(b"half")
     checkpoints.remove_leftovers()
-    assert [file.name for folder in (own, *others) for file in folder.iterdir()] == ["000002.safetensors"] * 3
+    assert [file.name for folder in (first, *later) for file in folder.iterdir()] == ["000002.safetensors"] * 3
 
 
 def test_ends_are_tidied_where_no_checkpoint_is_whole(tmp_path: Path) -> None:
@@ -86,9 +89,11 @@ def test_ends_are_tidied_where_no_checkpoint_is_whole(tmp_path: Path) -> None:
     for file in checkpoints.files(unit):
         file.write_bytes(b"nothing")
     record = {"source_model": 0, "trial": 0, "method": "wca"}
-    begun, (sentence,) = find_resume_points(checkpoints, {unit: 5}, [{**record, "round": r} for r in range(-1, 5)])
+    resume_points, (sentence,) = find_resume_points(
+        checkpoints, {unit: 5}, [{**record, "round": r} for r in range(-1, 5)]
+    )
     checkpoints.end(unit)
-    assert begun == {unit: None}
+    assert resume_points == {unit: None}
     assert sentence.endswith("its rounds stay as they are, its models are lost")
     with pytest.raises(CheckpointError, match="to begin this method anew"):
         find_resume_points(checkpoints, {unit: 9}, [{**record, "round": r} for r in range(-1, 5)])

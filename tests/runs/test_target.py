@@ -1,4 +1,4 @@
-"""Runs with labelled clients and a target without labels: what is refused, recorded, resumed, opened and printed."""
+"""Runs with labelled clients and a target without labels: refusals, records, resuming, export and printed tables."""
 
 from __future__ import annotations
 
@@ -51,43 +51,43 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
-    found = read_run(run)
-    asked = {(r["method"], r["round"]): r["trust"] for r in found.records if "trust" in r}
-    assert list(asked) == [("sfda", 2)], "of what labels trained, in the last phase alone"
-    (trust,) = asked.values()
-    assert [math.isnan(value) for value in trust] == [domain != "neon" for domain in found.domains]
-    assert 0 <= trust[found.domains.index("neon")] < 0.5, "after two epochs"
-    (said,) = [text for text in run_warnings(found) if "says little" in text]
-    client = found.domains.index("neon")
-    assert said.startswith(f"SFDA: what clients with labels trained says little about client {client}: its labels")
-    (last,) = (r for r in found.records if (r["method"], r["round"]) == ("sfda", 2))
+    contents = read_run(run)
+    trust_by_round = {(r["method"], r["round"]): r["trust"] for r in contents.records if "trust" in r}
+    assert list(trust_by_round) == [("sfda", 2)], "of what labels trained, in the last phase alone"
+    (trust,) = trust_by_round.values()
+    assert [math.isnan(value) for value in trust] == [domain != "neon" for domain in contents.domains]
+    assert 0 <= trust[contents.domains.index("neon")] < 0.5, "after two epochs"
+    (warning,) = [warning for warning in run_warnings(contents) if "says little" in warning]
+    client = contents.domains.index("neon")
+    assert warning.startswith(f"SFDA: what clients with labels trained says little about client {client}: its labels")
+    (last,) = (r for r in contents.records if (r["method"], r["round"]) == ("sfda", 2))
     assert last["passes"] == 2, "those that labels of two epochs are made by"
 
 
 def test_no_other_word_is_needed() -> None:
-    made = resolve_plan({"target": "neon"})
-    assert (made.config.partition, made.config.source, made.named, made.domain) == (
+    plan = resolve_plan({"target": "neon"})
+    assert (plan.config.partition, plan.config.source, plan.named, plan.domain) == (
         "leave_one_out",
         None,
         "target",
         "neon",
     )
-    method, count = made.methods[-1]
-    assert (method.name, method.label, count) == ("sfda", "SFDA", made.config.rounds + 1)
+    method, count = plan.methods[-1]
+    assert (method.name, method.label, count) == ("sfda", "SFDA", plan.config.rounds + 1)
     assert (method.aggregator.name, [o.name for o in method.finish]) == ("mdmgb", ["shot"])
     assert method.finish_training is not None
     assert method.finish_training.trains == "classifier"
-    assert {"fedavg_labelled", "sfda_uniform"} <= {method.name for method, _ in made.methods}
-    again = resolve_plan(json.loads(made.config.model_dump_json()))
-    assert again.described()["methods"] == made.described()["methods"]
+    assert {"fedavg_labelled", "sfda_uniform"} <= {method.name for method, _ in plan.methods}
+    resolved_again = resolve_plan(json.loads(plan.config.model_dump_json()))
+    assert resolved_again.described()["methods"] == plan.described()["methods"]
 
 
 def test_a_method_in_a_word_has_a_last_phase() -> None:
     word = "mine=sfda/finish=shot:lam=0.3"
-    made = resolve_plan({"target": "neon", "baselines": [word, "sfda/finish=none", "sfda_ls_pl"], "composed": False})
-    (mine, more), (none, fewer), (fast, _) = made.methods
-    assert (mine.finish[0].model_dump()["lam"], more - fewer, none.finish) == (0.3, 1, ())
-    assert mine.objectives[0].model_dump() == {"smoothing": 0.1}
+    plan = resolve_plan({"target": "neon", "baselines": [word, "sfda/finish=none", "sfda_ls_pl"], "composed": False})
+    (changed, rounds), (without_phase, fewer_rounds), (fast, _) = plan.methods
+    assert (changed.finish[0].model_dump()["lam"], rounds - fewer_rounds, without_phase.finish) == (0.3, 1, ())
+    assert changed.objectives[0].model_dump() == {"smoothing": 0.1}
     assert fast.training is not None
     assert fast.finish_training is not None
     assert (fast.training.lr, fast.finish_training.lr, fast.training.epochs) == (0.05, 0.05, 1)
@@ -196,12 +196,12 @@ def test_a_client_of_one_image_is_refused() -> None:
 
 def test_a_domain_is_split_alike_whatever_its_role() -> None:
     data = small_set(one=30, two=40, three=50)
-    one = leave_one_out(data, "two", clients=2, samples=None, seed=3)
-    other = partition(data, "one", clients=2, samples=None, seed=3)
-    assert [client.labels is None for client in one.clients] == [False, False, True, True, False, False]
-    assert one.metrics.counted.tolist() == [False, False, True, True, False, False]
-    for mine, theirs in zip(one.clients[2:], other.clients, strict=True):
-        assert torch.equal(mine.train, theirs.train)
+    by_target = leave_one_out(data, "two", clients=2, samples=None, seed=3)
+    by_source = partition(data, "one", clients=2, samples=None, seed=3)
+    assert [client.labels is None for client in by_target.clients] == [False, False, True, True, False, False]
+    assert by_target.metrics.counted.tolist() == [False, False, True, True, False, False]
+    for expected, actual in zip(by_target.clients[2:], by_source.clients, strict=True):
+        assert torch.equal(expected.train, actual.train)
 
 
 def test_records_keep_the_target_apart_and_say_what_the_last_phase_did(run: Path) -> None:
@@ -240,32 +240,32 @@ def test_bytes_are_those_of_two_models_down_and_centroids_up(run: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     run: Path, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, name = (rounds, "ask_about_mean") if where == "between two gathers" else (run_rounds, "close_last_phase")
-    calls, real = [], getattr(home, name)
+    module, name = (rounds, "ask_about_mean") if where == "between two gathers" else (run_rounds, "close_last_phase")
+    calls, original = [], getattr(module, name)
 
-    def stop(*given: Any, **more: Any) -> Any:
-        calls.append(given)
+    def stop(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
         if len(calls) == (2 if where == "between two gathers" else 1):
             raise KeyboardInterrupt
-        return real(*given, **more)
+        return original(*arguments, **options)
 
-    monkeypatch.setattr(home, name, stop)
+    monkeypatch.setattr(module, name, stop)
     with pytest.raises(KeyboardInterrupt):
         bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
-    monkeypatch.setattr(home, name, real)
-    done = resume(tmp_path / "run")
-    assert read_rounds(done.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    monkeypatch.setattr(module, name, original)
+    finished = resume(tmp_path / "run")
+    assert read_rounds(finished.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
     for method in ("mdmgb", "sfda"):
-        one, other = open_run(run, method), open_run(done.path, method)
-        assert torch.equal(one.delivered, other.delivered)
+        expected, actual = open_run(run, method), open_run(finished.path, method)
+        assert torch.equal(expected.delivered, actual.delivered)
 
 
 def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
-    opened, before = open_run(run, "sfda"), open_run(run, "sfda", round=2)
-    assert torch.equal(opened.delivered[:4], before.delivered[:4])
+    opened, before_last_phase = open_run(run, "sfda"), open_run(run, "sfda", round=2)
+    assert torch.equal(opened.delivered[:4], before_last_phase.delivered[:4])
     head = opened.layout.head
-    assert not torch.equal(opened.delivered[4, head], before.delivered[4, head])
-    assert torch.equal(opened.delivered[4, : head.start], before.delivered[4, : head.start])
+    assert not torch.equal(opened.delivered[4, head], before_last_phase.delivered[4, head])
+    assert torch.equal(opened.delivered[4, : head.start], before_last_phase.delivered[4, : head.start])
     out = run.parent / "model.safetensors"
     result = call("export", str(run), "--method", "sfda", "--client", "4", "--out", str(out))
     assert result.code == 0, result.err
@@ -278,30 +278,30 @@ def test_labels_of_the_target_reach_the_metrics_alone(
 ) -> None:
     from fedwca.datasets.digits_mini import DigitsMini
 
-    real = DigitsMini.load
+    original = DigitsMini.load
 
     def permuted(self: DigitsMini, size: int = 32) -> FederatedDataset:
-        found = real(self, size)
-        one = found.domains["neon"]
-        other = Domain(one.name, one.images, (one.labels + 3) % 10, one.groups)
-        return FederatedDataset(found.name, found.classes, {**found.domains, "neon": other})
+        dataset = original(self, size)
+        domain = dataset.domains["neon"]
+        permuted_domain = Domain(domain.name, domain.images, (domain.labels + 3) % 10, domain.groups)
+        return FederatedDataset(dataset.name, dataset.classes, {**dataset.domains, "neon": permuted_domain})
 
     monkeypatch.setattr(DigitsMini, "load", permuted)
-    other = bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
+    permuted_run = bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
     measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
     measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
-    assert read_rounds(other, without=measured) == read_rounds(run, without=measured)
-    assert torch.equal(open_run(other, "sfda").bank, open_run(run, "sfda").bank)
+    assert read_rounds(permuted_run, without=measured) == read_rounds(run, without=measured)
+    assert torch.equal(open_run(permuted_run, "sfda").bank, open_run(run, "sfda").bank)
 
 
 def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: Path) -> None:
     layer = {**SMALL, "target": "none", "baselines": ["sfda_dg"], "rounds": 2}
     for part in ("aggregator", "finish", "objectives", "pseudo_labeler"):
         layer.pop(part, None)
-    done = bench(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
-    assert (done.config.target, done.config.partition) == (None, "all_labelled")
-    assert {row.name for row in done.table} == {"sfda_dg", "fedavg"}
-    last = read_rounds(done.path)[-1]
+    finished = bench(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
+    assert (finished.config.target, finished.config.partition) == (None, "all_labelled")
+    assert {row.name for row in finished.table} == {"sfda_dg", "fedavg"}
+    last = read_rounds(finished.path)[-1]
     assert [math.isnan(value) for value in last["accuracy"]] == [False] * 5
     assert "phase" not in last
 
@@ -324,9 +324,9 @@ def test_compare_goes_over_targets(tmp_path: Path) -> None:
     layer = {key: value for key, value in SMALL.items() if key not in ("target", "baselines", "batch_size")}
     layer |= {"partition": "leave_one_out", "rounds": 1, "training": {"batch_size": 8}}
     request = RunRequest(layer, [("model.bottleneck", "8")])
-    found = run_comparison(request, ["fedavg_labelled", "mdmgb"], ["neon", "photo"], None, tmp_path)
-    assert (found.sources, found.reference) == (("neon", "photo"), "fedavg_labelled")
-    assert not math.isnan(found.sample("mdmgb").mean)
+    comparison = run_comparison(request, ["fedavg_labelled", "mdmgb"], ["neon", "photo"], None, tmp_path)
+    assert (comparison.sources, comparison.reference) == (("neon", "photo"), "fedavg_labelled")
+    assert not math.isnan(comparison.sample("mdmgb").mean)
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,8 @@ def test_folders_that_do_not_do_are_said_in_a_sentence(
     counts: dict[str, tuple[int, int]], words: tuple[str, ...], code: int, sentence: str, tmp_path: Path
 ) -> None:
     (tmp_path / "data").mkdir()
-    for name, each in counts.items():
-        labels = np.repeat(np.arange(2), each)
+    for name, images_per_class in counts.items():
+        labels = np.repeat(np.arange(2), images_per_class)
         np.savez(tmp_path / "data" / f"{name}.npz", images=np.zeros((len(labels), 8, 8, 3), np.uint8), labels=labels)
     out = tmp_path / "run"
     result = call("bench", "--data", str(tmp_path / "data"), "--target", "a", "--out", str(out), *words)
@@ -380,12 +380,12 @@ def test_folders_that_do_not_do_are_said_in_a_sentence(
 
 
 def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = MDMGB.answer, []
+    original, calls = MDMGB.answer, []
 
     def spoil(self: MDMGB, predictions: Predictions, own: torch.Tensor | None) -> Any:
-        asked.append(own)
-        found = real(self, predictions, own)
-        return {"centroids": torch.full_like(found["centroids"], math.nan)} if len(asked) == 3 else found
+        calls.append(own)
+        answer = original(self, predictions, own)
+        return {"centroids": torch.full_like(answer["centroids"], math.nan)} if len(calls) == 3 else answer
 
     monkeypatch.setattr(MDMGB, "answer", spoil)
     words = ("--target", "neon", "--samples", "25", "--rounds", "1", "--baseline", "none", "--workers", "1")
@@ -402,12 +402,12 @@ def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monke
 
 
 def test_central_methods_train_as_long_as_clients() -> None:
-    made = resolve_plan({"target": "neon", "rounds": 7, "training": {"epochs": 3}})
-    assert made.config.central_training.as_long_as(made.config.training, made.config.rounds).epochs == 21
+    plan = resolve_plan({"target": "neon", "rounds": 7, "training": {"epochs": 3}})
+    assert plan.config.central_training.as_long_as(plan.config.training, plan.config.rounds).epochs == 21
     cut = resolve_plan({"target": "neon", "rounds": 8, "training": {"epochs": 1, "cuts": 4}}).config
     assert cut.central_training.as_long_as(cut.training, cut.rounds).epochs == 2
-    said = resolve_plan({"target": "neon", "central_training": {"epochs": 5}}).config
-    assert said.central_training.as_long_as(said.training, said.rounds).epochs == 5
+    explicit = resolve_plan({"target": "neon", "central_training": {"epochs": 5}}).config
+    assert explicit.central_training.as_long_as(explicit.training, explicit.rounds).epochs == 5
     with pytest.raises(UsageError, match="rounds of 3 steps do not say how many epochs"):
         CentralTraining().as_long_as(Training(steps=3), rounds=2)
 
@@ -436,10 +436,10 @@ def test_a_sweep_tries_the_target_that_was_named(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.code == 0, result.err
     assert "sfda: density after the last round" in result.out
-    made = [
+    targets = [
         json.loads((path / "config.json").read_text())["config"]["target"] for path in (tmp_path / "runs").iterdir()
     ]
-    assert made == ["photo", "photo"]
+    assert targets == ["photo", "photo"]
 
 
 def test_the_page_speaks_of_the_model_it_began_with(run: Path) -> None:
@@ -451,9 +451,9 @@ def test_the_page_speaks_of_the_model_it_began_with(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sfda", "mdmgb", "fedavg_labelled"])
 def test_deployments_are_refused_in_a_sentence(name: str) -> None:
-    made = resolve_plan({"target": "neon", "baselines": [name], "composed": False})
-    ((method, rounds),) = made.methods
-    network = initial_model(tuple("0123456789"), architecture(made.config), 0).network
+    plan = resolve_plan({"target": "neon", "baselines": [name], "composed": False})
+    ((method, rounds),) = plan.methods
+    network = initial_model(tuple("0123456789"), architecture(plan.config), 0).network
     with pytest.raises(UsageError, match=f"'{name}' cannot be deployed: its clients have labels .* two messages more"):
         check_deployable(method, rounds, network)
 
@@ -464,17 +464,17 @@ def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None
         "composed": False,
         "baselines": ["pooled", "pooled/finish=shot", "pooled/adaptation=entropy:lr=5"],
     }
-    made = bench(**small, overrides={**OVERRIDES, "central_training.epochs": 1}, out=tmp_path / "run", keep="all")
-    plain, finished, stepped = (row.name for row in made.table)
-    by_method = {name: read_rounds(made.path, name) for name in (plain, finished, stepped)}
+    ended = bench(**small, overrides={**OVERRIDES, "central_training.epochs": 1}, out=tmp_path / "run", keep="all")
+    plain, finished, stepped = (row.name for row in ended.table)
+    by_method = {name: read_rounds(ended.path, name) for name in (plain, finished, stepped)}
     assert [r["round"] for r in by_method[finished]] == [-1, 0]
     assert by_method[finished][0]["accuracy"] == by_method[plain][0]["accuracy"], "the same start"
     assert by_method[finished][1]["phase"] == "finish"
     (steps,) = by_method[stepped]
     assert min(steps["adaptation"]["steps"]) > 0
-    target = open_run(made.path, method=plain).federation.metrics.domains.index("neon")
+    target = open_run(ended.path, method=plain).federation.metrics.domains.index("neon")
     assert steps["adaptation"]["accuracy_before"][target] == by_method[plain][0]["accuracy"][target]
-    assert open_run(made.path, method=finished).finished
+    assert open_run(ended.path, method=finished).finished
 
 
 def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
@@ -484,15 +484,15 @@ def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
     file = tmp_path / "own.safetensors"
     model = architecture(resolve_plan({"target": "neon", "components": {"model": {"lenet": {"bottleneck": 8}}}}).config)
     write_tensors(file, model.build(10, seed=1, whole=True).state_dict())
-    given = {**SMALL, "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
+    settings = {**SMALL, "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
     for number, dropout in enumerate((0.0, 0.9, 0.9)):
-        more = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}
-        bench(**given, overrides=more, out=tmp_path / f"run-{number}", keep="none")
+        overrides = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}
+        bench(**settings, overrides=overrides, out=tmp_path / f"run-{number}", keep="none")
     assert len(list((tmp_path / "cache/centrals").iterdir())) == 2
 
 
 def test_what_labelled_clients_upload_is_not_asked_of_the_target(tmp_path: Path) -> None:
-    made = bench(
+    finished = bench(
         target="neon",
         samples=25,
         rounds=1,
@@ -504,4 +504,4 @@ def test_what_labelled_clients_upload_is_not_asked_of_the_target(tmp_path: Path)
         overrides=OVERRIDES,
         out=tmp_path / "run",
     )
-    assert [record["round"] for record in read_rounds(made.path)] == [-1, 0, 1]
+    assert [record["round"] for record in read_rounds(finished.path)] == [-1, 0, 1]

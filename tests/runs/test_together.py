@@ -1,4 +1,4 @@
-"""What a bench tells of trials that go through rounds together."""
+"""The progress that a benchmark reports of trials that run together."""
 
 from __future__ import annotations
 
@@ -41,45 +41,45 @@ def config(shades: Path) -> RunConfig:
 
 
 def test_every_round_is_counted_once(config: RunConfig) -> None:
-    told: list[tuple[object, ...]] = []
+    events: list[tuple[object, ...]] = []
     progress = Progress(
-        begin=lambda *given: told.append(("begin", *given)),
-        elsewhere=lambda rounds: told.append(("elsewhere", rounds)),
-        round=lambda done, accuracy: told.append(("round", done)),
-        end=lambda label, accuracy: told.append(("end", label)),
-        client=lambda client: told.append(("client",)),
+        begin=lambda *event: events.append(("begin", *event)),
+        elsewhere=lambda rounds: events.append(("elsewhere", rounds)),
+        round=lambda done, accuracy: events.append(("round", done)),
+        end=lambda label, accuracy: events.append(("end", label)),
+        client=lambda client: events.append(("client",)),
     )
     dataset, source = load(config)
     records = list(run_bench(config, compose(config), dataset, source, progress))
     clients = len(records[0]["accuracy"])
     assert len(records) == 3 * (1 + 3)
-    labels = [given[1] for given in told if given[0] == "begin"]
+    labels = [event[1] for event in events if event[0] == "begin"]
     assert labels == [
-        f"{name}, {which}" for which in ("runs 1, 2 of 3", "run 3 of 3") for name in ("Source Only", "Local")
+        f"{name}, {runs}" for runs in ("runs 1, 2 of 3", "run 3 of 3") for name in ("Source Only", "Local")
     ]
-    assert [given for given in told if given[0] == "begin"][1] == ("begin", labels[1], 2, 2 * clients)
-    rounds = sum(given[0] == "round" for given in told) + sum(given[1] for given in told if given[0] == "elsewhere")  # type: ignore[misc]
+    assert [event for event in events if event[0] == "begin"][1] == ("begin", labels[1], 2, 2 * clients)
+    rounds = sum(event[0] == "round" for event in events) + sum(event[1] for event in events if event[0] == "elsewhere")  # type: ignore[misc]
     assert rounds == 3 * 2
-    assert sum(given[0] == "client" for given in told) == 3 * 2 * clients
+    assert sum(event[0] == "client" for event in events) == 3 * 2 * clients
 
 
 def test_a_trial_that_diverges_costs_no_other(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen, wild = federate.close_round, list[OpenRound](), list[bool]()
+    original, opened_rounds, diverge = federate.close_round, list[OpenRound](), list[bool]()
 
     def conclude(opened: OpenRound, uploads: object) -> object:
-        seen.append(opened)
-        if len(seen) == 2 and wild:
+        opened_rounds.append(opened)
+        if len(opened_rounds) == 2 and diverge:
             opened.engine.bank[0] = torch.nan
-        return real(opened, uploads)  # type: ignore[arg-type]
+        return original(opened, uploads)  # type: ignore[arg-type]
 
     monkeypatch.setattr(federate, "close_round", conclude)
     dataset, source = load(config)
-    told: list[str] = []
-    before = list(run_bench(config, compose(config), dataset, source))
-    seen.clear()
-    wild.append(True)
-    records = list(run_bench(config, compose(config), dataset, source, Progress(warn=told.append)))
-    assert [sentence for sentence in told if "diverged" in sentence] == [
+    messages: list[str] = []
+    undisturbed = list(run_bench(config, compose(config), dataset, source))
+    opened_rounds.clear()
+    diverge.append(True)
+    records = list(run_bench(config, compose(config), dataset, source, Progress(warn=messages.append)))
+    assert [message for message in messages if "diverged" in message] == [
         "Local, source model 0, trial 1, diverged in round 1: client 0's model has values that are not finite; "
         "a lower --lr may help"
     ]
@@ -88,10 +88,11 @@ def test_a_trial_that_diverges_costs_no_other(config: RunConfig, monkeypatch: py
         **{("source_only", trial): -1 for trial in range(3)},
         **{("local", t): 1 - (t == 1) for t in range(3)},
     }
-    (lost,) = [record for record in records if DIVERGED in record]
-    assert (lost["trial"], lost["round"]) == (1, 0)
-    assert all(map(math.isnan, lost["accuracy"]))
-    whole = [
-        [r["accuracy"] for r in found if r["method"] == "local" and r["trial"] != 1] for found in (before, records)
+    (diverged,) = [record for record in records if DIVERGED in record]
+    assert (diverged["trial"], diverged["round"]) == (1, 0)
+    assert all(map(math.isnan, diverged["accuracy"]))
+    accuracies = [
+        [r["accuracy"] for r in run_records if r["method"] == "local" and r["trial"] != 1]
+        for run_records in (undisturbed, records)
     ]
-    assert whole[0] == whole[1]
+    assert accuracies[0] == accuracies[1]

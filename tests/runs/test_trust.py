@@ -1,4 +1,4 @@
-"""Trust in records and reports, and runs of FedTAB: resumed, exported, joined, blind to labels."""
+"""Trust in records and reports, and runs of FedTAB: resuming, export, join, independence of hidden labels."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OVERRIDES = {"model.bottleneck": 8, "source_training.epochs": 2}
 
 
 def play(out: Path, *methods: str) -> Path:
-    made = bench(**SMALL, baselines=list(methods), composed=False, overrides=OVERRIDES, out=out, keep="all")
-    return made.path
+    finished = bench(**SMALL, baselines=list(methods), composed=False, overrides=OVERRIDES, out=out, keep="all")
+    return finished.path
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gated(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Half of the clients are trusted."""
+    """A run of FedTAB with a threshold that half of the clients reach."""
     trust = sorted(read_rounds(plain, "local")[1]["trust"])
     least = (trust[3] + trust[4]) / 2
     out = tmp_path_factory.mktemp("trust") / "gated"
@@ -60,15 +60,15 @@ def test_every_method_records_the_same_trust_once(plain: Path) -> None:
 
 
 def test_no_pass_is_made_for_it(plain: Path) -> None:
-    assert read_rounds(plain, "local")[1]["passes"] == 8  # one that labels are made by
+    assert read_rounds(plain, "local")[1]["passes"] == 8  # the one that makes pseudo-labels
 
 
 def test_reports_say_where_it_is_low(plain: Path) -> None:
     run = read_run(plain)
     low = [k for k, value in enumerate(read_rounds(plain, "local")[1]["trust"]) if value < 0.5]
-    assert low  # after two epochs at home
-    (said,) = [text for text in run_warnings(run) if "trust" in text or "says little" in text]
-    assert said.startswith(f"The source model says little about client{'s' * (len(low) > 1)} {low[0]}")
+    assert low  # after two epochs of source training
+    (warning,) = [warning for warning in run_warnings(run) if "trust" in warning or "says little" in warning]
+    assert warning.startswith(f"The source model says little about client{'s' * (len(low) > 1)} {low[0]}")
     (page,) = page_data([run], ["run"])
     shown = page["units"][0]["methods"]["local"]["trust"]
     assert shown[0] is None
@@ -80,10 +80,10 @@ def test_a_gated_run(gated: Path) -> None:
     trusted = [value >= sorted(first["trust"])[4] for value in first["trust"]]
     assert first["trusted"] == trusted
     assert "trusted" not in second
-    images = [value for value, own in zip(first["dropped"], trusted, strict=True) if not own]
+    images = [value for value, is_trusted in zip(first["dropped"], trusted, strict=True) if not is_trusted]
     assert min(images) > 0
-    assert [value for value, own in zip(first["dropped"], trusted, strict=True) if own] == [0.0] * 4
-    # A pass for trust, one for moments, one for labels; then one for labels.
+    assert [value for value, is_trusted in zip(first["dropped"], trusted, strict=True) if is_trusted] == [0.0] * 4
+    # First a pass for trust, one for moments and one for labels; then one for labels.
     assert (first["passes"], second["passes"]) == (24, 8)
     assert first["bytes_up"] - second["bytes_up"] == 8 * 4 * 16
     (only,) = read_rounds(gated, "source_ada_bn")[1:]
@@ -93,46 +93,46 @@ def test_a_gated_run(gated: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = rounds.close_round, []
+    original, calls = rounds.close_round, []
 
-    def stop(*given: Any, **more: Any) -> Any:
+    def stop(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) > 1:
             raise KeyboardInterrupt
-        return real(*given, **more)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(run_rounds, "close_round", stop)
     method = name_of(gated)
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run", method, "source_ada_bn")
-    monkeypatch.setattr(run_rounds, "close_round", real)
+    monkeypatch.setattr(run_rounds, "close_round", original)
     resume(tmp_path / "run")
     assert read_rounds(gated, method, without=["seconds"]) == read_rounds(tmp_path / "run", method, without=["seconds"])
     assert torch.equal(open_run(tmp_path / "run", method).bank, open_run(gated, method).bank)
 
 
 def test_labels_reach_the_metrics_alone(gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = DigitsMini.load
+    original = DigitsMini.load
 
     def permuted(self: DigitsMini, size: int = 32) -> FederatedDataset:
-        found = real(self, size)
-        one = found.domains["neon"]
-        other = Domain(one.name, one.images, (one.labels + 3) % 10, one.groups)
-        return FederatedDataset(found.name, found.classes, {**found.domains, "neon": other})
+        dataset = original(self, size)
+        domain = dataset.domains["neon"]
+        permuted_domain = Domain(domain.name, domain.images, (domain.labels + 3) % 10, domain.groups)
+        return FederatedDataset(dataset.name, dataset.classes, {**dataset.domains, "neon": permuted_domain})
 
     monkeypatch.setattr(DigitsMini, "load", permuted)
     method = name_of(gated)
-    other = play(tmp_path / "run", method, "source_ada_bn")
+    permuted_run = play(tmp_path / "run", method, "source_ada_bn")
     measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
     measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
-    assert read_rounds(gated, method, without=measured) == read_rounds(other, method, without=measured)
-    assert torch.equal(open_run(other, method).bank, open_run(gated, method).bank)
+    assert read_rounds(gated, method, without=measured) == read_rounds(permuted_run, method, without=measured)
+    assert torch.equal(open_run(permuted_run, method).bank, open_run(gated, method).bank)
 
 
 def test_export_and_join(gated: Path, tmp_path: Path) -> None:
     method = name_of(gated)
-    done = call("export", str(gated), "--method", method, "--client", "1", "--out", str(tmp_path / "m.safetensors"))
-    assert done.code == 0, done.err
+    result = call("export", str(gated), "--method", method, "--client", "1", "--out", str(tmp_path / "m.safetensors"))
+    assert result.code == 0, result.err
     pixels = DigitsMini().load().domains["neon"].images[:20]
     np.savez(tmp_path / "own.npz", images=pixels)
     words = [
@@ -145,5 +145,5 @@ def test_export_and_join(gated: Path, tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "new"),
     ]
-    done = call(*words)
-    assert done.code == 0, done.err
+    result = call(*words)
+    assert result.code == 0, result.err
