@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and nothing of killed writers stays."""
+"""Files are written completely or not at all, and leftovers of killed writers are removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def slow(file: Path) -> None:
 
 
 def begin_to_write(path: Path) -> int:
-    """A process that writes until it is killed."""
+    """Start a process that writes a file until it is killed; returns its id."""
     if (pid := os.fork()) == 0:
         write_atomically(path, slow)
         os._exit(0)
@@ -37,7 +37,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> N
     pid = begin_to_write(path)
     write_atomically(other, lambda file: None)
     write_atomically(path, lambda file: None)
-    assert len(list(tmp_path.glob(TEMPORARY))) == 1  # somebody writes it still
+    assert len(list(tmp_path.glob(TEMPORARY))) == 1  # its writer is still alive
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     write_atomically(other, lambda file: None)
@@ -49,17 +49,17 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> N
 
 def test_a_sweep_takes_nothing_else(tmp_path: Path) -> None:
     digits = "0" * 32
-    for own in (f".notes-{digits}/thesis.txt", f".token-{digits}.json/token.json"):
-        (tmp_path / own).parent.mkdir()
-        (tmp_path / own).write_text("mine")
+    for name in (f".notes-{digits}/thesis.txt", f".token-{digits}.json/token.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("mine")
     (tmp_path / f".file-{digits}").write_text("mine")
     (tmp_path / f".new-{digits}-new").mkdir()
     (tmp_path / f".left-{digits}").mkdir()
-    for own in ("left", ".tmpAb3dEf"):  # ours, and that of safetensors itself
-        (tmp_path / f".left-{digits}" / own).write_text("half")
+    for name in ("left", ".tmpAb3dEf"):  # our temporary file, and one of safetensors itself
+        (tmp_path / f".left-{digits}" / name).write_text("half")
     remove_temporary(tmp_path)
-    left = {f".notes-{digits}", f".token-{digits}.json", f".file-{digits}"}
-    assert {file.name for file in tmp_path.iterdir()} == left
+    remaining = {f".notes-{digits}", f".token-{digits}.json", f".file-{digits}"}
+    assert {file.name for file in tmp_path.iterdir()} == remaining
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="files are locked")
@@ -68,7 +68,7 @@ def test_a_file_that_a_library_replaces_is_not_taken_for_abandoned(tmp_path: Pat
 
     def write(file: Path) -> None:
         save_tensors(file, {"a": torch.ones(3)})
-        write_tensors(path, {"a": torch.zeros(3)})  # as another process may, just then
+        write_tensors(path, {"a": torch.zeros(3)})  # as another process may do at the same time
 
     write_atomically(path, write)
     assert open_tensors(path).tensors()["a"].tolist() == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Kinds of grouping: what each makes of a round, one that is new, and the word that plugins said before."""
+"""Kinds of grouping: the labels each gives, a new kind, and the older words that plugins may use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fedwca.runs.round_record import describe_round
 
 
 def given(round: int, choices: Mapping[int, int] | None = None) -> GroupingInput:
-    """Four clients; a clusterer that pairs them, a deal that alternates, and other groups in the round before."""
+    """Four clients: a clusterer that pairs them, alternating choices in round 0, other labels in the round before."""
     state = {"labels": torch.tensor([1, 0, 0, 0])} if round else {}
     return GroupingInput(
         round, 4, state, choices or {}, lambda: torch.tensor([0, 0, 1, 1]), lambda: torch.tensor([0, 1, 0, 1])
@@ -62,9 +62,9 @@ def test_groups_after_round_0_and_later(grouping: Grouping, first: list[int], la
 
 def test_assigning_leaves_the_state_alone() -> None:
     for grouping in GROUPINGS.values():
-        before = given(3, {0: 5})
-        grouping.assign(before)[0] = 9
-        assert before.state["labels"].tolist() == [1, 0, 0, 0]
+        grouping_input = given(3, {0: 5})
+        grouping.assign(grouping_input)[0] = 9
+        assert grouping_input.state["labels"].tolist() == [1, 0, 0, 0]
 
 
 def test_what_others_ask() -> None:
@@ -79,7 +79,7 @@ def test_what_others_ask() -> None:
 
 
 class Pairs(Grouping):
-    """Neighbours by number, whoever they are."""
+    """Groups clients in pairs by their numbers."""
 
     name = "pairs"
 
@@ -145,9 +145,9 @@ def test_a_grouping_is_an_object(given: object, shown: str) -> None:
 
 
 def test_who_lets_clients_choose_says_where_they_begin() -> None:
-    other = type("Other", (Aggregator,), {"grouping": ByChoice(), "name": "other", "__module__": __name__})()
+    aggregator = type("Other", (Aggregator,), {"grouping": ByChoice(), "name": "other", "__module__": __name__})()
     with pytest.raises(UsageError, match="aggregator 'other' lets clients choose, and has no `first` for round 0"):
-        other.first(3, torch.zeros(3))
+        aggregator.first(3, torch.zeros(3))
 
 
 @pytest.mark.parametrize("labels", [[0, 10**15], [-1, 0], [0, 2]])

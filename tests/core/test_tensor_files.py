@@ -1,4 +1,4 @@
-"""Files of tensors are there whole, readable by others, and never taken for what they are not."""
+"""Files of tensors: complete, readable by other users, and refused where damaged or of a wrong type."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_tensors_come_back(tmp_path: Path) -> None:
 
 
 def test_others_may_read_what_is_handed_on(tmp_path: Path) -> None:
-    before = os.umask(0o022)
+    umask = os.umask(0o022)
     try:
         write_tensors(tmp_path / "a.safetensors", TENSORS)
         write_tensors(tmp_path / "b.safetensors", TENSORS, private=True)
     finally:
-        os.umask(before)
+        os.umask(umask)
     modes = [(tmp_path / f"{name}.safetensors").stat().st_mode & 0o777 for name in "ab"]
     assert modes == [0o644, 0o600]
 

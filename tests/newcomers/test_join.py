@@ -1,4 +1,4 @@
-"""A client that joins late does what the others did, with nobody but itself changed by it."""
+"""A client that joins late does what the others did before, and changes nothing but itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def tinted(domain: int, seed: int, n: int = 16) -> Tensor:
 
 @cache
 def source() -> Network:
-    """A model that knows grey squares."""
+    """A source model trained on grey images with and without a bright square."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 120, (64, 32, 32, 1), dtype=torch.uint8, generator=generator)
     images = images.expand(-1, -1, -1, 3).clone()
@@ -71,67 +71,67 @@ def source() -> Network:
 
 
 def federation(
-    aggregator: Aggregator, clusterer: Clusterer | None = None, rounds: int = 2, **more: object
+    aggregator: Aggregator, clusterer: Clusterer | None = None, rounds: int = 2, **fields: object
 ) -> TrainedFederation:
-    """A small federation of three colours after some rounds."""
+    """A federation of six clients in three colours after some rounds; ``fields`` replace fields of the result."""
     clients = [ClientImages(tinted(int(d), k), tinted(0, 0, 0), tinted(0, 0, 0)) for k, d in enumerate(TRUTH)]
     network, keys = source(), Keys(0)
-    given = aggregator.grouping.needs_clusterer
-    clusterer = (clusterer or Finch()) if given else None
+    needs_clusterer = aggregator.grouping.needs_clusterer
+    clusterer = (clusterer or Finch()) if needs_clusterer else None
     method = Method("made", "Made", aggregator, TwoModel(), (Shot(),), clusterer)
     engine = SequentialEngine(network, clients, "cpu", 2)
     server, labels = init_server(engine), torch.zeros(len(clients), dtype=torch.int64)
     for number in range(rounds):
         server, outcome = run_round(number, server, method, engine, TRAINING, keys, TRUTH)
         labels = outcome.labels
-    return replace(TrainedFederation(method, network, clients, server, labels, TRAINING, keys), **more)  # type: ignore[arg-type]
+    return replace(TrainedFederation(method, network, clients, server, labels, TRAINING, keys), **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def weighted() -> TrainedFederation:
-    """FedWCA, and the clusters are the colours."""
+    """A federation by FedWCA whose clusters are the colours."""
     return federation(WCA(), TrueDomains())
 
 
 @pytest.mark.parametrize("domain", range(3))
 def test_a_newcomer_finds_its_colour(weighted: TrainedFederation, domain: int) -> None:
-    found = join(weighted, tinted(domain, 77)).choice
-    assert (found.by, found.cluster) == ("update", domain)
-    assert int(TRUTH[found.member]) == domain
-    assert found.ranked[0] == domain
-    assert found.runner_up == found.ranked[1] != domain
-    assert found.margin == pytest.approx(float(found.scores.sort().values[1] - found.scores.min()))
+    choice = join(weighted, tinted(domain, 77)).choice
+    assert (choice.by, choice.cluster) == ("update", domain)
+    assert int(TRUTH[choice.member]) == domain
+    assert choice.ranked[0] == domain
+    assert choice.runner_up == choice.ranked[1] != domain
+    assert choice.margin == pytest.approx(float(choice.scores.sort().values[1] - choice.scores.min()))
 
 
 def test_whoever_was_there_is_its_own_first_neighbour(weighted: TrainedFederation) -> None:
-    """The same images, the same number: round 0 is repeated exactly, so the distance is 0."""
-    again = replace(weighted, clients=weighted.clients[:5], labels=weighted.labels[:5])
-    last = join(again, weighted.clients[5].train).choice
-    assert (last.cluster, last.member) == (2, 4)
-    twin = replace(again, clients=[*weighted.clients[:4], weighted.clients[5]])
-    drawn_alike = replace(twin, keys=lambda round, client, purpose: weighted.keys(round, min(client, 4), purpose))
+    """A newcomer with the images and the draws of a client repeats its round 0 exactly: their distance is 0."""
+    without_last = replace(weighted, clients=weighted.clients[:5], labels=weighted.labels[:5])
+    choice = join(without_last, weighted.clients[5].train).choice
+    assert (choice.cluster, choice.member) == (2, 4)
+    with_twin = replace(without_last, clients=[*weighted.clients[:4], weighted.clients[5]])
+    drawn_alike = replace(with_twin, keys=lambda round, client, purpose: weighted.keys(round, min(client, 4), purpose))
     assert float(join(drawn_alike, weighted.clients[5].train).choice.scores[2]) < 1e-15
 
 
 def test_alignment_takes_the_largest_alpha(weighted: TrainedFederation) -> None:
-    found = join(weighted, tinted(1, 5), by="alignment")
-    choice, aggregator = found.choice, weighted.method.aggregator
+    joined = join(weighted, tinted(1, 5), by="alignment")
+    choice, aggregator = joined.choice, weighted.method.aggregator
     assert isinstance(aggregator, WCA)
     assert choice.by == "alignment"
-    assert choice.cluster == int(found.report["alpha"].argmax())
-    torch.testing.assert_close(tempered_softmax(choice.scores, aggregator.ta), found.report["alpha"])
+    assert choice.cluster == int(joined.report["alpha"].argmax())
+    torch.testing.assert_close(tempered_softmax(choice.scores, aggregator.ta), joined.report["alpha"])
 
 
 @pytest.mark.parametrize("by", ["update", "alignment"])
 def test_the_start_is_what_eq_8_says(weighted: TrainedFederation, by: str) -> None:
-    """beta0 · own cluster + beta1 · alpha · soft, and the model is that mixture of the server's rows."""
-    found = join(weighted, tinted(2, 5), by=by)  # type: ignore[arg-type]
-    own = torch.nn.functional.one_hot(torch.tensor(found.choice.cluster), 3).double()
-    alpha, beta, soft = found.report["alpha"], found.report["beta"], weighted.server.state["soft"]
-    torch.testing.assert_close(found.weights, beta[0] * own + beta[1] * alpha @ soft)
-    expected = found.weights.float() @ weighted.server.rows
-    torch.testing.assert_close(Layout.of(found.network).read(found.network), expected)
-    assert found.weights.sum() == pytest.approx(1)
+    """Weights are beta0 · own cluster + beta1 · alpha · soft; the model is the server's rows mixed by them."""
+    joined = join(weighted, tinted(2, 5), by=by)  # type: ignore[arg-type]
+    own_cluster = torch.nn.functional.one_hot(torch.tensor(joined.choice.cluster), 3).double()
+    alpha, beta, soft = joined.report["alpha"], joined.report["beta"], weighted.server.state["soft"]
+    torch.testing.assert_close(joined.weights, beta[0] * own_cluster + beta[1] * alpha @ soft)
+    expected = joined.weights.float() @ weighted.server.rows
+    torch.testing.assert_close(Layout.of(joined.network).read(joined.network), expected)
+    assert joined.weights.sum() == pytest.approx(1)
 
 
 def test_it_is_said_what_the_source_model_knows_of_it(weighted: TrainedFederation) -> None:
@@ -143,9 +143,9 @@ def test_it_is_said_what_the_source_model_knows_of_it(weighted: TrainedFederatio
 
 def test_without_a_blend_it_gets_the_clusters_model() -> None:
     trained = federation(OneHot(), TrueDomains())
-    found = join(trained, tinted(1, 9))
-    assert found.weights.tolist() == [0, 1, 0]
-    torch.testing.assert_close(Layout.of(found.network).read(found.network), trained.server.rows[1])
+    joined = join(trained, tinted(1, 9))
+    assert joined.weights.tolist() == [0, 1, 0]
+    torch.testing.assert_close(Layout.of(joined.network).read(joined.network), trained.server.rows[1])
 
 
 @pytest.mark.parametrize(
@@ -160,22 +160,22 @@ def test_without_a_blend_it_gets_the_clusters_model() -> None:
 )
 def test_every_kind_of_method_has_a_place(aggregator: Aggregator, clusterer: Clusterer | None, by: str) -> None:
     trained = federation(aggregator, clusterer, rounds=3)
-    found = join(trained, tinted(0, 5))
-    assert found.choice.by == ("alone" if by == "update" and int(trained.labels.max()) == 0 else by)
-    assert found.weights.sum() == pytest.approx(1)
-    assert classify(found.network, tinted(0, 6)).shape == (16,)
+    joined = join(trained, tinted(0, 5))
+    assert joined.choice.by == ("alone" if by == "update" and int(trained.labels.max()) == 0 else by)
+    assert joined.weights.sum() == pytest.approx(1)
+    assert classify(joined.network, tinted(0, 6)).shape == (16,)
     if by == "update" and isinstance(clusterer, KMeans | LaddClusterer):
-        assert found.choice.cluster == int(trained.labels[0])
+        assert joined.choice.cluster == int(trained.labels[0])
 
 
 @pytest.mark.parametrize("domain", range(3))
 def test_a_cluster_that_nobody_chose_may_be_chosen(domain: int) -> None:
     trained = federation(IFCA(clusters=3), None, rounds=2)
     chosen = join(trained, tinted(domain, 9)).choice.cluster
-    found = join(replace(trained, labels=torch.full_like(trained.labels, (chosen + 1) % 3)), tinted(domain, 9))
-    assert found.choice.cluster == chosen
-    assert len(found.choice.scores) == len(trained.server.rows) == 3
-    assert found.weights.tolist() == torch.eye(3)[found.choice.cluster].tolist()
+    joined = join(replace(trained, labels=torch.full_like(trained.labels, (chosen + 1) % 3)), tinted(domain, 9))
+    assert joined.choice.cluster == chosen
+    assert len(joined.choice.scores) == len(trained.server.rows) == 3
+    assert joined.weights.tolist() == torch.eye(3)[joined.choice.cluster].tolist()
 
 
 def test_a_teacher_is_no_cluster() -> None:
@@ -194,19 +194,19 @@ def test_nobody_else_changes(weighted: TrainedFederation, by: str, epochs: int) 
         tensors = [weighted.server.rows, weighted.server.source, weighted.labels, *weighted.server.state.values()]
         return [t.clone() for t in (*tensors, *network.values(), *(c.train for c in weighted.clients))]
 
-    before, images = everything(), tinted(1, 3)
-    kept = images.clone()
+    tensors_before, images = everything(), tinted(1, 3)
+    images_before = images.clone()
     join(weighted, images, by=by, epochs=epochs)  # type: ignore[arg-type]
-    assert all(torch.equal(a, b) for a, b in zip(before, everything(), strict=True))
-    assert torch.equal(images, kept)
+    assert all(torch.equal(a, b) for a, b in zip(tensors_before, everything(), strict=True))
+    assert torch.equal(images, images_before)
 
 
 def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
     images = tinted(1, 3)
-    plain, adapted, again = (join(weighted, images, epochs=epochs) for epochs in (0, 2, 2))
+    plain, adapted, repeated = (join(weighted, images, epochs=epochs) for epochs in (0, 2, 2))
     assert torch.equal(plain.weights, adapted.weights)
     for name, value in adapted.network.state_dict().items():
-        assert torch.equal(value, again.network.state_dict()[name]), "the same draws every time"
+        assert torch.equal(value, repeated.network.state_dict()[name]), "the same draws every time"
         if name.startswith("classifier"):
             assert torch.equal(value, plain.network.state_dict()[name]), "the classifier stays frozen"
     first = "backbone.conv1.weight"
@@ -217,22 +217,22 @@ def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
 def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
     trained = federation(OneHot(), TrueDomains())
     plain = join(trained, tinted(1, 3)).network.state_dict()
-    found = join(replace(trained, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
-    same = {name for name in plain if torch.equal(plain[name], found[name])}
-    others = set(plain) - same
-    assert others == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
+    joined = join(replace(trained, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
+    unchanged = {name for name in plain if torch.equal(plain[name], joined[name])}
+    changed = set(plain) - unchanged
+    assert changed == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
 
 
 def test_statistics_that_stay_with_clients_are_measured_at_one_that_trains_nothing() -> None:
     trained = replace(federation(OneHot(), AdaBN(layers="all")), batch_norm=BatchNormPolicy.LOCAL)
-    found = join(trained, tinted(1, 3)).network
-    images = found.prepare(tinted(1, 3))
-    seen = []
-    handle = found.norm.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    network = join(trained, tinted(1, 3)).network
+    images = network.prepare(tinted(1, 3))
+    features = []
+    handle = network.norm.register_forward_hook(lambda _, inputs, __: features.append(inputs[0]))
     with torch.no_grad():
-        found(images)
+        network(images)
     handle.remove()
-    torch.testing.assert_close(found.norm.running_mean, seen[0].mean(0), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(network.norm.running_mean, features[0].mean(0), atol=1e-3, rtol=1e-3)
 
 
 def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
@@ -245,11 +245,11 @@ def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
 
 
 class Statistics(Clusterer):
-    """A clusterer of somebody else's: FINCH on BatchNorm statistics, far being far apart."""
+    """A plugin's clusterer: FINCH on BatchNorm statistics by Euclidean distance."""
 
     @property
     def neighbour_metric(self) -> Metric | None:
-        """The same."""
+        """The metric of `client_vectors`."""
         return "euclidean"
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
@@ -264,11 +264,11 @@ class Statistics(Clusterer):
 def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> None:
     trained = federation(OneHot(), Statistics())
     choice = join(replace(trained, clients=trained.clients[:5], labels=trained.labels[:5]), tinted(1, 77)).choice
-    own, first = Finch(signature="batch_norm", metric="euclidean"), replace(trained, labels=trained.labels[:5])
-    alike = replace(first, clients=trained.clients[:5], method=replace(trained.method, clusterer=own))
+    builtin, five = Finch(signature="batch_norm", metric="euclidean"), replace(trained, labels=trained.labels[:5])
+    alike = replace(five, clients=trained.clients[:5], method=replace(trained.method, clusterer=builtin))
     assert torch.equal(join(alike, tinted(1, 77)).choice.scores, choice.scores)
-    other = replace(alike, method=replace(trained.method, clusterer=TrueDomains()))
-    assert not torch.equal(join(other, tinted(1, 77)).choice.scores, choice.scores), "those that read none: layer 1"
+    by_domain = replace(alike, method=replace(trained.method, clusterer=TrueDomains()))
+    assert not torch.equal(join(by_domain, tinted(1, 77)).choice.scores, choice.scores), "those that read none: layer 1"
 
 
 @pytest.mark.parametrize(
@@ -289,23 +289,23 @@ def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Cluste
         Keys(0),
         torch.tensor([0, 0, 1]),
     )
-    found = nearest_clients(method, engine, server.source)
-    assert set(found) == ({"nearest", "margins"} if recorded else set())
+    record = nearest_clients(method, engine, server.source)
+    assert set(record) == ({"nearest", "margins"} if recorded else set())
 
 
 def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By update a newcomer trains the source model, and its statistics may stay on the network."""
-    made = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)
-    asked: list[float] = []
+    """By update, a newcomer trains the source model to choose, and BatchNorm statistics may stay on the network."""
+    trained = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)
+    values: list[float] = []
 
     def trusts(self: Trusted, source: Predictions) -> Tensor:
-        asked.append(float(mutual_information(source.logits.double())))
+        values.append(float(mutual_information(source.logits.double())))
         return torch.zeros((), dtype=torch.float64)
 
     monkeypatch.setattr(Trusted, "trusts", trusts)
-    trusting = replace(made, method=replace(made.method, pseudo_labeler=Trusted(least=0.99)))
-    found = join(trusting, tinted(2, 5), epochs=3)
-    assert len(asked) == 1
-    assert found.trust == pytest.approx(asked[0], abs=1e-5)
-    assert found.epochs == 0, "whoever is not trusted trains nothing"
-    assert join(made, tinted(2, 5), epochs=1).epochs == 1
+    trusting = replace(trained, method=replace(trained.method, pseudo_labeler=Trusted(least=0.99)))
+    joined = join(trusting, tinted(2, 5), epochs=3)
+    assert len(values) == 1
+    assert joined.trust == pytest.approx(values[0], abs=1e-5)
+    assert joined.epochs == 0, "whoever is not trusted trains nothing"
+    assert join(trained, tinted(2, 5), epochs=1).epochs == 1

@@ -1,4 +1,4 @@
-"""Samples put together from their summaries, as the paper's tables have them."""
+"""Samples pooled from the summaries of groups, as in the paper's tables."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def pool_samples(groups: Sequence[Sample]) -> Sample:
     Sample(mean=2.0, std=1.1547005383792515, n=4)
     """
     total = sum(group.n for group in groups)
-    middle = sum(group.n * group.mean for group in groups) / total
-    squares = sum((g.n - 1) * (g.std or 0.0) ** 2 + g.n * (g.mean - middle) ** 2 for g in groups)
-    return Sample(middle, math.sqrt(squares / (total - 1)) if total > 1 else None, total)
+    mean = sum(group.n * group.mean for group in groups) / total
+    squares = sum((g.n - 1) * (g.std or 0.0) ** 2 + g.n * (g.mean - mean) ** 2 for g in groups)
+    return Sample(mean, math.sqrt(squares / (total - 1)) if total > 1 else None, total)

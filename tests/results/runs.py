@@ -1,4 +1,4 @@
-"""Run folders of any size, made up: numbers from a fixed seed, in the form that a bench writes."""
+"""Made-up run folders of any size: random numbers with a fixed seed, in the format that a benchmark writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedwca.results.table_rows import summarise, table_rows
 
 CLASSES = ("zero", "one", "two", "three")
 CONFUSION = [[0, 0, 6], [0, 1, 2], [1, 1, 4], [2, 0, 1], [2, 2, 3]]
-"""No test image is of the last class."""
+"""Triples of true class, predicted class and number of test images; no image is of the last class."""
 
 
 def write_run(
@@ -24,9 +24,21 @@ def write_run(
     rounds: int = 4,
     clusters: int = 3,
     complete: bool = True,
-    **more: Any,
+    **settings: Any,
 ) -> Path:
-    """A run of ``methods`` methods (the first is the source model alone), ``clients`` clients in each domain."""
+    """Write a run folder and return it.
+
+    Args:
+        folder: a folder that does not exist yet.
+        methods: how many; the last is ``wca``, and from two on the first is ``source_only``, which has no rounds.
+        clients: how many in each domain.
+        domains: how many.
+        trials: how many.
+        rounds: how many per trial.
+        clusters: columns of the weights of ``wca`` from round 1 on; all other rounds have one.
+        complete: what ``summary.json`` says of it.
+        settings: further fields of the configuration, or other values of those that it has.
+    """
     names = ["source_only", *(f"method_{index}" for index in range(1, methods - 1)), "wca"][-methods:]
     labels = {name: {"source_only": "Source Only", "wca": "FedWCA"}.get(name, name.replace("_", " ")) for name in names}
     targets = [f"target{index}" for index in range(domains)]
@@ -45,15 +57,15 @@ def write_run(
     folder.mkdir(parents=True)
     training = {"epochs": 5, "lr": 0.003}
     config = {"dataset": "made_up", "source": "home", "clients": clients, "rounds": rounds, "seed": 0}
-    config |= {"training": training, "trials": trials, "source_models": 1, **more}
-    decided = {
+    config |= {"training": training, "trials": trials, "source_models": 1, **settings}
+    method_entries = {
         name: {"label": label, "rounds": rounds if name != "source_only" else 0, "components": []}
         for name, label in labels.items()
     }
     table = table_rows(records, labels, [name for name in targets for _ in range(clients)])
     write(
         folder / "config.json",
-        {"config": config, "methods": decided, "origins": {"clients": "CLI"}, "classes": CLASSES},
+        {"config": config, "methods": method_entries, "origins": {"clients": "CLI"}, "classes": CLASSES},
     )
     write(folder / "environment.json", {"python": "3.11", "cores": 2, "versions": {"torch": "2.11"}})
     timing = {"total_seconds": 9.0, "setup_seconds": 3.0, "run_seconds": 6.0, "methods": dict.fromkeys(labels, 1.0)}
@@ -66,7 +78,7 @@ def write_run(
 
 
 def record(random: Any, level: Any, clients: int, width: int, clusters: int) -> dict[str, Any]:
-    """One round of K clients, as plain values."""
+    """The fields of a record of one round, for clients with the accuracies ``level``."""
     count = len(level)
     labels = [k // clients % clusters for k in range(count)]
     weights = random.dirichlet(np.ones(width), count)

@@ -1,4 +1,4 @@
-"""Worst client, spread, F1 and calibration of a round, by hand; and rounds in flat tables with them."""
+"""Worst client, spread, F1 and calibration of a round by hand, and in tables over runs and flat tables of rounds."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SECOND = record(1, [[0, 0, 1], [0, 3, 3]], 40.0, math.nan, math.nan, math.nan)
 
 
 def test_numbers_of_a_round() -> None:
-    found = count_numbers(FIRST)
-    assert found["f1"] == pytest.approx(100 * (6 / 7 + 4 / 5) / 2)
-    assert (found["worst"], found["client_std"], found["calibration_error"]) == (80.0, 10.0, 5.0)
+    numbers = count_numbers(FIRST)
+    assert numbers["f1"] == pytest.approx(100 * (6 / 7 + 4 / 5) / 2)
+    assert (numbers["worst"], numbers["client_std"], numbers["calibration_error"]) == (80.0, 10.0, 5.0)
     assert set(count_numbers(SECOND)) == {"f1", "worst", "calibration_error"}, "no spread over one client"
     assert count_numbers({"accuracy": [math.nan], "confusion": [], "calibration_error": None}).keys() == {"f1"}
 
@@ -60,17 +60,17 @@ def test_a_flat_table_has_them_for_the_round() -> None:
 def test_a_flat_table_has_all_lists_with_a_value_for_each_client() -> None:
     steps = {"accuracy_before": [1.0, 2.0, 3.0], "steps": [4, 5, 6], "entropy": [[1.0, 0.5]] * 3}
     groups = {"ari": 1.0, "nearest": [1, 0], "sizes": [1, 1], "levels": [2, 1, 1]}
-    whole = {"method": "wca", "source_model": 0, "trial": 0, "round": 0, "accuracy": [90.0, 80.0, 70.0]}
+    base = {"method": "wca", "source_model": 0, "trial": 0, "round": 0, "accuracy": [90.0, 80.0, 70.0]}
     trained = {"labels": [0, 1], "accuracy_local": [50.0, 60.0], "weights": [[1.0, 0.0], [0.0, 1.0]]}
     moved = {"agreement": {"1": 0.5}, "after": {"1": [3, 2, 1]}}
-    rows = flatten_records([{**whole, **trained, "adaptation": steps, "clustering": groups, "shift": moved}], "aab")
+    rows = flatten_records([{**base, **trained, "adaptation": steps, "clustering": groups, "shift": moved}], "aab")
     assert [row["adaptation_accuracy_before"] for row in rows] == [1.0, 2.0, 3.0]
     assert [row["adaptation_steps"] for row in rows] == [4, 5, 6]
     assert [(row["labels"], row["accuracy_local"]) for row in rows] == [(0, 50.0), (1, 60.0), (None, None)]
     assert [row["clustering_nearest"] for row in rows] == [1, 0, None]
     assert [row["round_clustering_ari"] for row in rows] == [1.0] * 3
-    by_others = ("weights", "adaptation_entropy", "clustering_sizes", "clustering_levels", "shift_after_1")
-    assert not set(by_others) & set(rows[0])
+    not_by_client = ("weights", "adaptation_entropy", "clustering_sizes", "clustering_levels", "shift_after_1")
+    assert not set(not_by_client) & set(rows[0])
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_flat_table_has_all_lists_with_a_value_for_each_client() -> None:
     [("confusion", [[0, 1]]), ("confusion", [[0, -1, 2]]), ("pseudo_label_counts", [[1, 2, 3]]), ("confusion", 3)],
 )
 def test_counts_that_are_none_are_refused(field: str, value: Any) -> None:
-    whole = {**SECOND, "accuracy": [40.0, None, None, None]}
-    RoundRecord.model_validate({**whole, "pseudo_label_counts": [[1, 2]]})
+    valid = {**SECOND, "accuracy": [40.0, None, None, None]}
+    RoundRecord.model_validate({**valid, "pseudo_label_counts": [[1, 2]]})
     with pytest.raises(ValueError, match=field):
-        RoundRecord.model_validate({**whole, field: value})
+        RoundRecord.model_validate({**valid, field: value})

@@ -1,4 +1,4 @@
-"""What is said of a last phase: by accuracy, which needs labels, and by predicted classes, which do not."""
+"""Notes on a last phase: by accuracy, which needs labels, and by predicted classes, which do not."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def records(before: float, after: float, classes: tuple[list[int], list[int]]) -
     ],
 )
 def test_harm_is_said_with_what_could_be_known_of_it(after: float, classes: list[int], said: str) -> None:
-    found = last_phase_notes(records(60.0, after, ([5, 5], classes)), {"own": "Own"})
-    assert [said in sentence for sentence in found] == ([True] if said else [])
+    notes = last_phase_notes(records(60.0, after, ([5, 5], classes)), {"own": "Own"})
+    assert [said in note for note in notes] == ([True] if said else [])
 
 
 def test_a_table_has_both_and_only_who_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""Whether somebody is at work on a run folder, for whoever may only read it."""
+"""Whether a process is at work on a run folder, also for users who may only read the folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedwca.results.lock import NAME, hold_lock, is_locked
 
 
 def refuse(lock: object) -> None:
-    """What the system says of another user's file: root, as who tests may run, could open it."""
+    """Raise the system's error for another user's file; a real file would not do where tests run as root."""
     raise PermissionError(13, "Permission denied")
 
 
@@ -32,4 +32,4 @@ def test_another_users_lock_in_a_folder_of_all_lets_nobody_in(tmp_path: Path, mo
     with pytest.raises(UsageError, match="is another user's, so it cannot be seen who is at work here"):
         hold_lock(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    hold_lock(tmp_path)  # nobody writes what is only read
+    hold_lock(tmp_path)  # a folder that nobody may write to needs no lock

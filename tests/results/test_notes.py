@@ -1,4 +1,4 @@
-"""Notes and tags of a run, the command that began it and its commit: kept, shown, and no part of its numbers."""
+"""Notes and tags of a run, its command and its commit: they are stored and shown, and do not identify the run."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def git(folder: Path, *words: str) -> None:
-    who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
 
 
 def test_the_commit_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_the_command_line(argv: list[str], said: str | None, monkeypatch: pytest
 def test_the_list_shows_and_filters_tags(runs: Path) -> None:
     listed = call("runs").out
     assert "night, lr: as on Monday" in listed
-    found = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
-    assert (found["one"]["tags"], found["one"]["note"]) == (["night", "lr"], "as on Monday")
-    assert (found["other"]["tags"], found["other"]["note"]) == ([], "")
+    lines = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
+    assert (lines["one"]["tags"], lines["one"]["note"]) == (["night", "lr"], "as on Monday")
+    assert (lines["other"]["tags"], lines["other"]["note"]) == ([], "")
     for tags, names in ((["lr"], ["one"]), (["lr", "night"], ["one"]), (["lr", "day"], [])):
         options = [word for tag in tags for word in ("--tag", tag)]
         assert [line["run"] for line in json.loads(call("runs", *options, "--json").out)] == names
@@ -102,7 +102,7 @@ def test_the_list_shows_and_filters_tags(runs: Path) -> None:
 
 
 def test_tags_are_changed_later_and_the_run_is_the_same(runs: Path) -> None:
-    before = run_identity(read_run(runs / "one").about)
+    identity = run_identity(read_run(runs / "one").about)
     assert call("runs", "tag", "other").out == "runs/other: no tags and no note\n"
     assert call("runs", "tag", "other", "a", "b", "a").out == "runs/other: a, b\n"
     assert call("runs", "tag", "other", "c", "--remove", "a", "--note", "why").out == "runs/other: b, c: why\n"
@@ -112,7 +112,7 @@ def test_tags_are_changed_later_and_the_run_is_the_same(runs: Path) -> None:
     for empty in (["--note="], ["--note", " "]):
         change_notes(runs / "other", "why")
         assert call("runs", "tag", "other", *empty).out == "runs/other: b, c\n"
-    assert run_identity(read_run(runs / "one").about) == before
+    assert run_identity(read_run(runs / "one").about) == identity
     assert call("runs", "rm", "other", "--yes").code == 0
 
 
@@ -127,13 +127,13 @@ def test_what_began_a_run_is_shown(runs: Path) -> None:
     shown = call("runs", "show", "one").out
     for line in ("Tags: night, lr", "Note: as on Monday", "Command: fedwca bench", "Commit: 0123456789ab+"):
         assert line in shown
-    about = json.loads(call("runs", "show", "one", "--json").out)
-    assert (about["command"], about["commit"], about["note"]) == ("fedwca bench", "0123456789ab+", "as on Monday")
-    one, other = read_run(runs / "one"), read_run(runs / "other")
-    for text in (page([one], ["one"]), document([one], ["one"])):
+    printed = json.loads(call("runs", "show", "one", "--json").out)
+    assert (printed["command"], printed["commit"], printed["note"]) == ("fedwca bench", "0123456789ab+", "as on Monday")
+    tagged, untagged = read_run(runs / "one"), read_run(runs / "other")
+    for text in (page([tagged], ["one"]), document([tagged], ["one"])):
         assert "Commit: 0123456789ab+" in text
         assert "night, lr" in text
-    assert began_with(other) == {}
+    assert began_with(untagged) == {}
 
 
 def test_notes_that_are_damaged_are_named(runs: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report page in headless Chromium: sorted, hovered, read by keyboard, light, dark and on a phone."""
+"""The report page in headless Chromium: sorting, hovering, keyboard, light and dark colours, and a phone's width."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def view(browser: Any, address: str) -> Any:
-    """The page, freshly loaded at the width of a desk; no error in the console when a test is over."""
+    """The page, newly loaded at the width of a desktop; after each test the console has to be without errors."""
     resize(browser, 1200, dark=False)
     browser.get(address)
     browser.execute_script("localStorage.clear()")
@@ -71,8 +71,8 @@ def column(view: Any, table: str, number: int) -> list[str]:
     script = (
         "return [...document.querySelector(arguments[0]).tBodies[0].rows].map(r => r.cells[arguments[1]].textContent)"
     )
-    found: list[str] = view.execute_script(script, table, number)
-    return found
+    cells: list[str] = view.execute_script(script, table, number)
+    return cells
 
 
 def background(view: Any) -> str:
@@ -84,17 +84,17 @@ def test_a_heading_sorts_by_click_and_by_key(view: Any) -> None:
 
     heads = view.find_elements("css selector", "#summary thead th")
     names = [head.text.split()[0] for head in heads]
-    place = names.index("mean")
-    heads[place].find_element("tag name", "button").click()
-    values = [float(text.split()[0]) for text in column(view, "#summary", place)]
+    index = names.index("mean")
+    heads[index].find_element("tag name", "button").click()
+    values = [float(text.split()[0]) for text in column(view, "#summary", index)]
     assert values == sorted(values, reverse=True)
-    assert heads[place].get_attribute("aria-sort") == "descending"
-    heads[place].find_element("tag name", "button").send_keys(Keys.ENTER)
-    values = [float(text.split()[0]) for text in column(view, "#summary", place)]
+    assert heads[index].get_attribute("aria-sort") == "descending"
+    heads[index].find_element("tag name", "button").send_keys(Keys.ENTER)
+    values = [float(text.split()[0]) for text in column(view, "#summary", index)]
     assert values == sorted(values)
     heads[1].find_element("tag name", "button").send_keys(Keys.SPACE)
     assert column(view, "#summary", 1) == sorted(column(view, "#summary", 1), key=str.lower)
-    assert heads[place].get_attribute("aria-sort") == "none"
+    assert heads[index].get_attribute("aria-sort") == "none"
 
 
 def test_a_pointer_and_arrow_keys_read_the_chart(view: Any) -> None:
@@ -125,12 +125,12 @@ def test_the_legend_takes_lines_away(view: Any) -> None:
     def lines() -> int:
         return len(view.find_elements("css selector", ".run:first-child [data-part=curves] path[fill=none]"))
 
-    before = lines()
+    line_count = lines()
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    assert lines() == before - 1
+    assert lines() == line_count - 1
     button.click()
-    assert lines() == before
+    assert lines() == line_count
 
 
 def test_a_client_is_opened(view: Any) -> None:
@@ -167,13 +167,13 @@ def test_light_and_dark(view: Any, address: str) -> None:
 
 def test_the_mean_stands_first_on_a_phone(view: Any) -> None:
     script = "return [...document.querySelectorAll('#summary thead th')].map(h => h.innerText.split(' ')[0].trim())"
-    desk, means = view.execute_script(script), column(view, "#summary", 5)
-    assert desk[2] == "target0"
+    wide_headings, means = view.execute_script(script), column(view, "#summary", 5)
+    assert wide_headings[2] == "target0"
     resize(view, 380, dark=False)
     assert view.execute_script(script)[2] == "mean"
     assert column(view, "#summary", 2) == means
     resize(view, 1200, dark=False)
-    assert view.execute_script(script) == desk
+    assert view.execute_script(script) == wide_headings
 
 
 def test_a_line_in_the_legend_is_that_of_its_curve(view: Any) -> None:

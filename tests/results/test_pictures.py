@@ -1,4 +1,4 @@
-"""Pictures: what stands on their axes, and that they hold whatever the size of a run."""
+"""Pictures: the values on their axes, and that runs and models of any size are drawn."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def no_models() -> Models:
 
 
 def texts(figure: Any) -> str:
-    """Everything that is written on a figure."""
+    """All text on a figure, one piece a line."""
     from matplotlib.text import Text
 
-    return "\n".join(found.get_text() for found in figure.findobj(Text))
+    return "\n".join(text.get_text() for text in figure.findobj(Text))
 
 
 def test_every_picture_is_tested_here() -> None:
@@ -92,14 +92,14 @@ def test_pictures_from_records_have_titles_and_units(run: Run, name: str, tmp_pa
 def test_a_curve_is_the_mean_over_runs(run: Run) -> None:
     axis = pictures.accuracy(run).axes[0]
     lines = {line.get_label(): line for line in axis.get_lines()}
-    own = lines[run.labels["wca"]]
+    curve = lines[run.labels["wca"]]
     values = mean_by_round(run.rounds("wca"), "accuracy")
-    assert list(own.get_xdata()) == list(values) == list(range(int(run.config["rounds"]) + 1))
-    assert own.get_ydata() == pytest.approx([np.mean(v) for v in values.values()])
+    assert list(curve.get_xdata()) == list(values) == list(range(int(run.config["rounds"]) + 1))
+    assert curve.get_ydata() == pytest.approx([np.mean(v) for v in values.values()])
     assert len(axis.collections) == (
         0 if run.config["trials"] == 1 else len(run.labels) - 1
     )  # a level line has no band
-    assert own.get_color() == OWN
+    assert curve.get_color() == OWN
 
 
 def test_bars_stand_for_the_table(run: Run) -> None:
@@ -112,11 +112,11 @@ def test_bars_stand_for_the_table(run: Run) -> None:
 
 
 def test_bars_need_no_rounds(run: Run, tmp_path: Path) -> None:
-    kept = read_run(shutil.copytree(run.path, tmp_path / "kept"))
-    (kept.path / "rounds.jsonl").unlink()
-    assert pictures.bars(kept).axes
+    bare = read_run(shutil.copytree(run.path, tmp_path / "kept"))
+    (bare.path / "rounds.jsonl").unlink()
+    assert pictures.bars(bare).axes
     with pytest.raises(NotDrawn, match=r"rounds\.jsonl is not in the folder"):
-        pictures.accuracy(kept)
+        pictures.accuracy(bare)
 
 
 def test_weights_are_those_of_the_records(run: Run) -> None:
@@ -139,8 +139,8 @@ def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:
 
     run = read_run(write_run(tmp_path / "run"))
     save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
-    with Image.open(tmp_path / "weights.gif") as found:
-        assert found.n_frames == int(run.config["rounds"]) - 1
+    with Image.open(tmp_path / "weights.gif") as animation:
+        assert animation.n_frames == int(run.config["rounds"]) - 1
 
 
 def test_cost_counts_from_the_source_model(run: Run) -> None:
@@ -163,18 +163,18 @@ def test_pictures_of_models(models: Models, name: str, tmp_path: Path) -> None:
 def test_pictures_without_data_say_why(models: Models) -> None:
     from dataclasses import replace
 
-    none: Any = [[] for _ in models.domains]
+    empty: Any = [[] for _ in models.domains]
     title = models.title
     with pytest.raises(NotDrawn, match="no client has test images"):
-        pictures.confusion(none, none, models.classes, models.domains, title)
+        pictures.confusion(empty, empty, models.classes, models.domains, title)
     with pytest.raises(NotDrawn, match="no test image is classified wrongly"):
         pictures.mistakes(
             models.images, models.truth, models.truth, models.confidences, models.classes, models.domains, title
         )
     with pytest.raises(NotDrawn, match="no client has test images"):
-        pictures.clusters(models.labels, none, models.domains, title)
+        pictures.clusters(models.labels, empty, models.domains, title)
     with pytest.raises(NotDrawn, match="too few"):
-        pictures.embedding(none, none, none, models.classes, models.domains, title)
+        pictures.embedding(empty, empty, empty, models.classes, models.domains, title)
     assert replace(models, title="x").title == "x"
 
 
@@ -190,11 +190,11 @@ def test_a_graph_has_an_arrow_for_every_client() -> None:
 
     nearest = [1, 0, 1, 4, 3, 2, 2]
     figure = pictures.neighbours(nearest, ["a", "a", "b", "b", "b", "a", "b"], "made up", [1.5, 1.01, 2, 2, 2, 2, 2])
-    arrows = [found for found in figure.axes[0].get_children() if isinstance(found, Annotation)]
+    arrows = [element for element in figure.axes[0].get_children() if isinstance(element, Annotation)]
     assert len(arrows) == len(nearest)
     assert [arrow.arrow_patch.get_linestyle() for arrow in arrows].count("--") == 1
     assert "component 1" in texts(figure)
-    places = {found.get_position() for found in figure.axes[0].texts if found.get_text().isdigit()}
+    places = {element.get_position() for element in figure.axes[0].texts if element.get_text().isdigit()}
     assert len(places) == len(nearest)
 
 
@@ -237,8 +237,8 @@ def test_mistakes_are_the_surest_first(run: Run, models: Models) -> None:
 
 
 def test_no_two_methods_look_alike() -> None:
-    found = looks([str(number) for number in range(20)])
-    seen = {(look["color"], look["linestyle"], look["marker"]) for look in found.values()}
+    look_by_method = looks([str(number) for number in range(20)])
+    seen = {(look["color"], look["linestyle"], look["marker"]) for look in look_by_method.values()}
     assert len(seen) == 20
     assert OWN not in COLOURS
 
@@ -269,15 +269,15 @@ def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:
 def test_a_backend_that_is_not_there_costs_no_picture() -> None:
     code = "from fedwca.results.pictures import style; print(style.figure(1, 1, 'x').get_figwidth())"
     environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.returncode) == ("1.0", 0), done.stderr
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (process.stdout.strip(), process.returncode) == ("1.0", 0), process.stderr
 
 
 def test_figure_5_has_a_row_a_method_and_a_column_a_round(run: Run) -> None:
-    found = run.rounds("wca", (0, 0))[2:]
-    figure = pictures.draw_weights({"A": found, "B": found}, run.domains, "made up")
+    records = run.rounds("wca", (0, 0))[2:]
+    figure = pictures.draw_weights({"A": records, "B": records}, run.domains, "made up")
     titles = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
-    assert titles == [f"{name}, r = {record['round']}" for name in "AB" for record in found]
+    assert titles == [f"{name}, r = {record['round']}" for name in "AB" for record in records]
 
 
 def test_many_clients_have_the_same_rows_in_each_round() -> None:
@@ -287,6 +287,8 @@ def test_many_clients_have_the_same_rows_in_each_round() -> None:
     figure = pictures.draw_weights({"A": [first, later]}, domains, "made up")
     left, right = (axis for axis in figure.axes if axis.images and axis.get_title())
     assert [text.get_text() for text in left.get_yticklabels()] == ["a, cluster 0", "b, cluster 0", "b, cluster 1"]
-    one, other = (np.ma.filled(axis.images[0].get_array().astype(float), np.nan) for axis in (left, right))
-    np.testing.assert_array_equal(one, [[1, 0], [np.nan] * 2, [1, 0]])
-    np.testing.assert_array_equal(other, [[np.nan] * 2, [0, 1], [0, 1]])
+    left_weights, right_weights = (
+        np.ma.filled(axis.images[0].get_array().astype(float), np.nan) for axis in (left, right)
+    )
+    np.testing.assert_array_equal(left_weights, [[1, 0], [np.nan] * 2, [1, 0]])
+    np.testing.assert_array_equal(right_weights, [[np.nan] * 2, [0, 1], [0, 1]])

@@ -1,4 +1,4 @@
-"""Reports: warnings in plain words, tables in three formats, and a page that trusts no name."""
+"""Reports: warnings in plain words, tables in three formats, and a page that escapes all names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VOID = {"meta", "br", "link", "input", "img"}
 
 
 class Checker(HTMLParser):
-    """Tags must close in order; ids are one each; nothing is loaded from anywhere."""
+    """Checks that tags close in order, without script handlers or addresses outside the page; collects ids and tags."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class Checker(HTMLParser):
         self.tags: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        assert not {"onclick", "onload", "onerror"} & set(found)
-        assert re.match(r"#|data:text/csv;charset=utf-8,[\w.%-]*$", found.get("href") or "#")
-        assert re.match(r"data:image/png;base64,[\w+/=]*$", found.get("src") or "data:image/png;base64,")
-        if "id" in found:
-            self.ids.append(str(found["id"]))
+        attributes = dict(attrs)
+        assert not {"onclick", "onload", "onerror"} & set(attributes)
+        assert re.match(r"#|data:text/csv;charset=utf-8,[\w.%-]*$", attributes.get("href") or "#")
+        assert re.match(r"data:image/png;base64,[\w+/=]*$", attributes.get("src") or "data:image/png;base64,")
+        if "id" in attributes:
+            self.ids.append(str(attributes["id"]))
         self.tags.append(tag)
         if tag not in VOID:
             self.open.append(tag)
@@ -71,9 +71,9 @@ def relabelled(run: Run, label: str, **config: Any) -> Run:
 
 
 def test_a_page_is_one_whole_document(run: Run, tmp_path: Path) -> None:
-    other = read_run(write_run(tmp_path / "second", methods=2, domains=2))
-    for runs in ([run], [run, other]):
-        text = page(runs, [one.name for one in runs])
+    second = read_run(write_run(tmp_path / "second", methods=2, domains=2))
+    for runs in ([run], [run, second]):
+        text = page(runs, [run.name for run in runs])
         checker = Checker()
         checker.feed(text)
         assert checker.open == []
@@ -100,8 +100,8 @@ def test_names_cannot_become_markup(run: Run) -> None:
 
 
 def test_a_page_holds_the_table_as_csv(run: Run, tmp_path: Path) -> None:
-    other = read_run(write_run(tmp_path / "second", methods=2, domains=4))
-    text = unquote(csv_address([run, other], ["first", "second"]).partition(",")[2])
+    second = read_run(write_run(tmp_path / "second", methods=2, domains=4))
+    text = unquote(csv_address([run, second], ["first", "second"]).partition(",")[2])
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(row["run"], row["method"]) for row in rows[-2:]] == [("second", "source_only"), ("second", "wca")]
     assert float(rows[2]["mean"]) == run.results["wca"]["mean"]
@@ -113,21 +113,21 @@ def test_a_page_holds_the_table_as_csv(run: Run, tmp_path: Path) -> None:
 
 def test_classes_have_numbers_and_empty_ones_say_so(run: Run) -> None:
     text = class_tables(run)
-    (own, *others) = re.findall(r"<details.*?</details>", text, re.S)
-    assert own.startswith("<details open><summary>FedWCA</summary>")
-    assert all(part.startswith("<details><summary>") for part in others)
-    assert len(others) == 2
-    matrix = own.partition("confusion")[2].partition("</table>")[0]
+    (first_part, *other_parts) = re.findall(r"<details.*?</details>", text, re.S)
+    assert first_part.startswith("<details open><summary>FedWCA</summary>")
+    assert all(part.startswith("<details><summary>") for part in other_parts)
+    assert len(other_parts) == 2
+    matrix = first_part.partition("confusion")[2].partition("</table>")[0]
     rows = re.findall(r"<tr.*?</tr>", matrix, re.S)
     assert re.findall(r"<td[^>]*>(.*?)</td>", rows[1]) == ["12", "4", "", ""], "of both trials together"
     assert re.findall(r"<td[^>]*>(.*?)</td>", rows[4]) == ["no test image"]
     assert 'class="empty"' in rows[4]
-    by_class = re.findall(r"<tr>.*?</tr>", own.partition("Test images by class")[2], re.S)
+    by_class = re.findall(r"<tr>.*?</tr>", first_part.partition("Test images by class")[2], re.S)
     cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in by_class]
     assert cells[1] == ["zero", "16", "14", "75.0", "80.0", "60", "40", "1.50 ×"]
     assert cells[4] == ["three", "no test image", "0", "–", "–", "0", "0", ""]
-    assert 'class="bars"' in own
-    assert 'class="bars"' not in others[-1], "Source Only guesses nothing"
+    assert 'class="bars"' in first_part
+    assert 'class="bars"' not in other_parts[-1], "Source Only guesses nothing"
     old = replace(run, about=run.about)
     for record in old.records:
         del record["confusion"]  # type: ignore[attr-defined]
@@ -150,25 +150,25 @@ def test_pictures_are_in_the_page_or_say_why_not(run: Run) -> None:
 
 
 def test_a_method_has_one_colour_wherever_it_stands(run: Run, tmp_path: Path) -> None:
-    def colours(found: Run) -> dict[str, str]:
-        return {method["name"]: method["colour"] for method in page_data([found], ["x"])[0]["methods"]}
+    def colours(some_run: Run) -> dict[str, str]:
+        return {method["name"]: method["colour"] for method in page_data([some_run], ["x"])[0]["methods"]}
 
-    other = read_run(write_run(tmp_path / "second", methods=5))
-    assert colours(run).items() <= colours(other).items()
+    second = read_run(write_run(tmp_path / "second", methods=5))
+    assert colours(run).items() <= colours(second).items()
     assert colours(run)["wca"] == looks(["wca", "fedavg"])["wca"]["color"] == looks(["fedavg", "wca"])["wca"]["color"]
 
 
 def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
-    other = read_run(write_run(tmp_path / "second", methods=2, domains=4))
-    table = summary_table([run, other], ["first", "second"])
+    second = read_run(write_run(tmp_path / "second", methods=2, domains=4))
+    table = summary_table([run, second], ["first", "second"])
     assert table.columns[:2] == ("run", "method")
     assert table.columns[2:6] == ("target0", "target1", "target2", "target3")
     assert len(table.rows) == 5
     assert {len(row) for row in table.rows} == {len(table.columns)}
     assert table.rows[0][5] == "–"
     assert summary_table([run], ["first"]).columns[0] == "method"
-    more = summary_table([run], ["first"], ["f1", "class-accuracy"]).columns
-    assert more[-4:] == ("macro F1", "class zero", "class one", "class two")
+    columns = summary_table([run], ["first"], ["f1", "class-accuracy"]).columns
+    assert columns[-4:] == ("macro F1", "class zero", "class one", "class two")
     mean = table.rows[2][table.columns.index("mean")]
     assert mean.value == run.results["wca"]["mean"]
     assert mean == f"{run.results['wca']['mean']:.1f} ± {run.results['wca']['std']:.1f}"
@@ -216,17 +216,17 @@ def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
     assert "not complete" in text
     assert "one run only" in text
     assert "ends below the source model it began from" in text
-    kept = write_run(tmp_path / "kept", trials=1)
-    (kept / "rounds.jsonl").unlink()
-    assert "nothing here about single rounds" in run_warnings(read_run(kept))[0]
+    bare = write_run(tmp_path / "kept", trials=1)
+    (bare / "rounds.jsonl").unlink()
+    assert "nothing here about single rounds" in run_warnings(read_run(bare))[0]
 
 
 def test_clients_and_doubts_are_of_the_round_that_tables_show(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", trials=1, rounds=3))
     first, *trained = run.rounds("wca")
     first["accuracy"] = [50.0] * 6
-    for record, own, new in zip(trained, (70.0, 90.0, 80.0), (40.0, 60.0, 30.0), strict=True):
-        record["accuracy_validation"] = [own] * 3 + [math.nan] * 3
+    for record, training, new in zip(trained, (70.0, 90.0, 80.0), (40.0, 60.0, 30.0), strict=True):
+        record["accuracy_validation"] = [training] * 3 + [math.nan] * 3
         record["accuracy"] = [math.nan] * 3 + [new] * 3
     (data,) = page_data([run], ["run"])
     shown = data["units"][0]["methods"]["wca"]
@@ -241,10 +241,10 @@ def test_seconds_are_of_a_run(tmp_path: Path) -> None:
     assert run.timing["methods"]["wca"] == 1.0
     assert run.seconds("wca") == 0.25
     assert results_csv([run], ["run"]).splitlines()[-1].split(",")[-3 - len(run.classes)] == "0.25"
-    kept = write_run(tmp_path / "kept", trials=4)
-    (kept / "rounds.jsonl").unlink()
-    assert read_run(kept).seconds("wca") == 0.25
-    assert read_run(kept).seconds("no_method") is None
+    bare = write_run(tmp_path / "kept", trials=4)
+    (bare / "rounds.jsonl").unlink()
+    assert read_run(bare).seconds("wca") == 0.25
+    assert read_run(bare).seconds("no_method") is None
 
 
 def test_a_page_stays_small(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_page_stays_small(tmp_path: Path) -> None:
 
 
 def cut(folder: Path, method: str, rounds: int) -> None:
-    """Keep only so many rounds of a method on record."""
+    """Keep the records of only the first ``rounds`` rounds of a method."""
     file = folder / "rounds.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(x for x in lines if f'"{method}"' not in x or json.loads(x)["round"] < rounds))

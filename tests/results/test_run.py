@@ -1,4 +1,4 @@
-"""A run folder is read whole, or says which file and line is damaged."""
+"""A run folder is read as a whole, or the error names the damaged file and line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BENCHES = sorted(path.parent for path in (Path(__file__).parents[2] / "benchmark
 
 
 def without(value: Any, names: Iterable[str]) -> Any:
-    """Nested values less some keys."""
+    """A nested value without some keys, at every depth."""
     if isinstance(value, dict):
         return {key: without(inner, names) for key, inner in value.items() if key not in names}
     return [without(inner, names) for inner in value] if isinstance(value, list) else value
@@ -33,7 +33,7 @@ def without(value: Any, names: Iterable[str]) -> Any:
 def test_every_run_that_was_ever_kept_is_read(path: Path) -> None:
     run = read_run(path)
     assert run.state == "done"
-    # A summary from before there were these numbers lacks them; the records say them all the same.
+    # Older summaries lack these numbers; `results` computes them from the records.
     assert without(run.results, NUMBERS) == without(run.summary["methods"], NUMBERS)
     assert run.environment["versions"]
     assert run.time.tzinfo
@@ -65,14 +65,14 @@ def test_the_title_counts_the_clients_that_were_there(
 ) -> None:
     source = "home" if partition == "unit_domains" else None
     folder = write_run(tmp_path / "run", partition=partition, source=source)
-    about = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**about, "domains": domains, "newcomers": newcomers}))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "domains": domains, "newcomers": newcomers}))
     special = "source home" if source else f"partition {partition}"
     assert read_run(folder).title == f"made_up, {special}, {who}, 4 rounds, seed 0"
 
 
 def ask(run: Run) -> list[object]:
-    """Everything that a list, a report or a comparison asks of a run."""
+    """Everything that a list, a report or a comparison reads of a run."""
     return [run.title, run.time, run.accuracy, run.results, run.labels, run.whole, run.domains]
 
 
@@ -98,8 +98,8 @@ def ask(run: Run) -> list[object]:
 )
 def test_a_damaged_file_is_named(tmp_path: Path, file: str, key: str, value: Any) -> None:
     folder = write_run(tmp_path / "run")
-    found = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**found, key: value}))
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**content, key: value}))
     with pytest.raises(FedwcaError, match=str(folder)):
         ask(read_run(folder))
 
@@ -114,11 +114,11 @@ def test_a_date_without_a_zone_is_a_date(tmp_path: Path) -> None:
 def test_what_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     folder = write_run(tmp_path / "run")
     for name in ("config.json", "summary.json", "environment.json"):
-        before = (folder / name).read_text()
+        original = (folder / name).read_text()
         (folder / name).write_text(text)
         with pytest.raises(FedwcaError, match=name):
             ask(read_run(folder))
-        (folder / name).write_text(before)
+        (folder / name).write_text(original)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_line_of_other_values_is_named(tmp_path: Path, change: dict[str, Any])
 )
 def test_a_record_of_steps_that_lacks_something_is_damaged(steps: dict[str, Any], why: str) -> None:
     record = {"schema": 2, "method": "tent", "source_model": 0, "trial": 0, "round": 0, "accuracy": [60.0]}
-    whole = {"accuracy_before": [50.0], "steps": [1], "taken": [1]}
-    assert RoundRecord(**{**record, "adaptation": whole})
+    complete = {"accuracy_before": [50.0], "steps": [1], "taken": [1]}
+    assert RoundRecord(**{**record, "adaptation": complete})
     with pytest.raises(ValidationError, match=why):
         RoundRecord(**{**record, "adaptation": steps})

@@ -59,19 +59,19 @@ def test_signed_rank_with_ties_counts_every_pattern() -> None:
 def test_differences_are_paired_by_run() -> None:
     ours = {("mnist", 0, 0): 70.0, ("mnist", 0, 1): 72.0, ("mnist", 1, 0): 50.0}
     theirs = {("mnist", 0, 0): 69.0, ("mnist", 0, 1): 69.0, ("synth", 0, 0): 1.0}
-    found = paired_difference(ours, theirs)
-    assert found is not None
-    assert (found.mean, found.n, found.p) == (2.0, 2, None)
-    assert found.std == pytest.approx(math.sqrt(2))
-    assert found.low == pytest.approx(2 - 12.7062, abs=1e-3)
+    difference = paired_difference(ours, theirs)
+    assert difference is not None
+    assert (difference.mean, difference.n, difference.p) == (2.0, 2, None)
+    assert difference.std == pytest.approx(math.sqrt(2))
+    assert difference.low == pytest.approx(2 - 12.7062, abs=1e-3)
     assert paired_difference(ours, {("usps", 0, 0): 1.0}) is None
 
 
 def test_pooled_equals_the_sample_of_all_values() -> None:
     groups = [[1.0, 2.0, 4.0], [10.0, 12.0], [7.0]]
-    whole = sample_of([value for group in groups for value in group])
-    found = pool_samples([sample_of(group) for group in groups])
-    assert (found.mean, found.std, found.n) == (pytest.approx(whole.mean), pytest.approx(whole.std), 6)
+    expected = sample_of([value for group in groups for value in group])
+    pooled = pool_samples([sample_of(group) for group in groups])
+    assert (pooled.mean, pooled.std, pooled.n) == (pytest.approx(expected.mean), pytest.approx(expected.std), 6)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_pooled_equals_the_sample_of_all_values() -> None:
 def test_the_papers_average_row_is_over_all_runs_of_all_sources(
     rows: list[tuple[float, float]], mean: float, std: float
 ) -> None:
-    found = pool_samples([Sample(*row, 15) for row in rows])
-    assert found.mean == pytest.approx(mean, abs=0.0051)
-    assert found.std == pytest.approx(std, abs=0.0051)
+    pooled = pool_samples([Sample(*row, 15) for row in rows])
+    assert pooled.mean == pytest.approx(mean, abs=0.0051)
+    assert pooled.std == pytest.approx(std, abs=0.0051)
 
 
 def test_rounding_makes_no_ranks() -> None:

@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""Tables of results as Markdown, LaTeX and CSV, and comparisons of methods."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_latex_escapes_what_latex_reads() -> None:
     ],
 )
 def test_a_label_cannot_break_a_latex_file(letter: str, written: str) -> None:
-    found = Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None).table()
-    assert f"1{written}2 & 50.0 " in found.latex()
+    table = Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None).table()
+    assert f"1{written}2 & 50.0 " in table.latex()
 
 
 def test_another_column_is_one_edit() -> None:
@@ -65,9 +65,9 @@ def test_columns_stand_in_the_table_on_request() -> None:
     }
     old = {key: value for key, value in entry.items() if key not in ("f1", "worst", "class_accuracy")}
     entries = [(("X",), entry), (("Old",), old)]
-    asked = ("worst", "f1", "calibration-error", "class-accuracy", "worst")
-    more = requested_columns(asked, ["zero", "one", "two"], [entry, old])
-    table = results_table("", entries, columns=more)
+    names = ("worst", "f1", "calibration-error", "class-accuracy", "worst")
+    extra_columns = requested_columns(names, ["zero", "one", "two"], [entry, old])
+    table = results_table("", entries, columns=extra_columns)
     assert table.columns == ("method", "a", "worst client", "macro F1", "class zero", "class two", "class 10")
     assert table.rows[0] == ["X", "1.0", "0.5", "50.0 ± 2.0", "25.0", "75.0", "30.0"]
     assert table.rows[1] == ["Old", "1.0", "", "", "–", "–", "–"]
@@ -82,14 +82,14 @@ def test_numbers_of_a_comparison_are_over_all_runs() -> None:
         runs = {(index, 0): source for index in range(2)}
         return Row("x", "X", runs, {}, numbers={"worst": {(index, 0): value for index, value in enumerate(worst)}})
 
-    found = Comparison.of("shades", {"a": [row(50.0, 10.0, 20.0)], "b": [row(60.0, 30.0)]}, None)
-    table = found.table(["worst", "f1"])
+    comparison = Comparison.of("shades", {"a": [row(50.0, 10.0, 20.0)], "b": [row(60.0, 30.0)]}, None)
+    table = comparison.table(["worst", "f1"])
     assert table.columns == ("method", "a", "b", "Avg.", "worst client", "macro F1")
     assert table.rows[0][-2:] == ["20.0 ± 10.0", ""]
-    first, _, every = found.flat()
+    first, _, all_sources = comparison.flat()
     assert first["worst"] == {"mean": 15.0, "std": pytest.approx(50**0.5)}
-    assert (every["worst"]["mean"], every["f1"]) == (20.0, None)
-    assert "worst_mean" in comma_separated(found.flat()).splitlines()[0]
+    assert (all_sources["worst"]["mean"], all_sources["f1"]) == (20.0, None)
+    assert "worst_mean" in comma_separated(comparison.flat()).splitlines()[0]
 
 
 def test_tables_in_entries_may_have_different_keys() -> None:
@@ -116,12 +116,12 @@ def compared() -> Comparison:
 
 
 def test_a_comparison_pairs_over_sources() -> None:
-    found = compared()
-    assert found.sample("fedavg") == Sample(65.0, 12.909944487358056, 4)
-    difference = found.difference("fedwca")
+    comparison = compared()
+    assert comparison.sample("fedavg") == Sample(65.0, 12.909944487358056, 4)
+    difference = comparison.difference("fedwca")
     assert difference is not None
     assert (difference.mean, difference.n, difference.p) == (1.75, 4, None)
-    assert found.difference("fedavg") is None
+    assert comparison.difference("fedavg") is None
 
 
 def test_csv_of_nothing_is_empty() -> None:

@@ -1,4 +1,4 @@
-"""Values to try, and what they are judged by."""
+"""Searches: the values they try, the criteria they judge by, and studies that are stopped and resumed."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_mistakes_get_a_sentence(text: str) -> None:
 
 
 def test_keys_name_their_component() -> None:
-    decided = resolve_plan({"baselines": ["fedwca"], "composed": False})
-    assert resolve_grid("aggregator.ta", decided) == "aggregator.wca.ta"
-    assert resolve_grid("training.lr", decided) == "training.lr"
-    assert resolve_grid("model.bottleneck", decided) == "model.lenet.bottleneck"
-    assert resolve_grid("aggregator.wca.tb", decided) == "aggregator.wca.tb"
+    plan = resolve_plan({"baselines": ["fedwca"], "composed": False})
+    assert resolve_grid("aggregator.ta", plan) == "aggregator.wca.ta"
+    assert resolve_grid("training.lr", plan) == "training.lr"
+    assert resolve_grid("model.bottleneck", plan) == "model.lenet.bottleneck"
+    assert resolve_grid("aggregator.wca.tb", plan) == "aggregator.wca.tb"
     with pytest.raises(UsageError, match="has a field"):
-        resolve_grid("aggregator.u", decided)
+        resolve_grid("aggregator.u", plan)
 
 
 def test_a_field_that_the_baseline_states_is_refused() -> None:
@@ -80,23 +80,23 @@ def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
 
 def test_judged_by_the_last_round_of_each_run() -> None:
     def record(trial: int, number: int, density: float, accuracy: float) -> dict[str, object]:
-        about = {"method": "m", "source_model": 0, "trial": trial, "round": number, "accuracy": [accuracy]}
-        kept_aside = {"accuracy_validation": [30.0 - 10 * number, 20.0]}
-        return {**about, **kept_aside, "evidence": {"density": [density, density + 2], "entropy": [0.5]}}
+        unit = {"method": "m", "source_model": 0, "trial": trial, "round": number, "accuracy": [accuracy]}
+        validation = {"accuracy_validation": [30.0 - 10 * number, 20.0]}
+        return {**unit, **validation, "evidence": {"density": [density, density + 2], "entropy": [0.5]}}
 
     records = [record(0, 0, 9.0, 9.0), record(0, 1, 1.0, 50.0), record(1, 0, 3.0, 70.0)]
     assert judge(records, "density") == 3.0
     assert judge(records, "accuracy") == 60.0
-    # Labels are behind `accuracy`: without it the criteria still have all they need.
+    # `accuracy` is computed with labels; the criteria do not need it.
     blind = [{key: value for key, value in r.items() if key != "accuracy"} for r in records]
     # Validation is of the round in which it is best: round 0 of both trials.
     assert [judge(blind, criterion) for criterion in CRITERIA] == [3.0, 0.5, 25.0]
 
 
 def test_what_is_tried_is_put_over_what_is_set() -> None:
-    asked = [("aggregator.ta", "0.2"), ("aggregator.tb", "0.3")]
-    decided = resolve_plan({"baselines": ["fedwca"], "composed": False}, asked, tried=[("aggregator.wca.ta", "0.01")])
-    assert decided.config.components["aggregator"]["wca"] == {"ta": 0.01, "tb": 0.3}
+    pairs = [("aggregator.ta", "0.2"), ("aggregator.tb", "0.3")]
+    plan = resolve_plan({"baselines": ["fedwca"], "composed": False}, pairs, tried=[("aggregator.wca.ta", "0.01")])
+    assert plan.config.components["aggregator"]["wca"] == {"ta": 0.01, "tb": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_what_is_tried_is_put_over_what_is_set() -> None:
 )
 def test_the_best_of_equal_tries_is_not_called_the_best(tmp_path: Path, second: float, said: str) -> None:
     request = RunRequest({"baselines": ["fedwca"]}, [], "default", None)
-    wanted = Search(request, [], "density", 3, tmp_path)
-    found = [{"try": 0, "training.lr": 0.1, "density": 1.5}, {"try": 1, "training.lr": 0.2, "density": second}]
-    assert f"{said}: --set training.lr=0.1" in tabulate_tries(wanted, found).markdown()
+    requested = Search(request, [], "density", 3, tmp_path)
+    tries = [{"try": 0, "training.lr": 0.1, "density": 1.5}, {"try": 1, "training.lr": 0.2, "density": second}]
+    assert f"{said}: --set training.lr=0.1" in tabulate_tries(requested, tries).markdown()
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
@@ -127,11 +127,11 @@ LIST, SPAN = Options(LR, (0.1, 0.2, 0.3, 0.4)), Range(LR, 0.1, 0.4)
 
 
 class Killed(BaseException):
-    """Ends a process where it is: nothing more is written down."""
+    """Stands for a killed process: no handler of exceptions catches it, so nothing more is written."""
 
 
 class Notes(RunReporter):
-    """Keeps what is said, warnings too."""
+    """Collects notes and warnings in a list."""
 
     def __init__(self, said: list[str]) -> None:
         self.note = self.warn = said.append  # type: ignore[method-assign, assignment]
@@ -139,15 +139,15 @@ class Notes(RunReporter):
 
 @dataclass
 class Trainings:
-    """What stands for the training of tries: the criterion is the rate, and some end in an error."""
+    """A stand-in for the trainings of a search: the criterion's value is the learning rate, some raise an error."""
 
     data: Path
     rates: list[float] = field(default_factory=list)
-    """Tried so far, by all searches."""
+    """Learning rates tried so far, by all searches."""
     errors: dict[int, BaseException] = field(default_factory=dict)
-    """By the number of the training, from 0."""
+    """Errors to raise, by the number of the training, from 0."""
     value: float | None = None
-    """Of the criterion; None: the rate."""
+    """The criterion's value; None: the learning rate."""
     said: list[str] = field(default_factory=list)
 
     def __call__(self, request: RunRequest, *_: Any) -> Any:
@@ -161,12 +161,12 @@ class Trainings:
         return Mock(runs={"fedavg": None}, lines=lambda method: [record])
 
     def search(self, out: Path, param: Options | Range, tries: int | None = None) -> list[float]:
-        """The rates of the rows, the best first."""
-        found = search(self.wanted(out, param, tries), Notes(self.said))
-        return [entry[LR] for entry in found]
+        """Run a search; returns the learning rates of its rows, the best first."""
+        rows = search(self.wanted(out, param, tries), Notes(self.said))
+        return [entry[LR] for entry in rows]
 
     def wanted(self, out: Path, param: Options | Range, tries: int | None = None) -> Search:
-        """What `search` is given."""
+        """The search that `search` runs."""
         request = RunRequest({"baselines": ["fedavg"], "composed": False, "data": self.data})
         return Search(request, [param], "density", tries, out)
 
@@ -174,9 +174,9 @@ class Trainings:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trainings:
     pytest.importorskip("optuna")
-    found = Trainings(write_shades(tmp_path / "shades", images=16))
-    monkeypatch.setattr("fedwca.search.study.collect_runs", found)
-    return found
+    stand_in = Trainings(write_shades(tmp_path / "shades", images=16))
+    monkeypatch.setattr("fedwca.search.study.collect_runs", stand_in)
+    return stand_in
 
 
 STOPS = [KeyboardInterrupt(), Killed(), FedwcaError("the disk is full")]
@@ -221,15 +221,15 @@ def test_fewer_tries_than_combinations_are_the_first_of_all(trainings: Trainings
 
 
 def test_a_study_of_an_earlier_release_goes_on(trainings: Trainings, tmp_path: Path) -> None:
-    """A try that was stopped counted as done there, and in its place another combination was tried twice."""
+    """There a stopped try counted as done, and another combination was tried twice in its place."""
     optuna = pytest.importorskip("optuna")
     trainings.search(tmp_path, LIST, tries=1)
     journal = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
     study = optuna.load_study(study_name="fedwca", storage=optuna.storages.JournalStorage(journal))
     stopped, twice, once = (rate for rate in LIST.values if rate not in trainings.rates)
     states = optuna.trial.TrialState
-    made = [(stopped, states.FAIL), (stopped, states.RUNNING), (twice, states.COMPLETE), (twice, states.COMPLETE)]
-    for rate, state in made:
+    trials = [(stopped, states.FAIL), (stopped, states.RUNNING), (twice, states.COMPLETE), (twice, states.COMPLETE)]
+    for rate, state in trials:
         study.add_trial(
             optuna.trial.create_trial(
                 params={LR: rate},
@@ -265,7 +265,7 @@ def test_what_a_killed_search_left_is_mended(
     trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out = Path("mine")  # Optuna's lock is a link, which a relative path would leave dangling for ever
+    out = Path("mine")  # Optuna's lock is a symbolic link, which would dangle for ever if made with a relative path
     first = trainings.search(out, LIST, tries=2)
     journal = out / JOURNAL
     (out / f"{JOURNAL}.lock").symlink_to(journal)
@@ -290,14 +290,14 @@ def test_tries_on_other_images_are_not_put_beside_each_other(trainings: Training
 
 def test_tries_of_a_search_that_drew_some_are_counted(trainings: Trainings, tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    drawn = trainings.search(tmp_path, SPAN, tries=3)
+    rates = trainings.search(tmp_path, SPAN, tries=3)
     planned = plan_search(trainings.wanted(tmp_path, SPAN, 5))
     complete = read_tried_values(optuna, tmp_path, planned.about)
-    assert sorted(values[LR] for values in complete) == sorted(drawn)
+    assert sorted(values[LR] for values in complete) == sorted(rates)
     assert planned.missing(complete) == [{}, {}]
-    other = plan_search(trainings.wanted(tmp_path, LIST))
+    other_search = plan_search(trainings.wanted(tmp_path, LIST))
     with pytest.raises(UsageError, match="holds a search with other settings"):
-        read_tried_values(optuna, tmp_path, other.about)
+        read_tried_values(optuna, tmp_path, other_search.about)
 
 
 def planned(
@@ -308,10 +308,10 @@ def planned(
 
 
 def test_values_that_go_with_those_of_another_field_are_no_mistake(tmp_path: Path) -> None:
-    found = planned(
+    planned_search = planned(
         tmp_path, "fedavg/adaptation=entropy", "adaptation.patience=2,5", "adaptation.candidates=all,adapted"
     )
-    assert found.tries == 4
+    assert planned_search.tries == 4
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
@@ -333,17 +333,17 @@ def test_what_the_criterion_does_not_see_is_not_searched(tmp_path: Path) -> None
 
 
 def test_values_that_do_not_go_together_are_left_out(trainings: Trainings, tmp_path: Path) -> None:
-    """Each goes with the first of the other field, so that nothing is refused before the search begins."""
-    real = RunRequest.plan
+    """The check before a search is off here: it pairs values only with the first ones of other fields."""
+    original = RunRequest.plan
 
     def plan(request: RunRequest) -> Any:
         if dict(request.tried).get(LR) == "0.3":
             raise UsageError("0.3 is too much")
-        return real(request)
+        return original(request)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(RunRequest, "plan", plan)
-        patched.setattr("fedwca.search.plan_search._check_values", lambda *given: None)
+        patched.setattr("fedwca.search.plan_search._check_values", lambda *arguments: None)
         for _ in range(2):
             assert trainings.search(tmp_path, LIST) == [0.4, 0.2, 0.1]
     assert sorted(trainings.rates) == [0.1, 0.2, 0.4]
