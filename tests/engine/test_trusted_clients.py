@@ -73,7 +73,7 @@ def test_the_gate() -> None:
     layout, source = loop.layout, loop.layout.read(loop.network)
     server, (first, second) = rounds(loop, method)
     best, worst = int(trust().argmax()), int(trust().argmin())
-    others = [k for k in range(4) if k not in (best, worst)]
+    middle = [k for k in range(4) if k not in (best, worst)]
     assert first.trusted is not None
     assert first.trusted.nonzero().flatten().tolist() == [best]
     assert torch.equal(server.state["trusted"], first.trusted)
@@ -82,7 +82,7 @@ def test_the_gate() -> None:
         assert bool((upload.targets.weights == (1 if client == best else 0)).all())
         assert "trust" not in second.uploads[client].notes
     # A client that does not train keeps the parameters it was sent; its statistics are those of its images.
-    for client in others:
+    for client in middle:
         assert torch.equal(loop.bank[client, : layout.trained], source[: layout.trained])
         network = lenet().train()
         network.norm.momentum = 1.0
@@ -94,7 +94,7 @@ def test_the_gate() -> None:
     # A cluster is averaged over its trusted clients alone; without any, nobody trains and statistics are averaged.
     labels = second.labels
     torch.testing.assert_close(server.rows[labels[best]], loop.bank[best])
-    torch.testing.assert_close(server.rows[labels[others[0]]], loop.bank[others].mean(0))
+    torch.testing.assert_close(server.rows[labels[middle[0]]], loop.bank[middle].mean(0))
     torch.testing.assert_close(loop.bank[worst, : layout.trained], rows_before(method)[labels[worst], : layout.trained])
 
 

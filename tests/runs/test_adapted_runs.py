@@ -170,9 +170,9 @@ def test_words_of_methods_and_options() -> None:
     settings = {"target": "neon", "finish": [], "baselines": [word, "Y=fedavg_labelled/adaptation=none"]}
     plan = resolve_plan(settings)
     by_name = {method.name: method for method, _ in plan.methods}
-    own = by_name["x"].adaptation
-    assert own is not None
-    assert (own.name, own.steps, own.patience) == ("learned", 50, 5)
+    adaptation = by_name["x"].adaptation
+    assert adaptation is not None
+    assert (adaptation.name, adaptation.steps, adaptation.patience) == ("learned", 50, 5)
     assert by_name["y"].adaptation is None
     plan_by_options = resolve_plan({"target": "neon", **FEDTTA}, pairs=[("adaptation.steps", "7")])
     method = plan_by_options.methods[-1][0]

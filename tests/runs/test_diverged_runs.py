@@ -75,12 +75,12 @@ def test_all_others_go_on_and_the_table_says_what_ended(run: Run) -> None:
     last = [record for record in run.rounds if DIVERGED in record]
     assert [record["accuracy"] for record in last] == [[None] * 8] * 2
     summary = run.summary
-    lost, kept = summary["methods"]["fedprox"], summary["methods"]["fedavg"]
-    assert (summary["complete"], lost["mean"], lost["n"], lost["runs"]) == (True, None, 0, [])
-    assert lost["diverged"] == [{"source_model": 0, "trial": 0, "round": 1, "why": WHY}]
-    assert kept["n"] == 1
-    assert not {"difference", "validation", "last", "round"} & set(lost)
-    assert "diverged" not in kept
+    diverged, finished = summary["methods"]["fedprox"], summary["methods"]["fedavg"]
+    assert (summary["complete"], diverged["mean"], diverged["n"], diverged["runs"]) == (True, None, 0, [])
+    assert diverged["diverged"] == [{"source_model": 0, "trial": 0, "round": 1, "why": WHY}]
+    assert finished["n"] == 1
+    assert not {"difference", "validation", "last", "round"} & set(diverged)
+    assert "diverged" not in finished
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
