@@ -67,7 +67,7 @@ def test_assigning_leaves_the_state_alone() -> None:
         assert grouping_input.state["labels"].tolist() == [1, 0, 0, 0]
 
 
-def test_what_others_ask() -> None:
+def test_properties_of_each_kind_of_grouping() -> None:
     assert [kind.needs_clusterer for kind in GROUPINGS.values()] == [True, False, False, False]
     assert [kind.keeps_models_apart for kind in GROUPINGS.values()] == [False, False, True, False]
     assert [kind.clients_choose for kind in GROUPINGS.values()] == [False, False, False, True]
@@ -122,7 +122,7 @@ def test_plugins_may_still_say_partition(word: str) -> None:
         assert Old().partition == word
 
 
-def test_a_word_that_there_is_not() -> None:
+def test_an_unknown_partition_word_is_refused() -> None:
     with pytest.raises(UsageError, match=r"Odd\.partition is 'both'; there are given, one, each, self"):
 
         class Odd(Aggregator):

@@ -70,7 +70,7 @@ def test_mixtures_depend_on_no_number_of_threads() -> None:
         torch.set_num_threads(threads)
 
 
-def test_signatures(network: Network) -> None:
+def test_signatures_are_slices_of_the_bank(network: Network) -> None:
     layout = Layout.of(network)
     bank = torch.arange(2.0 * layout.width).view(2, -1)
     signatures = BankSignatures(bank, layout, bank[0])

@@ -141,7 +141,7 @@ def test_batch_norm_inside_stands_still() -> None:
         assert torch.equal(value, initial_state[name]), name
 
 
-def test_clients_of_one_pile_share_it_and_nobody_needs_images() -> None:
+def test_clients_with_the_same_images_share_embeddings() -> None:
     model, images = network(), clients()[0].train
     first, second, empty = embed_images(model, [images, images, images[:0]])
     assert first.data_ptr() == second.data_ptr()
@@ -162,6 +162,6 @@ def test_what_is_too_large_for_memory_lies_in_the_cache(tmp_path: Path, monkeypa
         assert torch.equal(memory_engine.bank, file_engine.bank)
 
 
-def test_bytes() -> None:
+def test_bytes_of_embeddings() -> None:
     assert count_embedding_bytes(network(), 10) == 10 * 6 * 8
     assert count_embedding_bytes(LeNet().build(3), 10) == 0

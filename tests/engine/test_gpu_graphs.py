@@ -98,7 +98,7 @@ def test_recorded_steps_give_eagers_models(name: str, precision: Precision, reco
 
 
 @pytest.mark.filterwarnings("error")
-def test_trials_together(recorded: list[int]) -> None:
+def test_recorded_trials_together_give_eagers_models(recorded: list[int]) -> None:
     networks = [LeNet(bottleneck=16).build(3, seed=seed) for seed in (1, 2)]
     eager_trials, graph_trials = (
         StackedTrials(

@@ -86,7 +86,7 @@ def networks() -> list[Network]:
     return [LeNet(bottleneck=16).build(3, seed=seed).double() for seed in (1, 2)]
 
 
-def test_trials_together() -> None:
+def test_recorded_trials_together_equal_trials_alone() -> None:
     images_by_trial = [clients(sizes=SIZES), clients(sizes=(36, 36, 28, 9))]
     alone = TrialsInTurn(
         [

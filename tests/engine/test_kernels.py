@@ -65,7 +65,7 @@ def apart(kernels: Kernels, *sizes: int) -> float:
     return float(((stacked_bank - loop_bank).norm(dim=1) / (loop_bank - start).norm(dim=1)).max())
 
 
-def test_across_lies_as_one_channels_last_batch() -> None:
+def test_a_channels_last_batch_is_contiguous_without_a_copy() -> None:
     x = torch.arange(2 * 3 * 4 * 5 * 6).view(2, 3, 4, 5, 6)
     moved = channels_last_batch(x)
     assert torch.equal(moved, x)
@@ -75,12 +75,12 @@ def test_across_lies_as_one_channels_last_batch() -> None:
 
 
 @pytest.mark.parametrize("kernels", ["eager", "channels-last"])
-def test_they_give_the_models_of_the_loop(kernels: Kernels) -> None:
+def test_kernels_give_the_models_of_the_loop(kernels: Kernels) -> None:
     assert apart(kernels) <= 1e-3
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_by_hand_or_by_vmap(training: bool) -> None:
+def test_by_hand_equals_vmap(training: bool) -> None:
     model = LeNet(bottleneck=8).build(3, seed=1).double()
     layout = SequentialEngine(model, clients()).layout
     rows = layout.read(model) * torch.tensor([[1.0], [1.1], [0.9]], dtype=torch.float64)
@@ -103,7 +103,7 @@ def test_by_hand_or_by_vmap(training: bool) -> None:
         torch.testing.assert_close(value, results[1][2][name], rtol=0, atol=1e-12)
 
 
-def test_what_is_usual() -> None:
+def test_default_kernels_by_network_and_device() -> None:
     residual = ResNet18.model_validate({"weights": "none", "side": 32}).build(3)
     cpu, meta = torch.device("cpu"), torch.device("meta")
     assert [default_kernels(network(), cpu), default_kernels(residual, cpu), default_kernels(network(), meta)] == [
@@ -114,7 +114,7 @@ def test_what_is_usual() -> None:
     assert StackedEngine(network(), clients()).stacked.kernels == "channels-last"
 
 
-def test_what_is_done_by_hand_says_what_forward_says() -> None:
+def test_a_changed_forward_is_not_run_by_hand() -> None:
     lenet = LeNet(bottleneck=8).build(3).backbone
 
     class Changed(type(lenet)):  # type: ignore[misc]
@@ -168,7 +168,7 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     assert random.getstate() == states[2]
 
 
-def test_what_fails_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_that_fails_is_recorded_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(x: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("no such order here\nand a long story")
 

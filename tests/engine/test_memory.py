@@ -92,7 +92,7 @@ def test_what_the_stacked_engine_saves_of_mixed_images_is_counted(architecture: 
     assert footprint.saved <= 1.02 * bytes_per_image
 
 
-def test_a_resnet_has_more() -> None:
+def test_the_footprint_of_a_resnet() -> None:
     network = ResNet18().build(10, pretrained=False)
     footprint = Footprint.of(network)
     assert footprint.largest == 64 * 112 * 112 * 4
@@ -101,7 +101,7 @@ def test_a_resnet_has_more() -> None:
     assert isinstance(network.norm, nn.BatchNorm1d)
 
 
-def test_parts_by_hand() -> None:
+def test_the_memory_estimate_by_hand() -> None:
     footprint = Footprint(values=10, frozen=2, saved=100, largest=50)
     assert footprint.training(3) == 4 * 40 + 8 + 3 * 200
     assert footprint.evaluation(8) == 40 + 8 + 8 * 150
@@ -129,7 +129,7 @@ def test_what_cannot_fit_is_refused_with_what_would_help() -> None:
             )
 
 
-def test_what_is_free_and_what_is_said() -> None:
+def test_free_bytes_and_the_description_of_an_estimate() -> None:
     free = free_bytes("cpu")
     assert free is None or free > MEGABYTE
     assert describe_memory(MemoryEstimate(10**6, 10**6, 10**6, 10**6)).startswith(

@@ -86,7 +86,7 @@ def test_rows_and_losses_stay_in_float32(network: Network, images: list[ClientIm
         ("bf16-all", {torch.bfloat16}),
     ],
 )
-def test_what_is_lowered(
+def test_which_layers_run_in_bfloat16(
     network: Network, images: list[ClientImages], precision: Precision, convolutions: set[torch.dtype]
 ) -> None:
     loop = SequentialEngine(network, images, "cpu", 1, precision=precision)
@@ -109,7 +109,7 @@ def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
     assert bool(loop.bank.isfinite().all())
 
 
-def test_nearly_the_same_model(network: Network, images: list[ClientImages]) -> None:
+def test_bf16_gives_nearly_the_model_of_fp32(network: Network, images: list[ClientImages]) -> None:
     start = SequentialEngine(network, images, "cpu", 1).bank
     full, low = (played(network, images, precision, rounds=1).bank for precision in ("fp32", "bf16"))
     update_norms = (full - start).norm(dim=1)
@@ -146,20 +146,20 @@ def test_float64_is_refused(network: Network, images: list[ClientImages], precis
     SequentialEngine(network.double(), images, "cpu", 1)
 
 
-def test_a_run_says_it(network: Network, images: list[ClientImages]) -> None:
+def test_a_runs_precision_reaches_its_engine(network: Network, images: list[ClientImages]) -> None:
     engine = choose_engine(RunConfig(device="cpu", workers=1, precision="bf16"), network, images)
     assert isinstance(engine, SequentialEngine)
     assert engine._replicas.get().precision == "bf16"
 
 
-def test_nothing_is_lowered_outside(network: Network) -> None:
+def test_evidence_is_not_lowered_in_bf16(network: Network) -> None:
     with compute_precision("bf16", "evidence", torch.device("cpu")):
         assert not torch.is_autocast_enabled("cpu")
     with compute_precision("bf16", "train", torch.device("cpu")):
         assert torch.is_autocast_enabled("cpu")
 
 
-def test_tf32_is_a_gpus(network: Network, images: list[ClientImages]) -> None:
+def test_tf32_on_a_cpu_is_refused(network: Network, images: list[ClientImages]) -> None:
     with pytest.raises(UsageError, match="precision tf32: only GPUs since Ampere have TensorFloat-32, not cpu; take"):
         SequentialEngine(network, images, "cpu", 1, precision="tf32")
 

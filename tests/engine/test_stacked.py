@@ -133,7 +133,7 @@ def test_what_cannot_be_batched_runs_one_by_one_and_says_so() -> None:
     assert float((loop.bank - stacked.bank).abs().max()) <= 1e-9
 
 
-def test_spans_leave_nobody_out() -> None:
+def test_step_groups_leave_no_client_out() -> None:
     sizes = sorted(SIZES, reverse=True)
     trained = [0] * len(sizes)
     for step in range(4):

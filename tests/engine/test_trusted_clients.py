@@ -68,7 +68,7 @@ def test_both_engines_do_the_same(fields: dict[str, object]) -> None:
     compare(engine(), StackedEngine(lenet(), clients(), workers=3), gated(**fields))
 
 
-def test_the_gate() -> None:
+def test_only_trusted_clients_train() -> None:
     loop, method = engine(), gated()
     layout, source = loop.layout, loop.layout.read(loop.network)
     server, (first, second) = rounds(loop, method)

@@ -168,7 +168,7 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
 
 
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
-def test_nor_do_trials_together(name: str) -> None:
+def test_trials_together_wait_for_nothing(name: str) -> None:
     trials = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs")
     stacked_engines = [engine for engine in trials.engines if isinstance(engine, StackedEngine)]
     opened_rounds = [far(name, engine, seed) for seed, engine in enumerate(stacked_engines, 1)]
@@ -176,12 +176,12 @@ def test_nor_do_trials_together(name: str) -> None:
 
 
 @pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
-def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
+def test_no_batchnorm_policy_waits(batch_norm: str) -> None:
     engine = StackedEngine(networks()[0], clients(), FAR, batch_norm=batch_norm, kernels="graphs")
     assert work([far("fedwca", engine, batch_norm=batch_norm)], [engine]) == []
 
 
-def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_residual_networks_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
     client_images = clients(architecture.stored, (8, 16))
     network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), trained("fedwca")

@@ -134,7 +134,7 @@ def test_the_start_is_what_eq_8_says(weighted: TrainedFederation, by: str) -> No
     assert joined.weights.sum() == pytest.approx(1)
 
 
-def test_it_is_said_what_the_source_model_knows_of_it(weighted: TrainedFederation) -> None:
+def test_a_newcomers_trust_is_that_of_the_source_model(weighted: TrainedFederation) -> None:
     images = tinted(2, 5)
     with torch.no_grad():
         logits, _ = source().eval()(source().prepare(images))

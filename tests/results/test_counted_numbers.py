@@ -48,7 +48,7 @@ def test_a_run_from_before_there_were_counts() -> None:
     assert not [name for name in flatten_records([old])[0] if name.startswith("round_")]
 
 
-def test_a_flat_table_has_them_for_the_round() -> None:
+def test_a_flat_table_has_the_numbers_of_a_round() -> None:
     rows = flatten_records([FIRST, SECOND], ["a", "a", "b", "b"], ["zero", "one"])
     assert len(rows) == 8
     assert rows[0]["round_worst"] == 80.0

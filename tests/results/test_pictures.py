@@ -252,7 +252,7 @@ def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
         assert (tmp_path / f"1.{suffix}").read_bytes() == (tmp_path / f"2.{suffix}").read_bytes()
 
 
-def test_names_are_found() -> None:
+def test_pictures_are_found_by_name() -> None:
     assert find_pictures(["weights-animation", "bars", "bars"]) == ["weights_animation", "bars"]
     assert find_pictures([]) == list(PICTURES)
 

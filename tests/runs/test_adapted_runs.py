@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
-def test_what_is_recorded(run: Path) -> None:
+def test_records_of_adaptations(run: Path) -> None:
     last = {record["method"]: record for record in read_rounds(run, number=1)}
     assert list(last) == ["fedavg_labelled", "tent", "fedavg_learned"]
     assert "adaptation" not in last["fedavg_labelled"]

@@ -64,14 +64,14 @@ class Mine(Architecture):
         ("error", "a pass over two images of 32×32 pixels raises ValueError: boom"),
     ],
 )
-def test_a_wrong_backbone(wrong: str, said: str) -> None:
+def test_a_wrong_backbone_is_refused(wrong: str, said: str) -> None:
     with pytest.raises(FedwcaError) as error:
         check_model(Mine(wrong=wrong).build(4), "mine")
     assert str(error.value).startswith("model 'mine': ")
     assert said in str(error.value)
 
 
-def test_a_right_one_is_left_as_it_was() -> None:
+def test_a_right_model_is_left_as_it_was() -> None:
     for network in (Mine().build(4), LeNet().build(4)):
         initial_state = {name: value.clone() for name, value in network.state_dict().items()}
         check_model(network, "x")

@@ -179,7 +179,7 @@ def test_a_run_stopped_in_each_method_goes_on_to_the_same_bits(setting: str, who
     check_models(whole, tmp_path / "run", {record["method"] for record in expected if record["round"] >= 0})
 
 
-def test_an_oracle_meets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oracle_depends_on_hidden_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison of models does notice a method that reads hidden labels."""
     original_run = play("sfda", tmp_path / "own", ["oracle", "sfda"])
     shuffle_domains(monkeypatch, {"handwritten", "photo", "printed", "street"})

@@ -200,7 +200,7 @@ def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_it_learns(name: str, tmp_path: Path) -> None:
+def test_methods_with_extra_networks_learn(name: str, tmp_path: Path) -> None:
     """The best of twelve rounds gains 30 points over random weights on validation images, and 10 on new clients."""
     settings = {**SMALL, "clients": 10, "new_clients": 10, "samples": 45, "rounds": 12, "baselines": [name]}
     finished = bench(**settings, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> N
 
 
 @pytest.mark.parametrize("name", BESIDE.values())
-def test_deployments_do_not_play_it(name: str) -> None:
+def test_deployments_refuse_extra_networks(name: str) -> None:
     plan = resolve_plan({"objectives": [name], "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
     method, rounds = plan.methods[-1]
     with pytest.raises(UsageError, match=f"cannot be deployed: objective '{name}' trains networks beside the model"):

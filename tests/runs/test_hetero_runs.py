@@ -157,7 +157,7 @@ def test_other_settings_have_no_public_images() -> None:
         resolve_plan({"source": "photo", "model": "mlp:sizes=4+8", "baselines": []})
 
 
-def test_commands_show_them(run: Path, tmp_path: Path) -> None:
+def test_commands_show_models_of_several_sizes(run: Path, tmp_path: Path) -> None:
     assert "objectives: adapted, digest" in call("show", "baseline", "hetero-fedtta").out
     shown = call("runs", "show", str(run))
     assert (shown.code, "HeteroTENT" in shown.out) == (0, True)

@@ -25,7 +25,7 @@ def choice(images: list[ClientImages], **options: object) -> kernels.KernelChoic
     return choose_kernels(run_config, compose(run_config), 3, images)
 
 
-def test_the_loop_has_no_others(images: list[ClientImages]) -> None:
+def test_the_loop_has_eager_kernels_alone(images: list[ClientImages]) -> None:
     assert choice(images).chosen == "eager"
     with pytest.raises(UsageError, match="--kernels channels-last needs --engine stacked; the loop has eager alone"):
         choice(images, kernels="channels-last")
@@ -46,7 +46,7 @@ def test_graphs_need_a_gpu(images: list[ClientImages]) -> None:
 
 
 @pytest.mark.parametrize("dropped", ["products", "compile"])
-def test_dropped_ones_are_refused_and_read(dropped: str) -> None:
+def test_dropped_kernels_are_refused_and_old_configurations_read(dropped: str) -> None:
     sentence = rf"^kernels: was dropped, since it was slower in all that was measured; take auto \(given '{dropped}'\)$"
     with pytest.raises(InvalidConfig, match=sentence):
         validate({"kernels": dropped})

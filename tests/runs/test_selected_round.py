@@ -95,13 +95,13 @@ def test_a_run_that_was_stopped_keeps_the_same(run: Path, tmp_path: Path, monkey
     assert torch.equal(open_run(tmp_path / "run").bank, open_run(run).bank)
 
 
-def test_of_equals_the_later_one() -> None:
+def test_of_equally_good_rounds_the_later_is_selected() -> None:
     first = SelectedRound(round=0, validation=50.0)
     assert first.better(1, 50.0).round == 1
     assert first.better(1, 49.0).round == 0
 
 
-def test_other_policies_do_not_keep_it(tmp_path: Path) -> None:
+def test_only_keep_selected_keeps_the_selected_round(tmp_path: Path) -> None:
     for keep, expected in (("selected", [1, 3]), ("last", [3]), ("2", [2, 3]), ("none", [])):
         store = Checkpoints(tmp_path / keep, "same", RetentionPolicy.parse(keep))
         for number in range(4):

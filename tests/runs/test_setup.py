@@ -52,7 +52,7 @@ def test_every_engine_is_built_from_the_table(
     ],
     ids=str,
 )
-def test_trials_together(images: list[ClientImages], options: dict[str, object], number: int) -> None:
+def test_how_many_trials_run_together(images: list[ClientImages], options: dict[str, object], number: int) -> None:
     config = RunConfig.model_validate({"device": "cpu", "source_models": 2, "trials": 3, **options})
     assert trials_at_once(config, images) == number
 

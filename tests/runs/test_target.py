@@ -64,7 +64,7 @@ def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
     assert last["passes"] == 2, "those that labels of two epochs are made by"
 
 
-def test_no_other_word_is_needed() -> None:
+def test_a_target_alone_selects_the_setting() -> None:
     plan = resolve_plan({"target": "neon"})
     assert (plan.config.partition, plan.config.source, plan.named, plan.domain) == (
         "leave_one_out",

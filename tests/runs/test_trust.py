@@ -59,11 +59,11 @@ def test_every_method_records_the_same_trust_once(plain: Path) -> None:
     assert [record.get("trust") for record in read_rounds(plain, "source_only")] == [None]
 
 
-def test_no_pass_is_made_for_it(plain: Path) -> None:
+def test_recording_trust_takes_no_extra_pass(plain: Path) -> None:
     assert read_rounds(plain, "local")[1]["passes"] == 8  # the one that makes pseudo-labels
 
 
-def test_reports_say_where_it_is_low(plain: Path) -> None:
+def test_reports_say_where_trust_is_low(plain: Path) -> None:
     run = read_run(plain)
     low = [k for k, value in enumerate(read_rounds(plain, "local")[1]["trust"]) if value < 0.5]
     assert low  # after two epochs of source training
@@ -75,7 +75,7 @@ def test_reports_say_where_it_is_low(plain: Path) -> None:
     assert [round(value, 2) for value in read_rounds(plain, "local")[1]["trust"]] == shown[1]
 
 
-def test_a_gated_run(gated: Path) -> None:
+def test_records_of_a_gated_run(gated: Path) -> None:
     first, second = read_rounds(gated, name_of(gated))[1:]
     trusted = [value >= sorted(first["trust"])[4] for value in first["trust"]]
     assert first["trusted"] == trusted
