@@ -1,4 +1,4 @@
-"""What every test may lean on: small federations, a private cache, one thread."""
+"""Settings and fixtures of all tests: small federations, a private cache, one thread per process."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ UNIT = (
     "test_project_files.py",
     "test_registry.py",
 )
-"""The ring of ``-m unit``: folders and files here whose tests take seconds in all."""
+"""Folders and files here whose tests are selected by ``-m unit``; together they take seconds."""
 TOO_LONG = {
     "test_a_forked_process_is_refused_where_it_would_wait_forever",
     "test_a_plugin_that_does_not_load_leaves_the_others_alone",
     "test_an_installed_plugin_is_listed_and_runs",
 }
-"""Tests in those files that are no part of it: they start processes."""
+"""Tests in those files that ``-m unit`` leaves out, because they start processes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,14 +49,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Tests run side by side (``-n``): each keeps to one core, and so do the processes it starts."""
+    """Give each process one thread, and so the processes it starts, because tests run in parallel (``-n``)."""
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_terminal() -> None:
-    """What the user's terminal and launcher say of themselves reaches no test."""
+    """Keep the variables of the user's terminal and of a launcher away from the tests."""
     os.environ["TERM"] = "xterm"
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
         os.environ.pop(name, None)
@@ -64,13 +64,13 @@ def plain_terminal() -> None:
 
 @pytest.fixture(autouse=True)
 def same_draws() -> None:
-    """What a test draws from torch's own generator does not depend on the tests before it."""
+    """Seed torch's global generator, so that what a test draws does not depend on the tests before it."""
     torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nothing a test makes lands in the user's cache; one folder for the session, so that models are trained once.
+    """A cache folder for the session, so that tests leave the user's cache alone and train each source model once.
 
     Under ``-n`` all processes share it, as several runs of one user do.
     """
@@ -84,16 +84,16 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shades(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of images that all tests read, and none may write to."""
+    """A folder of images that all tests read; at the end of the session it must be unchanged."""
     folder = write_shades(tmp_path_factory.mktemp("data") / "shades")
-    written = {file: file.read_bytes() for file in folder.rglob("*")}
+    contents = {file: file.read_bytes() for file in folder.rglob("*")}
     yield folder
-    assert {file: file.read_bytes() for file in folder.rglob("*")} == written, "a test wrote to images of all tests"
+    assert {file: file.read_bytes() for file in folder.rglob("*")} == contents, "a test wrote to images of all tests"
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real images for development; absent on most machines."""
+    """The folder of real images for development; a test that uses it is skipped where the folder is missing."""
     folder = SHARED / "data"
     if not folder.is_dir():
         pytest.skip(f"the folder of real images is not here ({folder.name} in FEDWCA_SHARED)")
@@ -109,10 +109,10 @@ def some_images() -> list[ClientImages]:
     """Four clients of unequal size with random images."""
     generator = torch.Generator().manual_seed(0)
 
-    def some(n: int) -> torch.Tensor:
+    def random_images(n: int) -> torch.Tensor:
         return torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
-    return [ClientImages(some(n), some(0), some(5)) for n in (13, 20, 9, 16)]
+    return [ClientImages(random_images(n), random_images(0), random_images(5)) for n in (13, 20, 9, 16)]
 
 
 @pytest.fixture
@@ -127,5 +127,5 @@ def images() -> list[ClientImages]:
 
 @pytest.fixture
 def loop(network: Network, images: list[ClientImages]) -> SequentialEngine:
-    """The plain engine on these clients."""
+    """A sequential engine with the network and the clients."""
     return SequentialEngine(network, images, "cpu", workers=2)

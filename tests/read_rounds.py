@@ -1,4 +1,4 @@
-"""What a run wrote of its rounds, to the letter."""
+"""Read the rounds of a run as they are written in its file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ import pytest
 def read_rounds(
     run: Path, method: str | None = None, number: int | None = None, without: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Lines of ``rounds.jsonl``; `fedwca.results.read_run_files.read_records` has NaN, which equals nothing, for null.
+    """Return the records of ``rounds.jsonl``, with null as None.
+
+    `fedwca.results.read_run_files.read_records` turns null into NaN, which is not equal to itself.
 
     Args:
-        run: the folder.
-        method: whose alone.
-        number: of the round that alone is read.
+        run: the run's folder.
+        method: only records of this method.
+        number: only records of this round.
         without: fields that are left out.
     """
     lines = (run / "rounds.jsonl").read_text().splitlines()
     records = [json.loads(line, parse_constant=pytest.fail) for line in lines]
-    own = [one for one in records if method in (None, one["method"]) and number in (None, one["round"])]
-    return [{key: value for key, value in one.items() if key not in without} for one in own]
+    selected = [
+        record for record in records if method in (None, record["method"]) and number in (None, record["round"])
+    ]
+    return [{key: value for key, value in record.items() if key not in without} for record in selected]

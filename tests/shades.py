@@ -10,7 +10,7 @@ DOMAINS = ("amber", "brass", "coral")
 
 
 def write_shades(folder: Path, images: int = 60, side: int = 32) -> Path:
-    """``folder/<domain>.npz``: class 1 has a bright square in the middle, and each domain another tint."""
+    """Write ``folder/<domain>.npz``; class 1 has a bright square in the middle, and each domain has its own tint."""
     random = np.random.default_rng(0)
     folder.mkdir(parents=True)
     for index, name in enumerate(DOMAINS):

@@ -1,4 +1,4 @@
-"""Who may know of whom: the import graph read from the source, without importing anything."""
+"""Which part of the package may import which; imports are read from the source code."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {*ENGINES, "_deprecated", "_version", "datasets", "results", "runs"},
     "__main__": {"cli"},
 }
-"""Layer by layer: what each part of the package may import of the rest of it."""
+"""What each part of the package may import from the other parts, from the lowest layer to the highest."""
 
 
 def modules() -> Iterator[tuple[str, str, ast.Module]]:
-    """(part, dotted name, source) of every module."""
+    """(part, dotted name, syntax tree) of every module."""
     for file in sorted(ROOT.rglob("*.py")):
         parts = file.relative_to(ROOT).with_suffix("").parts
         yield parts[0], ".".join(("fedwca", *parts)).removesuffix(".__init__"), ast.parse(file.read_text())
@@ -68,7 +68,7 @@ every = pytest.mark.parametrize(("part", "name", "tree"), MODULES, ids=ids)
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """Dotted names of all modules that a module imports, wherever in it, type-checking ones too."""
+    """Dotted names of all that a module imports, anywhere in it, also for type checking only."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -79,15 +79,15 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def imported_files(tree: ast.Module, files: set[str]) -> set[str]:
-    """Those of some modules that a module imports itself, wherever in it, type-checking ones too."""
-    found = set()
+    """The modules among ``files`` that a module imports, anywhere in it, also for type checking only."""
+    imported_names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported_names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            whole = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {full if full in files else str(node.module) for full in whole.values()}
-    return found & files
+            full_names = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            imported_names |= {full if full in files else str(node.module) for full in full_names.values()}
+    return imported_names & files
 
 
 def test_no_file_imports_itself_through_others() -> None:
@@ -99,7 +99,7 @@ def test_no_file_imports_itself_through_others() -> None:
         pytest.fail(" ← ".join(error.args[1]))
 
 
-# Who may ask the metrics for what a client does not have: whoever deals it out, pictures and oracles.
+# Modules that may ask the metrics for labels that clients do not have: to deal them out, for figures, and for oracles.
 HIDDEN = {
     "truth": {"fedwca.data.labelled_clients", "fedwca.runs.final_model_predictions"},
     "training_truth": {"fedwca.runs.central_models"},
@@ -108,14 +108,14 @@ HIDDEN = {
 
 
 def test_hidden_labels_are_asked_for_where_they_may_be() -> None:
-    found: dict[str, set[str]] = {}
+    callers: dict[str, set[str]] = {}
     for _, name, tree in MODULES:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in HIDDEN:
-                found.setdefault(node.func.attr, set()).add(name)
+                callers.setdefault(node.func.attr, set()).add(name)
             if isinstance(node, ast.Attribute) and node.attr in ("_train_labels", "_test_labels"):
                 assert name == "fedwca.data.metrics"
-    assert found == HIDDEN
+    assert callers == HIDDEN
 
 
 @every
@@ -135,30 +135,30 @@ def test_components_do_not_know_one_another(kind: str) -> None:
             for full in imported(tree)
             if full.startswith(f"fedwca.{kind}.") and full != name and not full.split(".")[2].startswith("_")
         }
-        # `register` and the registry itself live in the package; a file beside it is another component.
+        # `register` and the registry itself are in the package's __init__; every other file is a component.
         files = {file.stem for file in (ROOT / kind).glob("[!_]*.py")}
         assert {full for full in siblings if full.split(".")[2] in files} == set(), name
 
 
 @every
 def test_heavy_libraries_are_imported_where_they_are_used(part: str, name: str, tree: ast.Module) -> None:
-    top = {
+    libraries = {
         full.split(".")[0]
         for node in tree.body
         if isinstance(node, ast.Import | ast.ImportFrom)
         for full in imported(ast.Module([node], []))
     }
-    assert not top & {"matplotlib", "sklearn"} or name in FIGURES
+    assert not libraries & {"matplotlib", "sklearn"} or name in FIGURES
     if part in ("registry", "errors", "cli"):
-        assert not top & {"torch", "numpy"}
+        assert not libraries & {"torch", "numpy"}
 
 
 FIGURES = {"fedwca.results.pictures.notebook_figure"}
-"""A class of matplotlib's, imported by what draws."""
+"""Defines a subclass of a class of matplotlib; only code that draws imports it."""
 CONSOLE = {"print", "echo", "secho", "Console", "input"}
 WRITES = {"write_text", "write_bytes", "mkdir", "unlink", "rmdir", "replace", "savefig", "save_file", "fsync", "rename"}
 ASKS_THE_SYSTEM = {"fedwca.engine.memory"}
-"""Reads what the system says of free memory, and no file of a user."""
+"""Reads the system's files on free memory, but no file of a user."""
 READS = {"read_text", "read_bytes", "load_file", "iterdir", "glob", "rglob", "open"}
 
 
@@ -174,7 +174,7 @@ def test_only_the_command_line_talks_and_only_keepers_write(part: str, name: str
     if part != "cli":
         assert not names & CONSOLE
     if part not in ("cli", "core", "deploy", "download", "results", "data", "federated", "export"):
-        # dataclasses.replace and str.replace are no file's.
+        # ``replace`` is also a function of dataclasses and a method of str.
         assert not names & (WRITES - {"replace"})
     if part not in (
         "cli",

@@ -1,4 +1,4 @@
-"""Methods played for some rounds: variants against what they vary, and against loops written by hand."""
+"""Methods over several rounds, compared with the methods that they vary and with loops written by hand."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def rounds(
     loop: SequentialEngine,
     aggregator: str,
     count: int,
-    *more: Objective,
+    *extra_objectives: Objective,
     participation: float = 1.0,
     labeler: PseudoLabeler = FEDWCAS,
     first: tuple[Objective, ...] = SHOTS,
 ) -> tuple[list[Server], list[Outcome]]:
-    """Servers before and after each round."""
-    built = aggregators.build(aggregator)
-    clusterer = clusterers.build("true") if built.grouping.needs_clusterer else None
-    method = Method("toy", "Toy", built, labeler, (*first, *more), clusterer)
+    """Play ``count`` rounds; return the servers before and after each round, and the outcome of each."""
+    built_aggregator = aggregators.build(aggregator)
+    clusterer = clusterers.build("true") if built_aggregator.grouping.needs_clusterer else None
+    method = Method("toy", "Toy", built_aggregator, labeler, (*first, *extra_objectives), clusterer)
     servers, outcomes = [init_server(loop)], []
     for number in range(count):
         server, outcome = run_round(number, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS, participation)
@@ -70,47 +70,47 @@ def rounds(
 
 
 def test_revised_with_u_1_is_wca_to_the_bit(loop: SequentialEngine) -> None:
-    one, other = rounds(loop, "wca", 3)[0], rounds(loop, "revised_wca:u=1", 3)[0]
-    assert torch.equal(one[-1].rows, other[-1].rows)
+    wca, revised = rounds(loop, "wca", 3)[0], rounds(loop, "revised_wca:u=1", 3)[0]
+    assert torch.equal(wca[-1].rows, revised[-1].rows)
 
 
 def test_revised_with_u_2_is_the_loop_by_hand(loop: SequentialEngine) -> None:
     servers, outcomes = rounds(loop, "revised_wca:u=2,ta=0.05", 5)
-    own = torch.nn.functional.one_hot(DOMAINS).double()
+    membership = torch.nn.functional.one_hot(DOMAINS).double()
     soft = torch.eye(2, dtype=torch.float64)
-    v = own
+    v = membership
     for number, outcome in enumerate(outcomes[1:], start=1):
-        if number in (1, 3):  # clients compute: C + 1 models travel, alpha and beta come back
+        if number in (1, 3):  # clients compute weights: C + 1 models are sent, alpha and beta are reported
             assert outcome.offer.models == 3
             alpha, beta = outcome.report["alpha"], outcome.report["beta"]
-            v = blend_weights(own, alpha, beta, soft)
+            v = blend_weights(membership, alpha, beta, soft)
             soft = soft_cluster_weights(alpha, beta, DOMAINS)
-        else:  # reused: two models travel, nothing is reported
+        else:  # weights are reused: two models are sent, nothing is reported
             assert outcome.offer.models == 2
             assert outcome.report == {}
         assert torch.allclose(outcome.weights, v, atol=1e-12), number
-    assert not torch.allclose(v, own)
+    assert not torch.allclose(v, membership)
     assert torch.allclose(servers[-1].state["soft"], soft)
 
 
 def test_wca_asks_the_models_of_the_clients_images(loop: SequentialEngine, images: list[ClientImages]) -> None:
-    """Eqs. 1 and 3, from the models that were sent and the images, without the engine."""
+    """Eqs. 1 and 3, computed from the sent models and the images without the engine."""
     servers, outcomes = rounds(loop, "wca:ta=0.1,tb=0.1", 2)
     clusters, network = servers[1].rows, copy.deepcopy(loop.network).eval()
 
-    def ask(row: Tensor, client: int) -> tuple[Tensor, Tensor]:
+    def measure(row: Tensor, client: int) -> tuple[Tensor, Tensor]:
         loop.layout.write(network, row)
         with torch.no_grad():
             logits, features = network(network.prepare(images[client].train))
-        fits = alignment(features, network.class_vectors)
-        return fits, soft_neighborhood_density(logits.softmax(-1))
+        score = alignment(features, network.class_vectors)
+        return score, soft_neighborhood_density(logits.softmax(-1))
 
     for client, cluster in enumerate(DOMAINS.tolist()):
-        found = [ask(row, client) for row in clusters]
-        alpha = (torch.stack([fits for fits, _ in found]).double() / 0.1).softmax(0)
+        measured = [measure(row, client) for row in clusters]
+        alpha = (torch.stack([score for score, _ in measured]).double() / 0.1).softmax(0)
         torch.testing.assert_close(outcomes[1].report["alpha"][client], alpha, rtol=0, atol=1e-5)
-        _, mixed = ask((alpha @ clusters.double()).float(), client)
-        beta = (torch.stack([found[cluster][1], mixed]).double() / 0.1).softmax(0)
+        _, mixed = measure((alpha @ clusters.double()).float(), client)
+        beta = (torch.stack([measured[cluster][1], mixed]).double() / 0.1).softmax(0)
         torch.testing.assert_close(outcomes[1].report["beta"][client], beta, rtol=0, atol=1e-4)
 
 
@@ -129,11 +129,11 @@ def test_ifca_deals_clients_out_and_lets_them_choose(loop: SequentialEngine) -> 
     servers, outcomes = rounds(loop, "ifca:clusters=2", 4)
     assert sorted(outcomes[0].labels.tolist()) == [0, 0, 1, 1]
     assert all(len(server.rows) == 2 for server in servers[1:])
-    for before, after, outcome in zip(servers[1:-1], servers[2:], outcomes[1:], strict=True):
+    for previous, current, outcome in zip(servers[1:-1], servers[2:], outcomes[1:], strict=True):
         assert outcome.offer.models == 2
         for cluster in set(range(2)) - set(outcome.labels.tolist()):
-            # A model nobody chose stays as it is.
-            assert torch.equal(before.rows[cluster], after.rows[cluster])
+            # A model that no client chose stays as it is.
+            assert torch.equal(previous.rows[cluster], current.rows[cluster])
         assert torch.equal(outcome.weights.argmax(1), outcome.labels)
 
 
@@ -150,14 +150,14 @@ def test_absent_clients_keep_their_place(loop: SequentialEngine, aggregator: str
 
 def test_the_mean_uses_those_who_are_there(loop: SequentialEngine) -> None:
     servers, outcomes = rounds(loop, "fedavg:weighting=uniform", 2, participation=0.5)
-    here = outcomes[-1].present
-    assert torch.allclose(servers[-1].rows[0], loop.bank[here].mean(0), atol=1e-6)
+    present = outcomes[-1].present
+    assert torch.allclose(servers[-1].rows[0], loop.bank[present].mean(0), atol=1e-6)
 
 
 def pcl(loop: SequentialEngine, count: int, participation: float = 1.0) -> tuple[list[Server], list[Outcome]]:
-    """FedPCL+PL for some rounds."""
-    alone = (PrototypeContrastive(tau=1.0),)
-    return rounds(loop, "local", count, participation=participation, labeler=Prototype(), first=alone)
+    """Play ``count`` rounds of FedPCL+PL."""
+    objectives = (PrototypeContrastive(tau=1.0),)
+    return rounds(loop, "local", count, participation=participation, labeler=Prototype(), first=objectives)
 
 
 def test_prototypes_travel_and_models_do_not(loop: SequentialEngine) -> None:
@@ -166,18 +166,18 @@ def test_prototypes_travel_and_models_do_not(loop: SequentialEngine) -> None:
     assert name not in servers[0].state
     assert outcomes[0].shared == {}
     for server, outcome in zip(servers[1:], outcomes, strict=True):
-        # Clients upload the means of their unit features by label: no class is farther from 0 than 1.
+        # Clients upload the means of their unit-length features by label, so no mean is longer than 1.
         assert server.state[name].shape == (4, 3, 16)
         assert float(server.state[name].norm(dim=-1).max()) <= 1
         for client, upload in outcome.uploads.items():
             assert torch.equal(upload.collected["prototype_contrastive.prototypes"], server.state[name][client])
             empty = upload.targets.labels.bincount(minlength=3) == 0
             assert torch.equal((server.state[name][client] == 0).all(1), empty)
-    for before, outcome in zip(servers[1:-1], outcomes[1:], strict=True):
-        sent, had = outcome.shared["prototypes"], before.state[name]
-        present = (had != 0).any(-1)
-        assert torch.equal(sent[present], had[present])
-        assert bool((sent != 0).any(-1).eq(present.any(0)).all())
+    for previous, outcome in zip(servers[1:-1], outcomes[1:], strict=True):
+        shared, stored = outcome.shared["prototypes"], previous.state[name]
+        present = (stored != 0).any(-1)
+        assert torch.equal(shared[present], stored[present])
+        assert bool((shared != 0).any(-1).eq(present.any(0)).all())
 
 
 def test_round_0_without_prototypes_leaves_weights_to_decay(network: Network, images: list[ClientImages]) -> None:
@@ -191,39 +191,39 @@ def test_round_0_without_prototypes_leaves_weights_to_decay(network: Network, im
 
 
 def test_prototypes_are_counted_as_bytes(loop: SequentialEngine, images: list[ClientImages]) -> None:
-    nothing = [torch.zeros(len(client.train), dtype=torch.int64) for client in images]
-    metrics = Metrics(("a", "a", "b", "b"), nothing, [torch.zeros(5, dtype=torch.int64)] * 4)
+    labels = [torch.zeros(len(client.train), dtype=torch.int64) for client in images]
+    metrics = Metrics(("a", "a", "b", "b"), labels, [torch.zeros(5, dtype=torch.int64)] * 4)
     method = Method("toy", "Toy", aggregators.build("local"), Prototype(), (PrototypeContrastive(),))
     outcomes = pcl(loop, 2)[1]
     first, later = (describe_round(o, method, metrics, loop, first=n == 0) for n, o in enumerate(outcomes))
-    one = 3 * 16 * 4  # classes, features, bytes of a float
-    model = loop.layout.width * 4 + (3 * 16 + 3) * 4
-    assert (first["bytes_up"], first["bytes_down"]) == (4 * one, 4 * model)
-    assert (later["bytes_up"], later["bytes_down"]) == (4 * one, 4 * 4 * one)
+    prototype_bytes = 3 * 16 * 4  # classes, features, bytes of a float
+    model_bytes = loop.layout.width * 4 + (3 * 16 + 3) * 4
+    assert (first["bytes_up"], first["bytes_down"]) == (4 * prototype_bytes, 4 * model_bytes)
+    assert (later["bytes_up"], later["bytes_down"]) == (4 * prototype_bytes, 4 * 4 * prototype_bytes)
 
 
 def test_a_record_says_what_labels_were_by_hand(network: Network, images: list[ClientImages]) -> None:
-    some = images[0].train
-    engine = SequentialEngine(network, [ClientImages(some[:4], some[:0], some[:0])], "cpu", 1)
+    pixels = images[0].train
+    engine = SequentialEngine(network, [ClientImages(pixels[:4], pixels[:0], pixels[:0])], "cpu", 1)
     labels, weights, mix = torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 1, 1, 0]), torch.tensor([0, 0, 0, 0.55])
     targets = Targets(labels, weights, torch.arange(4), mix, torch.tensor([True, True, True, False]))
     upload = SimulatedUpload(report={}, weights=torch.ones(1), targets=targets, seconds={}, passes=3)
     outcome = Outcome(torch.zeros(1, dtype=torch.int64), offer_source(1), {0: upload})
     metrics = Metrics(("a",), [torch.tensor([0, 0, 1, 0])], [torch.zeros(0, dtype=torch.int64)])
     method = Method("toy", "Toy", aggregators.build("fedavg"), Prototype(), (Shot(),))
-    found = describe_round(outcome, method, metrics, engine, first=True)
-    assert (found["agreement"], found["mixed"], found["dropped"]) == ([0.75], [1.0], [1.0])
-    assert found["label_entropy"] == [pytest.approx(math.log(2))]
-    assert found["pseudo_label_accuracy"] == [100.0]  # the wrong label has no weight
-    assert found["passes"] == 3
+    record = describe_round(outcome, method, metrics, engine, first=True)
+    assert (record["agreement"], record["mixed"], record["dropped"]) == ([0.75], [1.0], [1.0])
+    assert record["label_entropy"] == [pytest.approx(math.log(2))]
+    assert record["pseudo_label_accuracy"] == [100.0]  # the wrong label has no weight
+    assert record["passes"] == 3
 
 
 def test_an_absent_client_keeps_its_prototypes(loop: SequentialEngine) -> None:
     servers, outcomes = pcl(loop, 3, participation=0.5)
     name = "collected.prototype_contrastive.prototypes"
-    for before, after, outcome in zip(servers[1:-1], servers[2:], outcomes[1:], strict=True):
-        same = (before.state[name] == after.state[name]).flatten(1).all(1)
-        assert torch.equal(same, ~outcome.present)
+    for previous, server, outcome in zip(servers[1:-1], servers[2:], outcomes[1:], strict=True):
+        unchanged = (previous.state[name] == server.state[name]).flatten(1).all(1)
+        assert torch.equal(unchanged, ~outcome.present)
 
 
 def test_what_is_collected_does_not_disturb_aggregators_that_keep_states(loop: SequentialEngine) -> None:
@@ -233,7 +233,7 @@ def test_what_is_collected_does_not_disturb_aggregators_that_keep_states(loop: S
 
 
 class Odd(Objective):
-    """Uploads something no server should take."""
+    """Uploads something that no server should accept."""
 
     what: str = "shape"
 
@@ -266,18 +266,18 @@ def test_a_wrong_upload_is_refused(loop: SequentialEngine, what: str, sentence: 
 
 
 def test_ladd_labels_by_its_teacher(loop: SequentialEngine) -> None:
-    asked: list[bool] = []
+    only_teacher: list[bool] = []
 
     class Watching(Argmax):
         def __call__(self, predictions, draws):  # type: ignore[no-untyped-def]
-            asked.append(set(predictions) == {"teacher"})
+            only_teacher.append(set(predictions) == {"teacher"})
             return super().__call__(predictions, draws)
 
     labeler = Watching(model="teacher", confidence=0.9, share=0.66)
     servers, outcomes = rounds(loop, "ladd:start=1", 4, labeler=labeler, first=(SelfTraining(),))
-    assert len(asked) == 4 * 4
-    assert all(asked)
-    # Until two models are in a teacher's mean it is the cluster's model, and travels as that.
+    assert len(only_teacher) == 4 * 4
+    assert all(only_teacher)
+    # Until a teacher is the mean of two models it is the cluster's model, and is not sent beside it.
     assert [outcome.offer.models for outcome in outcomes] == [1, 1, 1, 2]
     models, teachers = servers[4].rows.split(2)
     assert not torch.allclose(models, teachers)
@@ -318,13 +318,14 @@ def test_the_learning_rate_of_a_round_follows_the_cosine(loop: SequentialEngine)
 
 
 def test_attendance_is_drawn_anew_each_round() -> None:
-    drawn = [tuple(sample_clients(number, 20, 0.3, Keys(0))) for number in range(1, 12)]
-    assert {len(each) for each in drawn} == {6}
-    assert len(set(drawn)) > 5
+    samples = [tuple(sample_clients(number, 20, 0.3, Keys(0))) for number in range(1, 12)]
+    assert {len(sample) for sample in samples} == {6}
+    assert len(set(samples)) > 5
     assert sample_clients(0, 20, 0.3, Keys(0)) == list(range(20))
 
 
 def statistics_of(network: Network, images: list[ClientImages], policy: str) -> tuple[SequentialEngine, Server]:
+    """Play two rounds of FedAvg with a batch-norm policy; return the engine and the last server."""
     loop = SequentialEngine(network, images, "cpu", 1, policy)  # type: ignore[arg-type]
     return loop, rounds(loop, "fedavg:weighting=uniform", 2)[0][-1]
 
@@ -347,8 +348,8 @@ def test_recalibration_gives_the_images_own_statistics(network: Network, images:
     row = loop.layout.read(network)
     settled: Tensor = loop._apply_batch_norm(1, row.clone(), loop._replicas.get())
     x = network.prepare(images[1].train)
-    before = network.bottleneck(network.backbone(x, ()))
-    expected = torch.cat([before.mean(0), before.var(0)]).detach()
+    activations = network.bottleneck(network.backbone(x, ()))
+    expected = torch.cat([activations.mean(0), activations.var(0)]).detach()
     assert torch.allclose(settled[loop.layout.trained :], expected, atol=1e-5)
 
 
@@ -358,13 +359,13 @@ def test_recalibration_in_pieces_weighs_them_by_their_images(
 ) -> None:
     monkeypatch.setattr(type(network), "chunk", chunk)
     x = network.prepare(images[1].train[:20])
-    own = [replace(given, train=given.train[:20]) for given in images]
+    clients = [replace(client, train=client.train[:20]) for client in images]
     z = network.bottleneck(network.backbone(x, ())).detach().split(pieces)
     shares = torch.tensor(pieces) / 20
     means = sum(share * part.mean(0) for share, part in zip(shares, z, strict=True))
     variances = sum(share * part.var(0) for share, part in zip(shares, z, strict=True))
     for engine in (SequentialEngine, StackedEngine):
-        loop = engine(network, own, "cpu", 1, "recalibrated")  # type: ignore[operator]
+        loop = engine(network, clients, "cpu", 1, "recalibrated")  # type: ignore[operator]
         row = loop.layout.read(network)
         settled: Tensor = loop.deliver(torch.ones(4, 1, dtype=torch.float64), row[None])[1]
         assert torch.allclose(settled[loop.layout.trained :], torch.cat([means, variances]), atol=1e-5)
@@ -373,18 +374,18 @@ def test_recalibration_in_pieces_weighs_them_by_their_images(
 def test_fedamp_looks_at_weights_alone(loop: SequentialEngine) -> None:
     servers, _ = rounds(loop, "fedamp", 1)
     fedamp, width = aggregators.build("fedamp"), loop.layout.trained
-    seen = fedamp.offer(servers[-1].state, 1, servers[-1].rows[:, :width]).personal
-    played: list[Tensor] = []
+    expected = fedamp.offer(servers[-1].state, 1, servers[-1].rows[:, :width]).personal
+    offered_rows: list[Tensor] = []
 
     class Watching(type(fedamp)):  # type: ignore[misc]
         def offer(self, state, round, rows):  # type: ignore[no-untyped-def]
-            played.append(rows)
+            offered_rows.append(rows)
             return super().offer(state, round, rows)
 
     method = Method("toy", "Toy", Watching(), TwoModel(), (Shot(),))
     _, outcome = run_round(1, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS)
-    assert played[0].shape[1] == width
-    assert torch.allclose(outcome.weights, seen[:, 0])
+    assert offered_rows[0].shape[1] == width
+    assert torch.allclose(outcome.weights, expected[:, 0])
 
 
 def test_a_penalty_without_anchors_pulls(loop: SequentialEngine) -> None:
@@ -424,27 +425,27 @@ def test_a_clusterer_that_numbers_wrongly_is_told(loop: SequentialEngine, labels
 
 def test_local_statistics_stay_as_they_were_received(network: Network, images: list[ClientImages]) -> None:
     loop = SequentialEngine(network, images, "cpu", 1, "local")
-    seen: list[Tensor] = []
+    logit_sums: list[Tensor] = []
 
     class Watching(TwoModel):
         def __call__(self, predictions, draws):  # type: ignore[no-untyped-def]
-            seen.append(predictions["cluster"].logits.sum())
+            logit_sums.append(predictions["cluster"].logits.sum())
             return super().__call__(predictions, draws)
 
     method = Method(
         "toy", "Toy", aggregators.build("one_hot"), Watching(renew="epoch"), (Shot(),), clusterers.build("true")
     )
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(1), DOMAINS)
-    seen.clear()
+    logit_sums.clear()
     run_round(1, server, method, loop, Training(epochs=3, lr=0.05, batch_size=8), Keys(1), DOMAINS)
-    assert len(seen) == 4 * 3
-    assert all(torch.equal(seen[3 * k], value) for k in range(4) for value in seen[3 * k : 3 * k + 3])
+    assert len(logit_sums) == 4 * 3
+    assert all(torch.equal(logit_sums[3 * k], value) for k in range(4) for value in logit_sums[3 * k : 3 * k + 3])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [4, 10])
 def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
-    # Large enough that the outcome does not hang on rounding: of 8 clients with 19 images each, all may end as one.
+    # Large enough that rounding does not decide the outcome: with 8 clients of 19 images, all may choose one cluster.
     config = RunConfig(
         clients=4,
         samples=50,

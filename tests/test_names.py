@@ -1,4 +1,4 @@
-"""Names of the package: no name for two things, no file that a folder more has too, no word that says nothing."""
+"""Names of the package: each stands for one thing, and none is a bare participle or a metaphor."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MEANT_FILES: dict[str, tuple[set[str], str]] = {
     "predict.py": ({"cli", "export"}, "a command and what it calls"),
     "server.py": ({"cli", "federated"}, "the command of one who runs a server, and what a server does in a round"),
 }
-"""File names that stand in several folders: in which, and why. Every package has an ``__init__.py`` besides."""
+"""File names that several folders have: which folders, and why. ``__init__.py`` is allowed everywhere."""
 
 METAPHOR = re.compile(
     r"(?:^|_)(?:attendance|company|contest|crowd|desk|guest|handover|keeper|lesson|lonely|pile|room|seat|span|standing|teams?|(?<!in_)turn|welcome)"
     r"s?($|_)"
 )
 MEANT = {"variable seat in cli/client.py"}
-"""The option's name, which clients' scripts have."""
+"""The name of an option, which scripts of clients use."""
 IRREGULAR = (
     "built chosen drawn found given held hidden kept known made said sent shown spent spelled taken told unknown"
 )
@@ -55,7 +55,7 @@ KEPT = {
 
 
 def words(name: str) -> str:
-    """A name in small letters with lines between words.
+    """A name in small letters with underscores between its words.
 
     >>> words("StartModel")
     'start_model'
@@ -64,7 +64,7 @@ def words(name: str) -> str:
 
 
 def says_nothing(name: str) -> bool:
-    """Whether a name is a participle of one word, which leaves open of what, or has a metaphor in it.
+    """Whether a name is a single participle, which does not say of what, or contains a metaphor.
 
     >>> [name for name in ("settled", "sent", "Desk", "split_source", "seed", "returns") if says_nothing(name)]
     ['settled', 'sent', 'Desk']
@@ -97,23 +97,25 @@ def variables(tree: ast.Module) -> Iterator[str]:
 
 
 def offences() -> set[str]:
-    """What is wrong with the names of the package, each in a line."""
-    files, homes, found = defaultdict(set), defaultdict(set), set()
+    """One line for each problem with a name of the package."""
+    folders_by_file, files_by_name, problems = defaultdict(set), defaultdict(set), set()
     for folder, file, tree in modules():
-        files[file].add(folder)
+        folders_by_file[file].add(folder)
         if says_nothing(file.removesuffix(".py").lstrip("_")):
-            found.add(f"word {folder}/{file}")
-        found |= {f"variable {name} in {folder}/{file}" for name in variables(tree) if METAPHOR.search(name)} - MEANT
+            problems.add(f"word {folder}/{file}")
+        problems |= {f"variable {name} in {folder}/{file}" for name in variables(tree) if METAPHOR.search(name)} - MEANT
         for name in public(tree):
             # Each command's file calls its function so.
             if (folder, name) != ("cli", "command"):
-                homes[name].add(f"{folder}/{file}")
+                files_by_name[name].add(f"{folder}/{file}")
             if says_nothing(name):
-                found.add(f"word {name} in {folder}/{file}")
-    for file, folders in files.items():
+                problems.add(f"word {name} in {folder}/{file}")
+    for file, folders in folders_by_file.items():
         if len(folders) > 1 and file != "__init__.py" and folders != MEANT_FILES.get(file, (set(), ""))[0]:
-            found.add(f"file {file} in {', '.join(sorted(folders))}")
-    return found | {f"name {name} in {', '.join(sorted(where))}" for name, where in homes.items() if len(where) > 1}
+            problems.add(f"file {file} in {', '.join(sorted(folders))}")
+    return problems | {
+        f"name {name} in {', '.join(sorted(files))}" for name, files in files_by_name.items() if len(files) > 1
+    }
 
 
 def test_names_say_one_thing_each() -> None:

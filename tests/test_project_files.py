@@ -1,4 +1,4 @@
-"""What files at the top of the repository say of one another is so."""
+"""Files at the top of the repository agree with one another."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def wanted(extra: str = "") -> Iterator[Requirement]:
-    """What the package asks for, or one of its extras, with the extras which that one takes in."""
+    """Requirements of the package or of one of its extras, with those of the extras that it includes."""
     for text in PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(text)
         if requirement.name != PROJECT["name"]:
             yield requirement
-        for other in sorted(requirement.extras) if requirement.name == PROJECT["name"] else ():
-            yield from wanted(other)
+        for nested_extra in sorted(requirement.extras) if requirement.name == PROJECT["name"] else ():
+            yield from wanted(nested_extra)
 
 
 TESTED = [*wanted(), *wanted("dev")]
@@ -46,8 +46,8 @@ def test_the_lowest_versions_are_those_that_the_package_claims() -> None:
 
 
 def test_the_usual_versions_are_within_what_the_package_claims() -> None:
-    usual = pins("constraints.txt")
-    assert [str(each) for each in TESTED if usual[each.name] not in each.specifier] == []
+    pinned = pins("constraints.txt")
+    assert [str(requirement) for requirement in TESTED if pinned[requirement.name] not in requirement.specifier] == []
 
 
 def test_every_python_that_the_package_claims_is_tested() -> None:
@@ -63,10 +63,10 @@ def test_a_part_of_the_unit_ring_is_there(name: str) -> None:
 
 
 def test_no_record_or_page_names_a_place_of_the_machine_it_was_made_on() -> None:
-    place = re.compile(r"(?<![\w.])/(?:tmp|home|root|work|private|Users|var)/\S*")
+    machine_path = re.compile(r"(?<![\w.])/(?:tmp|home|root|work|private|Users|var)/\S*")
     kinds = {".json", ".jsonl", ".md", ".csv", ".log", ".svg", ".sh", ".toml", ".ipynb"}
     files = [ROOT / "README.md", ROOT / "CHANGELOG.md", HERE / "docs" / "commands.json"]
-    for room in ("baselines", "benchmarks", "docs"):
-        files += [file for file in (ROOT / room).rglob("*") if file.suffix in kinds]
-    named = {str(file.relative_to(ROOT)): place.findall(file.read_text()) for file in files}
-    assert {file: places for file, places in named.items() if places} == {}
+    for folder in ("baselines", "benchmarks", "docs"):
+        files += [file for file in (ROOT / folder).rglob("*") if file.suffix in kinds]
+    paths_by_file = {str(file.relative_to(ROOT)): machine_path.findall(file.read_text()) for file in files}
+    assert {file: paths for file, paths in paths_by_file.items() if paths} == {}

@@ -30,7 +30,7 @@ EVERY = [(kind, name) for kind in PLURALS for name in registry_of(kind).names()]
 
 
 def python(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter, with a folder of plugins where one is given."""
+    """Run Python in a new process, with ``path`` as a folder of plugins if it is given."""
     environment = {**os.environ, "PYTHONPATH": str(path) if path else "", "COLUMNS": "200", "NO_COLOR": "1"}
     root = Path(__file__).resolve().parents[1]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment["PYTHONPATH"], str(root)]))
@@ -70,15 +70,15 @@ def test_every_name_is_a_component_with_its_papers(kind: str, name: str) -> None
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_dump_and_build_are_inverse(kind: str, name: str) -> None:
-    found = registry_of(kind)
+    registry = registry_of(kind)
     leading = {"timm": "timm:resnet18", "hub": "hub:owner/name,revision=main"}
     if name == "timm":
         pytest.importorskip(name)
-    component = found.build(leading[name] if found.get(name).leading else name)
-    dumped = found.dump(component)
-    assert found.build(json.loads(json.dumps(dumped))) == component
-    name_and_fields = found.parse(component)
-    assert found.build({"name": name_and_fields[0], **name_and_fields[1]}) == component
+    component = registry.build(leading[name] if registry.get(name).leading else name)
+    dumped = registry.dump(component)
+    assert registry.build(json.loads(json.dumps(dumped))) == component
+    name_and_fields = registry.parse(component)
+    assert registry.build({"name": name_and_fields[0], **name_and_fields[1]}) == component
     assert dumped["name"] == name
 
 
@@ -141,10 +141,10 @@ def test_components_are_frozen() -> None:
 
 
 def test_a_name_belongs_to_one_class() -> None:
-    fresh: Registry[Component] = Registry("thing", "fedwca.objectives")
-    fresh("thing")(type("One", (Component,), {"__module__": "a"}))
+    registry: Registry[Component] = Registry("thing", "fedwca.objectives")
+    registry("thing")(type("One", (Component,), {"__module__": "a"}))
     with pytest.raises(UsageError, match=r"thing 'thing' is already a\.One"):
-        fresh("thing")(type("Two", (Component,), {"__module__": "b"}))
+        registry("thing")(type("Two", (Component,), {"__module__": "b"}))
 
 
 def test_no_such_kind() -> None:
@@ -203,7 +203,7 @@ lowly = lowly:lowly
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as an installer leaves it: modules and one distribution's metadata."""
+    """A folder as an installer leaves it: modules, and the metadata of one distribution."""
     folder = tmp_path_factory.mktemp("site")
     for name, text in MODULES.items():
         (folder / name).write_text(text)
@@ -220,12 +220,14 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     data = write_shades(tmp_path / "shades", images=16)
     small = "--clients 1 --rounds 2 --epochs 1 --baseline none --set source_training.epochs=0 --json"
     out = ["--data", str(data), "--out", str(tmp_path / "run")]
-    ran = python("-m", "fedwca", "bench", "--aggregator", "half-and-half:share=0.25", *small.split(), *out, path=site)
-    assert ran.returncode == 0, ran.stderr
-    summary = json.loads(ran.stdout)
+    result = python(
+        "-m", "fedwca", "bench", "--aggregator", "half-and-half:share=0.25", *small.split(), *out, path=site
+    )
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
     assert set(summary["methods"]) == {"half_and_half"}
     assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
-    # FINCH puts two clients in one cluster; own and mean are one model then.
+    # FINCH puts two clients in one cluster, so the own model and the mean are the same model.
     assert read_rounds(tmp_path / "run")[-1]["weights"] == [[1.0], [1.0]]
 
 
@@ -235,16 +237,16 @@ def test_an_instance_of_a_plugin_needs_no_look_at_it_before(site: Path) -> None:
         "from fedwca.aggregators import aggregators\n"
         "print(aggregators.parse(HalfAndHalf(share=0.25)))"
     )
-    done = python("-c", text, path=site)
-    assert done.stdout.strip() == "('half_and_half', {'share': 0.25})", done.stderr
+    result = python("-c", text, path=site)
+    assert result.stdout.strip() == "('half_and_half', {'share': 0.25})", result.stderr
 
 
 def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
     class Nameless(WCA):
         name = ""
 
-    told = r"Nameless has no name; put @register\(NAME\) above the class, after `from fedwca.aggregators import reg"
-    with pytest.raises(InvalidConfig, match=told):
+    message = r"Nameless has no name; put @register\(NAME\) above the class, after `from fedwca.aggregators import reg"
+    with pytest.raises(InvalidConfig, match=message):
         aggregators.parse(Nameless())
 
 
@@ -284,11 +286,11 @@ def test_a_plugin_with_a_name_that_is_taken_is_not_left_out_in_silence(site: Pat
     result = python("-m", "fedwca", "bench", "--aggregator", "wca", path=site)
     assert result.returncode == 2
     owners = "fedwca and of fedwca-extras (blended:HalfAndHalf)"
-    said = f"aggregator 'wca' is of {owners}; uninstall one, or give its entry point another name"
-    assert result.stderr == f"Error: {said}\n"
-    # Others that are made of it have imported it before.
+    message = f"aggregator 'wca' is of {owners}; uninstall one, or give its entry point another name"
+    assert result.stderr == f"Error: {message}\n"
+    # Loading a component that extends it has imported it already.
     text = "from fedwca.aggregators import aggregators as a; a.get('revised_wca'); a.get('wca')"
-    assert said in python("-c", text, path=site).stderr
+    assert message in python("-c", text, path=site).stderr
 
 
 def test_a_plugin_that_does_not_load_leaves_the_others_alone(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves behind can be read, whatever stopped it."""
+"""The records of a run can be read, whatever stopped the run."""
 
 from __future__ import annotations
 
@@ -86,20 +86,24 @@ def test_the_last_round_counts_never_the_best() -> None:
     ]
     table = table_rows(records, {"fedavg": "FedAvg", "x": "X", "absent": "Absent"}, ["a", "a", "b"])
     assert [row.label for row in table] == ["FedAvg", "X"]
-    found = summarise(table)
-    assert found["x"]["mean"] == 35
-    assert found["x"]["std"] == pytest.approx(math.sqrt(50))
-    assert found["x"]["domains"] == {"a": 27.5, "b": 50}
-    assert found["x"]["domain_stds"]["a"] == pytest.approx(math.sqrt(2 * 12.5**2))
-    assert found["fedavg"]["domains"] == {"a": 15, "b": 10}
+    summary = summarise(table)
+    assert summary["x"]["mean"] == 35
+    assert summary["x"]["std"] == pytest.approx(math.sqrt(50))
+    assert summary["x"]["domains"] == {"a": 27.5, "b": 50}
+    assert summary["x"]["domain_stds"]["a"] == pytest.approx(math.sqrt(2 * 12.5**2))
+    assert summary["fedavg"]["domains"] == {"a": 15, "b": 10}
     assert list_differences(table[1].runs, table[0].runs) == [20, 20]
-    assert found["x"]["difference"] == {"to": "fedavg", "mean": 20, "std": 0, "n": 2}
-    assert found["x"]["n"] == 2
+    assert summary["x"]["difference"] == {"to": "fedavg", "mean": 20, "std": 0, "n": 2}
+    assert summary["x"]["n"] == 2
 
 
 def test_a_run_without_test_images_is_not_counted() -> None:
     values = {"x": (50.0, math.nan), "fedavg": (40.0, 30.0)}
-    records = [record(name, trial, 0, own) for name, both in values.items() for trial, own in enumerate(both)]
-    found = summarise(table_rows(records, {"fedavg": "FedAvg", "x": "X"}, ["a"]))
-    assert (found["x"]["mean"], found["x"]["std"], found["x"]["n"]) == (50, None, 1)
-    assert found["x"]["difference"] == {"to": "fedavg", "mean": 10, "std": None, "n": 1}
+    records = [
+        record(name, trial, 0, accuracy)
+        for name, accuracies in values.items()
+        for trial, accuracy in enumerate(accuracies)
+    ]
+    summary = summarise(table_rows(records, {"fedavg": "FedAvg", "x": "X"}, ["a"]))
+    assert (summary["x"]["mean"], summary["x"]["std"], summary["x"]["n"]) == (50, None, 1)
+    assert summary["x"]["difference"] == {"to": "fedavg", "mean": 10, "std": None, "n": 1}

@@ -1,4 +1,4 @@
-"""Small data sets to test with, and where the real files are."""
+"""Small data sets for tests, and the folder of the real files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ needs_shared = pytest.mark.skipif(
 
 
 def domain(name: str, images: int, *, classes: int = 10, groups: np.ndarray | None = None, side: int = 4) -> Domain:
-    """Image i has the number i in its first two bytes, so that a test can tell where it went."""
+    """A domain whose image i has the number i in its first two bytes, so that a test can follow it."""
     pixels = np.zeros((images, side, side, 3), np.uint8)
     pixels[:, 0, 0, 0], pixels[:, 0, 0, 1] = np.arange(images) // 256, np.arange(images) % 256
     return Domain(name, pixels, np.arange(images, dtype=np.int64) % classes, groups)
 
 
 def dataset(*domains: Domain, classes: int = 10) -> FederatedDataset:
-    return FederatedDataset("toy", tuple(map(str, range(classes))), {each.name: each for each in domains})
+    return FederatedDataset("toy", tuple(map(str, range(classes))), {d.name: d for d in domains})
 
 
 def write_npz(path: Path, count: int = 6, **changes: np.ndarray | None) -> Path:
@@ -36,7 +36,7 @@ def write_npz(path: Path, count: int = 6, **changes: np.ndarray | None) -> Path:
 
 
 def write_images(root: Path, domains: dict[str, dict[str, int]], side: int = 10) -> Path:
-    """``root/<domain>/<class>/<number>.png``, each of one grey of its own."""
+    """Write ``root/<domain>/<class>/<number>.png``; an image is uniformly grey, with the value ``10 * number``."""
     for domain_name, classes in domains.items():
         for class_name, count in classes.items():
             folder = root / domain_name / class_name

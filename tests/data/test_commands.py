@@ -20,15 +20,17 @@ def call(*arguments: str) -> str:
 
 
 def test_list_shows_every_name() -> None:
-    shown = call("list")
-    assert all(name in shown for name in datasets.names())
-    assert "15,588" in shown
+    output = call("list")
+    assert all(name in output for name in datasets.names())
+    assert "15,588" in output
 
 
 def test_check_counts_and_warns(tmp_path: Path) -> None:
     write_images(tmp_path / "pacs", PACS)
-    shown = call("check", "PACS", "--data", str(tmp_path))
-    assert all(part in shown for part in ("3,929", "giraffe", "warning: pacs is not the published", "digest of pacs: "))
+    output = call("check", "PACS", "--data", str(tmp_path))
+    assert all(
+        part in output for part in ("3,929", "giraffe", "warning: pacs is not the published", "digest of pacs: ")
+    )
 
 
 def test_check_verifies_published_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,13 @@ def test_parts_are_0_or_1_and_one_for_each_image() -> None:
 
 
 def test_a_data_set_is_checked_when_made() -> None:
-    one = domain("a", 3)
-    for classes, domains in ((("0",), {}), ((), {"a": one}), (("0", "0"), {"a": one}), (("0", "1", "2"), {"b": one})):
+    domain_a = domain("a", 3)
+    for classes, domains in (
+        (("0",), {}),
+        ((), {"a": domain_a}),
+        (("0", "0"), {"a": domain_a}),
+        (("0", "1", "2"), {"b": domain_a}),
+    ):
         with pytest.raises(DataError, match="data set 'x'"):
             FederatedDataset("x", classes, domains)
 
@@ -58,25 +63,25 @@ def test_digest_depends_on_content_alone() -> None:
     first, again = dataset(domain("a", 9)), dataset(domain("a", 9))
     assert first.digest() == again.digest()
     assert len(first.digest()) == 64
-    others = [dataset(domain("b", 9)), dataset(domain("a", 8)), dataset(domain("a", 9), classes=11)]
-    others.append(dataset(domain("a", 9, classes=3)))
-    assert len({first.digest(), *(other.digest() for other in others)}) == 5
+    changed = [dataset(domain("b", 9)), dataset(domain("a", 8)), dataset(domain("a", 9), classes=11)]
+    changed.append(dataset(domain("a", 9, classes=3)))
+    assert len({first.digest(), *(data.digest() for data in changed)}) == 5
 
 
 def test_the_digest_of_splits_is_of_what_is_said_besides_images() -> None:
-    def split(**numbers: Any) -> str | None:
-        made = dataset(replace(domain("a", 4), **numbers))
-        assert made.digest() == plain.digest()
-        return made.split_digest()
+    def split(**fields: Any) -> str | None:
+        data = dataset(replace(domain("a", 4), **fields))
+        assert data.digest() == plain.digest()
+        return data.split_digest()
 
     plain = dataset(domain("a", 4))
     assert plain.split_digest() is None
-    one, other = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
-    numbers: list[dict[str, Any]] = [{"groups": one}, {"groups": other}, {"units": one}, {"part": one}]
-    found = [split(**some) for some in [*numbers, {"groups": one, "units": one}]]
-    assert len({*found, None}) == 6
-    assert split(groups=one) == found[0]
-    assert len(str(found[0])) == 64
+    first, second = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
+    variants: list[dict[str, Any]] = [{"groups": first}, {"groups": second}, {"units": first}, {"part": first}]
+    digests = [split(**variant) for variant in [*variants, {"groups": first, "units": first}]]
+    assert len({*digests, None}) == 6
+    assert split(groups=first) == digests[0]
+    assert len(str(digests[0])) == 64
 
 
 def test_resizing_keeps_flat_images_flat_and_labels_as_they_are() -> None:

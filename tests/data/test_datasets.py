@@ -69,8 +69,8 @@ def test_a_subset_of_classes_warns_and_an_unknown_class_does_not_pass(tmp_path: 
 
 
 def test_domains_of_a_published_set_may_lack_classes(tmp_path: Path) -> None:
-    there = {**PACS, "cartoon": {"dog": 2, "person": 1}}
-    write_images(tmp_path / "pacs", there)
+    counts = {**PACS, "cartoon": {"dog": 2, "person": 1}}
+    write_images(tmp_path / "pacs", counts)
     with pytest.warns(DatasetWarning, match="cartoon has no elephant, giraffe, guitar and 2 more"):
         loaded = datasets.build({"name": "pacs", "root": tmp_path}).load(8)
     assert loaded.classes == datasets.get("pacs").classes

@@ -25,9 +25,9 @@ def test_exif_orientation_is_honoured(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # taken upside down
     Image.fromarray(picture).save(tmp_path / "a.png", exif=exif)
-    read = decode_image(tmp_path / "a.png", 8)
-    assert read[:4].max() == 0
-    assert read[4:].min() == 255
+    pixels = decode_image(tmp_path / "a.png", 8)
+    assert pixels[:4].max() == 0
+    assert pixels[4:].min() == 255
 
 
 def exif_block(*tags: tuple[int, int, bytes]) -> bytes:
@@ -57,16 +57,16 @@ def test_whatever_pillow_raises_names_the_file(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(("mode", "suffix"), [("L", "png"), ("P", "png"), ("CMYK", "jpg"), ("1", "png"), ("LA", "png")])
 def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, suffix: str) -> None:
     Image.new("RGB", (9, 7), (255, 255, 255)).convert(mode).save(tmp_path / f"a.{suffix}")
-    read = decode_image(tmp_path / f"a.{suffix}", 4)
-    assert read.shape == (4, 4, 3)
-    assert read.dtype == np.uint8
-    assert read.min() >= 250
+    pixels = decode_image(tmp_path / f"a.{suffix}", 4)
+    assert pixels.shape == (4, 4, 3)
+    assert pixels.dtype == np.uint8
+    assert pixels.min() >= 250
 
 
 def test_sixteen_bit_grey_is_scaled_and_transparency_is_white(tmp_path: Path) -> None:
     Image.fromarray(np.full((4, 4), 32768, np.uint16)).save(tmp_path / "deep.png")
     assert set(decode_image(tmp_path / "deep.png", 4).flat) <= {127, 128}
-    for dark in (255, 300):  # by one rule, whatever the largest value is
+    for dark in (255, 300):  # the scale does not depend on the largest value
         for name in ("dark.png", "dark.tif", "dark.pgm"):
             Image.fromarray(np.full((4, 4), dark, np.uint16)).save(tmp_path / name)
             assert decode_image(tmp_path / name, 4).max() <= 1
@@ -111,8 +111,8 @@ def test_what_the_cache_gives_can_be_written_to_without_changing_it(tmp_path: Pa
 
 def test_an_image_that_does_not_decode_is_named(tmp_path: Path) -> None:
     root = write_images(tmp_path / "photo", {"": {"dog": 2}})
-    whole = (root / "dog" / "1.png").read_bytes()
-    for content in (b"", b"no image", whole[: len(whole) // 2]):
+    encoded = (root / "dog" / "1.png").read_bytes()
+    for content in (b"", b"no image", encoded[: len(encoded) // 2]):
         (root / "dog" / "1.png").write_bytes(content)
         with pytest.raises(DataError, match=r"1\.png does not decode"):
             read_image_folder(root, 8)
@@ -170,7 +170,7 @@ def test_a_second_reading_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
 
 def test_a_damaged_or_unwritable_cache_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_images(tmp_path / "photo", {"": {"dog": 3}})
-    first = [read_image_folder(root, 8)[0].copy()]  # what is read is mapped from the file that is damaged here
+    first = [read_image_folder(root, 8)[0].copy()]  # a copy: the array is mapped from the file that is damaged below
     (cached,) = (cache_dir() / "folders").iterdir()
     cached.write_bytes(cached.read_bytes()[:100])
     assert (read_image_folder(root, 8)[0] == first[0]).all()
@@ -229,8 +229,8 @@ def test_images_behind_links_are_found_once(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "link").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "inner" / "round").symlink_to(tmp_path / "real")
-    found = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path / "photos")]
-    assert found == ["photos/link/a.png", "photos/link/inner/b.png"]
+    paths = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path / "photos")]
+    assert paths == ["photos/link/a.png", "photos/link/inner/b.png"]
     (tmp_path / "alias").symlink_to(tmp_path / "real")
-    found = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path)]
-    assert found == ["real/a.png", "real/inner/b.png"]  # as without links
+    paths = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path)]
+    assert paths == ["real/a.png", "real/inner/b.png"]  # as without links

@@ -21,7 +21,7 @@ from .examples import SHARED, needs_shared, write_npz
 
 
 def write_raw(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two training and one test image a domain, in the published formats; checksums are not checked."""
+    """Write two training images and one test image per domain in the published formats; switch off checksums."""
     random = np.random.default_rng(0)
     (root / "MNIST" / "raw").mkdir(parents=True)
     for part, count, digits in (("train", 2, [3, 1]), ("t10k", 1, [4])):
@@ -45,7 +45,7 @@ def write_raw(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_m3sda(root: Path) -> Path:
-    """The same numbers of images in the files of M3SDA's Digit-Five; MNIST-M is that of `write_raw`."""
+    """Write as many images in the files of M3SDA's Digit-Five; its MNIST-M file is that of `write_raw`."""
     root.mkdir(parents=True, exist_ok=True)
     one_hot = np.eye(10, dtype=np.uint8)
     greys = {"train": np.full((2, 28, 28, 1), 9, np.uint8), "test": np.full((1, 28, 28, 1), 8, np.uint8)}
@@ -162,9 +162,9 @@ def test_digit_five_mixes_formats_and_draws_by_seed(tmp_path: Path, monkeypatch:
             loaded = source.load()
         assert loaded.classes == tuple("0123456789")
         assert loaded.domains["usps"].images.shape == (3, 32, 32, 3)
-        drawn = loaded.domains["mnist"]
-        assert drawn.images[:, 0, 0, 0].tolist() == drawn.labels.tolist()
-        return drawn.labels.tolist()
+        mnist = loaded.domains["mnist"]
+        assert mnist.images[:, 0, 0, 0].tolist() == mnist.labels.tolist()
+        return mnist.labels.tolist()
 
     assert load() == load(seed=0)
     assert load() != load(seed=1)
@@ -184,7 +184,7 @@ def test_published_files_are_verified(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "Digit-Five" / "usps.bz2").write_bytes(b"damaged")
     with pytest.raises(DataError, match=r"usps\.bz2 is damaged or another edition: its MD5 is \w{32}, not ec16c51d"):
         source.verify()
-    # The MD5 of nothing at all (RFC 1321).
+    # The MD5 of an empty file (RFC 1321).
     monkeypatch.setattr(type(source), "checksums", {"usps.bz2": "d41d8cd98f00b204e9800998ecf8427e", "none": ""})
     (tmp_path / "Digit-Five" / "usps.bz2").write_bytes(b"")
     assert source.verify() == ["usps.bz2"]
@@ -205,13 +205,13 @@ def test_real_digit_five_is_a_subset() -> None:
 
 
 def test_what_a_broken_download_left_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = datasets.build({"name": "digit_five", "root": tmp_path})
+    source = datasets.build({"name": "digit_five", "root": tmp_path})
     folder = tmp_path / "digit_five"
     (folder / "MNIST" / "raw").mkdir(parents=True)
     (folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz").write_bytes(b"")
-    assert not kind.is_there("mnist", folder)
+    assert not source.is_there("mnist", folder)
     write_npz(folder / "mnist.npz", 2, labels=np.array([0, 1]))
-    assert kind.is_there("mnist", folder)
+    assert source.is_there("mnist", folder)
 
 
 @pytest.mark.parametrize("target", ["none", "mnist"])

@@ -28,13 +28,13 @@ def test_five_balanced_domains_of_colour_images(drawn: FederatedDataset) -> None
 def test_drawing_again_gives_the_same_bits(drawn: FederatedDataset, name: str) -> None:
     load_handwriting.cache_clear()
     draw_glyph.cache_clear()
-    few, kept = draw_domain(name, 12), drawn.domains[name]
+    small, full = draw_domain(name, 12), drawn.domains[name]
     chosen = np.concatenate([np.arange(220 * label, 220 * label + 12) for label in range(10)])
-    assert (few.images == kept.images[chosen]).all()
-    assert (few.labels == kept.labels[chosen]).all()
-    assert few.groups is not None
-    assert kept.groups is not None
-    assert (few.groups == kept.groups[chosen]).all()
+    assert (small.images == full.images[chosen]).all()
+    assert (small.labels == full.labels[chosen]).all()
+    assert small.groups is not None
+    assert full.groups is not None
+    assert (small.groups == full.groups[chosen]).all()
 
 
 def test_no_two_images_are_alike(drawn: FederatedDataset) -> None:
@@ -45,7 +45,7 @@ def test_no_two_images_are_alike(drawn: FederatedDataset) -> None:
 def test_bases_are_disjoint_between_domains(drawn: FederatedDataset) -> None:
     groups = {name: set(domain.groups.tolist()) for name, domain in drawn.domains.items() if domain.groups is not None}
     assert len(groups) == 5
-    assert all(not groups[one] & groups[other] for one, other in combinations(groups, 2))
+    assert all(not groups[a] & groups[b] for a, b in combinations(groups, 2))
     written = groups["handwritten"] | groups["photo"] | groups["neon"]
     assert written == set(range(1797))
     faces = [face for family in FACES.values() for face in family]
@@ -88,9 +88,9 @@ def test_it_is_kept_and_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = source.load(), source.load()
     assert counts["drawn"] == 5
     assert first.digest() == second.digest()
-    (kept,) = cache_dir().iterdir()
-    assert kept.name.startswith(f"digits_mini-v{digits_mini.VERSION}-")
-    kept.write_bytes(kept.read_bytes()[:1000])
+    (cached,) = cache_dir().iterdir()
+    assert cached.name.startswith(f"digits_mini-v{digits_mini.VERSION}-")
+    cached.write_bytes(cached.read_bytes()[:1000])
     assert source.load().digest() == first.digest()
     assert counts["drawn"] == 10
     assert source.load(16).domains["neon"].images.shape == (20, 16, 16, 3)
@@ -103,17 +103,17 @@ def test_a_folder_that_cannot_be_written_costs_only_time(monkeypatch: pytest.Mon
 
 
 def test_domains_differ_enough_to_matter(drawn: FederatedDataset) -> None:
-    """The nearest mean image of a class tells digits at home and fails abroad."""
+    """A nearest-class-mean classifier of one domain is mostly right in that domain and often wrong in the others."""
     grey = {name: domain.images.mean(3).reshape(-1, 8, 4, 8, 4).mean((2, 4)) for name, domain in drawn.domains.items()}
-    home = grey["handwritten"].reshape(2200, -1)
+    source_images = grey["handwritten"].reshape(2200, -1)
     labels = drawn.domains["handwritten"].labels
-    means = np.stack([home[labels == label][:150].mean(0) for label in range(10)])
+    means = np.stack([source_images[labels == label][:150].mean(0) for label in range(10)])
 
-    def right(images: np.ndarray, true: np.ndarray) -> float:
+    def accuracy(images: np.ndarray, true_labels: np.ndarray) -> float:
         distances = ((images.reshape(len(images), 1, -1) - means) ** 2).sum(2)
-        return float((distances.argmin(1) == true).mean())
+        return float((distances.argmin(1) == true_labels).mean())
 
     unseen = np.arange(2200) % 220 >= 150
-    assert right(home[unseen], labels[unseen]) > 0.75
+    assert accuracy(source_images[unseen], labels[unseen]) > 0.75
     for name in ("photo", "printed", "street", "neon"):
-        assert right(grey[name], drawn.domains[name].labels) < 0.6
+        assert accuracy(grey[name], drawn.domains[name].labels) < 0.6

@@ -19,7 +19,7 @@ CLASSES = {"zebra": 344, "apple": 8, "t-shirt": 333}
 
 
 def write_domainnet(root: Path, domains: tuple[str, ...] = ("clipart", "real"), train: int = 4, test: int = 2) -> Path:
-    """``train`` and ``test`` images of each class; those of one class, part and number are of one grey."""
+    """Write ``train`` and ``test`` images of each class in DomainNet's layout; part, class and number set the grey."""
     for domain in domains:
         for part, count in (("train", train), ("test", test)):
             lines = []

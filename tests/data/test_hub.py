@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, by folders in its layouts: what is found, what is said where it is not."""
+"""Data sets of the Hugging Face hub, read from folders in its layouts, and the errors where something is missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def picture(value: int, side: int = 12) -> Image.Image:
 
 
 def columns(count: int, first: int = 0) -> dict[str, list[Any]]:
-    """Image i is of the grey ``first + i``, and dogs and cats take turns; half of them are of each domain."""
+    """Columns of ``count`` rows: image i has the grey ``first + i``, labels alternate, each half is a domain."""
     return {
         "image": [picture(first + i) for i in range(count)],
         "label": [i % 2 for i in range(count)],
@@ -78,21 +78,21 @@ def animals(tmp_path: Path) -> Path:
     return tmp_path / "animals"
 
 
-def load(place: Path, fields: str = "", size: int = 8) -> FederatedDataset:
-    return find_dataset(f"hub:{place}{fields}").load(size)
+def load(root: Path, fields: str = "", size: int = 8) -> FederatedDataset:
+    return find_dataset(f"hub:{root}{fields}").load(size)
 
 
-def greys(found: FederatedDataset, name: str) -> list[int]:
-    return found.domains[name].images[:, 0, 0, 0].tolist()
+def greys(dataset: FederatedDataset, name: str) -> list[int]:
+    return dataset.domains[name].images[:, 0, 0, 0].tolist()
 
 
 def test_columns_are_found(animals: Path) -> None:
-    found = load(animals)
-    assert found.name == "animals"
-    assert found.classes == ("cat", "dog")
-    assert list(found.domains) == ["art_painting", "photo"]
-    photo = found.domains["photo"]
-    assert greys(found, "photo") == [*range(10, 20), *range(105, 110)]
+    dataset = load(animals)
+    assert dataset.name == "animals"
+    assert dataset.classes == ("cat", "dog")
+    assert list(dataset.domains) == ["art_painting", "photo"]
+    photo = dataset.domains["photo"]
+    assert greys(dataset, "photo") == [*range(10, 20), *range(105, 110)]
     assert photo.labels.tolist() == [1, 0] * 5 + [0, 1, 0, 1, 0]
     assert photo.part is not None
     assert photo.part.tolist() == [0] * 10 + [1] * 5
@@ -108,14 +108,14 @@ def test_two_domains_that_would_have_one_name_are_not_merged(tmp_path: Path) -> 
 
 
 def test_columns_and_splits_are_given(animals: Path) -> None:
-    found = load(animals, ",splits=train,unit=writer,domain=writer,labels=domain")
-    assert found.classes == ("Art Painting", "photo")
-    assert list(found.domains) == ["0", "1", "2"]
-    assert greys(found, "1") == [1, 4, 7, 10, 13, 16, 19]
-    assert found.domains["1"].labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
-    assert found.domains["1"].part is None
-    assert found.domains["2"].units is not None
-    assert set(found.domains["2"].units.tolist()) == {2}
+    dataset = load(animals, ",splits=train,unit=writer,domain=writer,labels=domain")
+    assert dataset.classes == ("Art Painting", "photo")
+    assert list(dataset.domains) == ["0", "1", "2"]
+    assert greys(dataset, "1") == [1, 4, 7, 10, 13, 16, 19]
+    assert dataset.domains["1"].labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert dataset.domains["1"].part is None
+    assert dataset.domains["2"].units is not None
+    assert set(dataset.domains["2"].units.tolist()) == {2}
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_which_splits_are_parts(names: tuple[str, ...], domains: set[str] | None
 
 
 def test_splits_and_configurations_are_domains(tmp_path: Path) -> None:
-    place = write_configurations(tmp_path / "two", "day", "night")
-    assert list(load(place, ",domain=configuration").domains) == ["day", "night"]
-    assert list(load(place, ",configuration=night").domains) == ["two"]
+    root = write_configurations(tmp_path / "two", "day", "night")
+    assert list(load(root, ",domain=configuration").domains) == ["day", "night"]
+    assert list(load(root, ",configuration=night").domains) == ["two"]
     with pytest.raises(UsageError, match="has the configurations day, night: say configuration=day, or domain=conf"):
-        load(place)
+        load(root)
     with pytest.raises(UsageError, match="has no configuration 'dusk'; it has day, night"):
-        load(place, ",configuration=dusk")
+        load(root, ",configuration=dusk")
     splits = tmp_path / "splits"
     for name in ("sketch", "photo"):
         write_parquet(splits / f"{name}.parquet", {k: v for k, v in columns(4).items() if k != "domain"})
@@ -147,9 +147,9 @@ def test_splits_and_configurations_are_domains(tmp_path: Path) -> None:
         + "".join(f"  - split: {name}\n    path: {name}.parquet\n" for name in ("sketch", "photo"))
         + "---\n"
     )
-    found = load(splits)  # not called as parts are
-    assert list(found.domains) == ["photo", "sketch"]
-    assert found.domains["photo"].part is None
+    dataset = load(splits)  # names of splits that are not names of parts
+    assert list(dataset.domains) == ["photo", "sketch"]
+    assert dataset.domains["photo"].part is None
     assert list(load(animals_like(tmp_path), ",domain=split").domains) == ["test", "train"]
 
 
@@ -168,9 +168,9 @@ def test_a_folder_of_images_with_a_table_of_domains(tmp_path: Path) -> None:
         picture(index * 20).save(root / f"{index}.png")
         rows.append(f"{index}.png,{kind},{light}")
     (root / "metadata.csv").write_text("\n".join(rows) + "\n")
-    found = load(tmp_path / "shots")
-    assert found.classes == ("cat", "dog")
-    assert {name: greys(found, name) for name in found.domains} == {"day": [0, 20], "night": [40, 60]}
+    dataset = load(tmp_path / "shots")
+    assert dataset.classes == ("cat", "dog")
+    assert {name: greys(dataset, name) for name in dataset.domains} == {"day": [0, 20], "night": [40, 60]}
     classes = tmp_path / "classes"
     for split in ("train", "test"):
         for kind in ("cat", "dog"):
@@ -190,18 +190,18 @@ def test_images_are_decoded_once_and_a_few_at_a_time(animals: Path, monkeypatch:
     assert again.digest() == first.digest()
     write_parquet(animals / "train.parquet", columns(20, 50))
     assert load(animals).digest() != first.digest()
-    seen: list[int] = []
-    whole = open_hub_tables.HubTable.images
+    batch_sizes: list[int] = []
+    original = open_hub_tables.HubTable.images
 
     def watched(self: Any, column: str, numbers: Any) -> Any:
-        seen.append(len(numbers))
-        return whole(self, column, numbers)
+        batch_sizes.append(len(numbers))
+        return original(self, column, numbers)
 
     monkeypatch.setattr(open_hub_tables.HubTable, "images", watched)
     monkeypatch.setattr(read_hub_dataset, "ROWS", 4)
     load(animals, size=6)
-    assert max(seen) <= 4
-    assert sum(seen) == 30
+    assert max(batch_sizes) <= 4
+    assert sum(batch_sizes) == 30
 
 
 @pytest.mark.parametrize(
@@ -266,9 +266,9 @@ def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     words = ["--dataset", "hub:./animals,unit=writer", "--source", "Art Painting", "--partition", "unit-domains"]
     small = [*SMALL, "--rounds", "1", "--aggregator", "fedavg", "--baseline", "none", "--quiet"]
-    done = call("bench", *words, *small, "--out", "run", folder=tmp_path / "run")
-    assert done.code == 0, done.err
-    assert done.summary["methods"]["fedavg"]["n"] == 1
+    result = call("bench", *words, *small, "--out", "run", folder=tmp_path / "run")
+    assert result.code == 0, result.err
+    assert result.summary["methods"]["fedavg"]["n"] == 1
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     again = call("bench", "--config", "../run/config.json", "--dry-run")

@@ -30,14 +30,16 @@ def test_pseudo_label_accuracy_is_weighted() -> None:
 
 
 def test_confusion_counts_test_images_of_several_clients() -> None:
-    said = {0: torch.tensor([0, 2]), 1: torch.tensor([2]), 2: torch.zeros(0, dtype=torch.int64)}
-    assert metrics().confusion(said) == [[0, 0, 1], [1, 2, 2]]
+    predictions = {0: torch.tensor([0, 2]), 1: torch.tensor([2]), 2: torch.zeros(0, dtype=torch.int64)}
+    assert metrics().confusion(predictions) == [[0, 0, 1], [1, 2, 2]]
     assert metrics().confusion({}) == []
 
 
 def test_calibration_pools_the_test_images_of_several_clients() -> None:
-    said = {0: (torch.tensor([0, 0]), torch.tensor([0.9, 0.9])), 1: (torch.tensor([1]), torch.tensor([0.9]))}
-    assert metrics().calibration_error(said) == pytest.approx(90 - 200 / 3, abs=1e-5)  # one bin, two of three right
+    predictions = {0: (torch.tensor([0, 0]), torch.tensor([0.9, 0.9])), 1: (torch.tensor([1]), torch.tensor([0.9]))}
+    assert metrics().calibration_error(predictions) == pytest.approx(
+        90 - 200 / 3, abs=1e-5
+    )  # one bin, two of three right
     assert math.isnan(metrics().calibration_error({2: (torch.zeros(0, dtype=torch.int64), torch.zeros(0))}))
     assert math.isnan(metrics().calibration_error({}))
 
@@ -81,19 +83,19 @@ def test_domain_labels_count_in_order_of_appearance() -> None:
 def test_clustering_against_the_true_domains() -> None:
     perfect = metrics().clustering(torch.tensor([2, 2, 0, 1]))
     assert perfect == {"ari": 1.0, "nmi": 1.0, "purity": 1.0, "sizes": [1, 1, 2]}
-    one = metrics().clustering(torch.zeros(4, dtype=torch.int64))
-    assert one["ari"] == 0
-    assert one["purity"] == 0.5
-    assert one["sizes"] == [4]
+    single = metrics().clustering(torch.zeros(4, dtype=torch.int64))
+    assert single["ari"] == 0
+    assert single["purity"] == 0.5
+    assert single["sizes"] == [4]
 
 
 def test_clusters_that_are_wrong_by_hand() -> None:
-    # Domains a, a, b, c. Three in one cluster: its commonest domain is right for two, the other cluster's for one.
-    found = metrics().clustering(torch.tensor([0, 0, 0, 1]))
-    assert found["ari"] == pytest.approx(1 / 3)
-    assert found["nmi"] == pytest.approx(0.70202, abs=1e-5)
-    assert found["purity"] == 0.75
-    assert found["sizes"] == [3, 1]
+    # Domains a, a, b, c. The cluster of three has two clients of its commonest domain, the other cluster has one.
+    scores = metrics().clustering(torch.tensor([0, 0, 0, 1]))
+    assert scores["ari"] == pytest.approx(1 / 3)
+    assert scores["nmi"] == pytest.approx(0.70202, abs=1e-5)
+    assert scores["purity"] == 0.75
+    assert scores["sizes"] == [3, 1]
 
 
 def test_labels_are_private() -> None:

@@ -1,4 +1,4 @@
-"""Files that are not what their name says: a sentence that names them, before anything is unpacked or waited for."""
+"""Files that are not what their name says are named in one sentence, before anything is unpacked or waited for."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def test_what_does_not_fit_into_memory_is_not_unpacked(tmp_path: Path, monkeypat
 def test_an_encrypted_member(tmp_path: Path) -> None:
     path = archive(tmp_path / "one.npz", header("(4, 8, 8, 3)") + bytes(768))
     content = bytearray(path.read_bytes())
-    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = -1
-        while (place := content.find(mark, place + 1)) >= 0:
-            content[place + at] |= 1
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        position = -1
+        while (position := content.find(mark, position + 1)) >= 0:
+            content[position + offset] |= 1
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"one\.npz cannot be read .*encrypted"):
         read_npz(path)
@@ -117,20 +117,20 @@ def test_label_numbers_have_a_bound(tmp_path: Path) -> None:
     with pytest.warns(DatasetWarning, match="9,996 of 10,000 classes have no image in any domain"):
         assert len(read_domains(domains_of(tmp_path, MOST_LABELS - 1), size=8).classes) == MOST_LABELS
     assert time.monotonic() - begun < 10
-    shown = call("data", "check", tmp_path.name, "--data", str(tmp_path.parent))
-    assert shown.code == 0
-    assert "9,996 more" in shown.out
-    assert len(shown.out.splitlines()) < 20
+    result = call("data", "check", tmp_path.name, "--data", str(tmp_path.parent))
+    assert result.code == 0
+    assert "9,996 more" in result.out
+    assert len(result.out.splitlines()) < 20
 
 
 def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "photos" / "one" / "cat").mkdir(parents=True)
-    listed = Path.iterdir
+    original = Path.iterdir
 
-    def iterdir(folder: Path) -> Iterator[Path]:  # as for anybody but root, who may read all
+    def iterdir(folder: Path) -> Iterator[Path]:  # as for any user but root, who may read everything
         if folder.name == "cat":
             raise PermissionError(13, "Permission denied", str(folder))
-        return listed(folder)
+        return original(folder)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
     run = call("data", "check", "photos", "--data", str(tmp_path))

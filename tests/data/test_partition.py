@@ -61,20 +61,20 @@ def test_seed_decides_and_source_does_not() -> None:
     data = dataset(domain("a", 50), domain("b", 50), domain("c", 50))
     first = partition(data, "a", clients=2, samples=None, seed=0)
     again = partition(data, "a", clients=2, samples=None, seed=0)
-    other = partition(data, "a", clients=2, samples=None, seed=1)
-    source = partition(data, "b", clients=2, samples=None, seed=0)
+    other_seed = partition(data, "a", clients=2, samples=None, seed=1)
+    other_source = partition(data, "b", clients=2, samples=None, seed=0)
     assert numbers(first.clients[0].train) == numbers(again.clients[0].train)
-    assert numbers(first.clients[0].train) != numbers(other.clients[0].train)
-    assert numbers(first.clients[2].train) == numbers(source.clients[2].train)
+    assert numbers(first.clients[0].train) != numbers(other_seed.clients[0].train)
+    assert numbers(first.clients[2].train) == numbers(other_source.clients[2].train)
     assert numbers(first.clients[0].train) != numbers(first.clients[2].train)
 
 
 def test_clients_hold_no_labels_and_no_domain() -> None:
     federation = partition(dataset(domain("a", 20), domain("b", 20)), "a", clients=2, samples=None, seed=0)
-    known = vars(federation.clients[0])
-    assert known.pop("labels") is None
-    assert set(known) == {"train", "validation", "test"}
-    assert {tensor.ndim for tensor in known.values()} == {4}
+    fields = vars(federation.clients[0])
+    assert fields.pop("labels") is None
+    assert set(fields) == {"train", "validation", "test"}
+    assert {tensor.ndim for tensor in fields.values()} == {4}
 
 
 def test_labels_stay_with_their_images() -> None:
@@ -118,13 +118,13 @@ def test_groups_never_cross_clients_or_splits(counts: list[int], clients: int, s
 @given(st.integers(1, 400), st.integers(1, 9), st.integers(0, 99))
 def test_without_groups_the_sizes_are_exact(images: int, clients: int, seed: int) -> None:
     clients = min(clients, images)
-    for split, run in zip(
+    for split, chunk in zip(
         split_domain(domain("a", images), clients, None, np.random.default_rng(seed)),
         np.array_split(np.arange(images), clients),
         strict=True,
     ):
-        test, validation = round(0.2 * len(run)), round(0.16 * len(run))
-        assert sizes(split) == (len(run) - test - validation, validation, test)
+        test, validation = round(0.2 * len(chunk)), round(0.16 * len(chunk))
+        assert sizes(split) == (len(chunk) - test - validation, validation, test)
 
 
 def test_groups_keep_the_shares_nearly() -> None:
@@ -179,8 +179,8 @@ def test_published_parts_are_kept_apart_and_whole() -> None:
     assert sorted(numbers(client.train)) == list(range(30))
     assert sorted(numbers(client.test)) == list(range(30, 41))
     assert len(client.validation) == 0
-    other = partition(data, "a", clients=1, samples=None, seed=4, published=True)
-    assert numbers(other.clients[0].train) != numbers(client.train)
+    other_seed = partition(data, "a", clients=1, samples=None, seed=4, published=True)
+    assert numbers(other_seed.clients[0].train) != numbers(client.train)
 
 
 def test_published_parts_are_spread_over_clients() -> None:
@@ -213,8 +213,8 @@ def test_published_parts_that_divide_a_group() -> None:
     grouped = replace(parted("a", 6, 6), groups=np.array([0, 1, 2, 3, 4, -5, -5, 6, 7, 8, 9, 9]))
     with pytest.raises(DataError, match="domain 'a' has images of group -5 in its training and in its test part"):
         split_domain(grouped, 2, None, np.random.default_rng(0), published=True)
-    whole = replace(parted("a", 6, 6), groups=np.arange(12) // 2)
-    (split,) = split_domain(whole, 1, None, np.random.default_rng(0), published=True)
+    paired = replace(parted("a", 6, 6), groups=np.arange(12) // 2)
+    (split,) = split_domain(paired, 1, None, np.random.default_rng(0), published=True)
     assert sizes(split) == (6, 0, 6)
 
 
@@ -236,15 +236,15 @@ def test_published_parts_that_divide_a_group() -> None:
 def test_a_deal_is_positions_of_images(dealt: list[object], said: str | None) -> None:
     data = dataset(domain("a", 10), domain("b", 10))
 
-    def played() -> list[list[int]]:
-        made = partition(data, "a", clients=2, samples=None, seed=0, deal=lambda *_: dealt)  # type: ignore[arg-type, return-value]
-        return [sorted(all_numbers(client)) for client in made.clients]
+    def dealt_numbers() -> list[list[int]]:
+        federation = partition(data, "a", clients=2, samples=None, seed=0, deal=lambda *_: dealt)  # type: ignore[arg-type, return-value]
+        return [sorted(all_numbers(client)) for client in federation.clients]
 
     if said is None:
-        assert played() == dealt
+        assert dealt_numbers() == dealt
         return
     with pytest.raises(UsageError, match=said):
-        played()
+        dealt_numbers()
 
 
 def test_a_partition_with_a_deal_of_its_own_needs_no_more_than_that() -> None:
@@ -255,5 +255,7 @@ def test_a_partition_with_a_deal_of_its_own_needs_no_more_than_that() -> None:
             """By turns."""
             return [np.arange(client, len(domain), clients) for client in range(clients)]
 
-    made = Halves()(dataset(domain("a", 10), domain("b", 10)), "a", ClientSettings(clients=2, samples=None, seed=0))
-    assert [sorted(all_numbers(client)) for client in made.clients] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+    federation = Halves()(
+        dataset(domain("a", 10), domain("b", 10)), "a", ClientSettings(clients=2, samples=None, seed=0)
+    )
+    assert [sorted(all_numbers(client)) for client in federation.clients] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]

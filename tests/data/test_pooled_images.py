@@ -1,4 +1,4 @@
-"""Data sets of one domain: every layout they are read from, what is missing, what is damaged."""
+"""Data sets of one domain: each layout that they are read from, missing files and damaged files."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def read(name: str, root: Path, size: int = 28) -> Domain:
 @pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST/raw"), ("fashion_mnist", "FashionMNIST/raw")])
 def test_as_torchvision_has_it(tmp_path: Path, name: str, folder: str, packed: bool) -> None:
     write_idx_tree(tmp_path / folder, packed)
-    found = read(name, tmp_path)
-    assert found.labels.tolist() == [*range(10), 0, 1, *range(8)]
-    assert (found.images[:12, :, :, 1] == pictures(12)).all()
-    assert found.part is not None
-    assert found.part.tolist() == [0] * 12 + [1] * 8
+    domain = read(name, tmp_path)
+    assert domain.labels.tolist() == [*range(10), 0, 1, *range(8)]
+    assert (domain.images[:12, :, :, 1] == pictures(12)).all()
+    assert domain.part is not None
+    assert domain.part.tolist() == [0] * 12 + [1] * 8
 
 
 @pytest.mark.parametrize(("folder", "packed"), [("EMNIST/raw", False), ("emnist/gzip", True)])
 def test_emnist_is_stood_upright(tmp_path: Path, folder: str, packed: bool) -> None:
     write_idx_tree(tmp_path / folder, packed, ("emnist-balanced-train", "emnist-balanced-test"))
-    found = read("emnist", tmp_path)
-    assert found.labels.tolist() == [*range(10), 0, 1, *range(8)]
-    assert (found.images[:12, :, :, 1] == pictures(12).transpose(0, 2, 1)).all()
+    domain = read("emnist", tmp_path)
+    assert domain.labels.tolist() == [*range(10), 0, 1, *range(8)]
+    assert (domain.images[:12, :, :, 1] == pictures(12).transpose(0, 2, 1)).all()
 
 
 @pytest.mark.parametrize(
@@ -81,37 +81,37 @@ def test_cifar10_in_its_binary_version(tmp_path: Path, folder: str) -> None:
     for number in range(1, 6):
         write_records(tmp_path / folder / f"data_batch_{number}.bin", np.full((4, 1), number))
     write_records(tmp_path / folder / "test_batch.bin", np.array([[9], [8], [0], [6], [7]]))
-    found = read("cifar10", tmp_path, 32)
-    assert found.labels.tolist() == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 4 + [9, 8, 0, 6, 7]
-    assert found.images[-5:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
-    assert found.part is not None
-    assert found.part.sum() == 5
-    assert found.units is None
+    domain = read("cifar10", tmp_path, 32)
+    assert domain.labels.tolist() == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 4 + [9, 8, 0, 6, 7]
+    assert domain.images[-5:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
+    assert domain.part is not None
+    assert domain.part.sum() == 5
+    assert domain.units is None
 
 
 @pytest.mark.parametrize("folder", ["cifar-100-binary", "CIFAR100/cifar-100-binary", "cifar100"])
 def test_cifar100_says_superclasses(tmp_path: Path, folder: str) -> None:
-    write_records(tmp_path / folder / "train.bin", np.array([[at % 20, at] for at in range(100)]))
+    write_records(tmp_path / folder / "train.bin", np.array([[index % 20, index] for index in range(100)]))
     write_records(tmp_path / folder / "test.bin", np.array([[3, 23]]))
-    found = read("cifar100", tmp_path, 32)
-    assert found.units is not None
-    assert found.units.tolist() == [*(at % 20 for at in range(100)), 3]
-    assert found.labels.tolist() == [*range(100), 23]
+    domain = read("cifar100", tmp_path, 32)
+    assert domain.units is not None
+    assert domain.units.tolist() == [*(index % 20 for index in range(100)), 3]
+    assert domain.labels.tolist() == [*range(100), 23]
 
 
 @pytest.mark.parametrize("split", [True, False])
 def test_femnist_as_leaf_writes_it(tmp_path: Path, split: bool) -> None:
     folder = tmp_path / "femnist"
-    data = {user: {"x": [[0.0, 0.5, 1.0, 0.2]] * 2, "y": [at, 61]} for at, user in enumerate(["zoe", "amy"])}
+    data = {user: {"x": [[0.0, 0.5, 1.0, 0.2]] * 2, "y": [label, 61]} for label, user in enumerate(["zoe", "amy"])}
     for part in ("train", "test") if split else ("",):
         (folder / part).mkdir(parents=True)
         (folder / part / "all.json").write_text(json.dumps({"users": list(data), "user_data": data}))
-    found = read("femnist", tmp_path, 2)
-    assert found.units is not None
-    assert found.units.tolist() == [1, 1, 0, 0] * (1 + split)
-    assert found.labels.tolist() == [0, 61, 1, 61] * (1 + split)
-    assert found.images[0, :, :, 2].ravel().tolist() == [0, 128, 255, 51]
-    assert (found.part is None) == (not split)
+    domain = read("femnist", tmp_path, 2)
+    assert domain.units is not None
+    assert domain.units.tolist() == [1, 1, 0, 0] * (1 + split)
+    assert domain.labels.tolist() == [0, 61, 1, 61] * (1 + split)
+    assert domain.images[0, :, :, 2].ravel().tolist() == [0, 128, 255, 51]
+    assert (domain.part is None) == (not split)
 
 
 def test_archives_may_be_two_parts_or_one_with_units(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def test_a_folder_of_the_same_name_hides_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["groups", "units"])
 def test_both_parts_or_none_say_groups_and_units(tmp_path: Path, key: str) -> None:
-    said = np.array([4, 4, 2, 2, 0, 0, 7, 7, 2, 9])
-    write_npz(tmp_path / "mnist/train.npz", 6, **{key: said[:6]})
-    write_npz(tmp_path / "mnist/test.npz", 4, **{key: said[6:]})
-    assert getattr(read("mnist", tmp_path), key).tolist() == said.tolist()
+    numbers = np.array([4, 4, 2, 2, 0, 0, 7, 7, 2, 9])
+    write_npz(tmp_path / "mnist/train.npz", 6, **{key: numbers[:6]})
+    write_npz(tmp_path / "mnist/test.npz", 4, **{key: numbers[6:]})
+    assert getattr(read("mnist", tmp_path), key).tolist() == numbers.tolist()
     write_npz(tmp_path / "mnist/test.npz", 4)
     with pytest.raises(DataError, match=f"mnist: one of the training and the test part alone says {key}; both or none"):
         find_dataset("mnist", tmp_path).load()
@@ -189,9 +189,9 @@ def test_damage_is_said_with_the_file(tmp_path: Path) -> None:
     ("name", "root", "images"), [("mnist", "digit_five", 12000), ("fashion_mnist", ".", 20000), ("cifar10", ".", 20000)]
 )
 def test_real_images(name: str, root: str, images: int) -> None:
-    found = read(name, REAL / root, 28 if name != "cifar10" else 32)
-    assert len(found) == images
-    assert (found.part is not None) == (name == "cifar10")
+    domain = read(name, REAL / root, 28 if name != "cifar10" else 32)
+    assert len(domain) == images
+    assert (domain.part is not None) == (name == "cifar10")
 
 
 @pytest.mark.parametrize("labels", [[1.7, 0], ["a", "b"]])

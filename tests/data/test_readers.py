@@ -13,9 +13,9 @@ from .examples import SHARED, dataset, domain, needs_shared, write_images, write
 
 def test_grey_becomes_three_equal_channels(tmp_path: Path) -> None:
     grey = np.arange(2 * 3 * 5, dtype=np.uint8).reshape(2, 3, 5)
-    read = read_npz(write_npz(tmp_path / "a.npz", images=grey, labels=np.array([0, 1])))
-    assert read.images.shape == (2, 3, 5, 3)
-    assert all((read.images[..., channel] == grey).all() for channel in range(3))
+    archive = read_npz(write_npz(tmp_path / "a.npz", images=grey, labels=np.array([0, 1])))
+    assert archive.images.shape == (2, 3, 5, 3)
+    assert all((archive.images[..., channel] == grey).all() for channel in range(3))
 
 
 def test_colour_groups_and_classes_are_kept_and_other_keys_ignored(tmp_path: Path) -> None:
@@ -29,20 +29,20 @@ def test_colour_groups_and_classes_are_kept_and_other_keys_ignored(tmp_path: Pat
         part=np.array([0, 0, 0, 1]),
         client=np.arange(9.0),
     )
-    read = read_npz(path)
-    assert (read.images == colour).all()
-    assert read.groups is not None
-    assert read.groups.tolist() == [5, 5, 6, 6]
-    assert read.part is not None
-    assert read.part.tolist() == [0, 0, 0, 1]
-    assert read.classes == ("w", "x", "y", "z")
+    archive = read_npz(path)
+    assert (archive.images == colour).all()
+    assert archive.groups is not None
+    assert archive.groups.tolist() == [5, 5, 6, 6]
+    assert archive.part is not None
+    assert archive.part.tolist() == [0, 0, 0, 1]
+    assert archive.classes == ("w", "x", "y", "z")
 
 
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
     path = write_npz(tmp_path / "mnist.npz", 300, labels=np.zeros(300, np.int64))
-    whole = path.read_bytes()
-    for length in (0, 10, len(whole) // 2, len(whole) - 30):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in (0, 10, len(content) // 2, len(content) - 30):
+        path.write_bytes(content[:length])
         with pytest.raises(DataError, match=r"mnist\.npz cannot be read"):
             read_npz(path)
 
@@ -93,20 +93,20 @@ def test_wrong_keys_types_and_shapes_name_the_file(tmp_path: Path, changes: dict
 def test_archives_and_folders_share_one_list_of_classes(tmp_path: Path) -> None:
     write_images(tmp_path / "Things", {"Real World": {"cat": 2, "dog": 1}})
     write_npz(tmp_path / "Things" / "drawn.npz", 3, labels=np.array([1, 0, 1]))
-    read = read_domains(tmp_path, "things", size=8)
-    assert list(read.domains) == ["drawn", "real_world"]
-    assert read.classes == ("cat", "dog")
-    assert read.domains["drawn"].labels.tolist() == [1, 0, 1]
-    assert read.domain("Real-World").labels.tolist() == [0, 0, 1]
+    data = read_domains(tmp_path, "things", size=8)
+    assert list(data.domains) == ["drawn", "real_world"]
+    assert data.classes == ("cat", "dog")
+    assert data.domains["drawn"].labels.tolist() == [1, 0, 1]
+    assert data.domain("Real-World").labels.tolist() == [0, 0, 1]
 
 
 def test_archives_without_names_are_numbered_as_the_others(tmp_path: Path) -> None:
     names = np.array(["dog", "cat", "ant"])
     write_npz(tmp_path / "day.npz", 3, labels=np.array([0, 1, 2]), classes=names)
     write_npz(tmp_path / "night.npz", 3, labels=np.array([0, 1, 2])).rename(tmp_path / "night.NPZ")
-    read = read_domains(tmp_path)
-    assert read.classes == ("ant", "cat", "dog")
-    assert read.domains["night"].labels.tolist() == read.domains["day"].labels.tolist() == [2, 1, 0]
+    data = read_domains(tmp_path)
+    assert data.classes == ("ant", "cat", "dog")
+    assert data.domains["night"].labels.tolist() == data.domains["day"].labels.tolist() == [2, 1, 0]
     write_npz(tmp_path / "fog.npz", 3, labels=np.array([0, 1, 2]), classes=names[::-1])
     with pytest.raises(DataError, match="'night': names no classes, and the others number theirs differently; give it"):
         read_domains(tmp_path)
@@ -115,9 +115,9 @@ def test_archives_without_names_are_numbered_as_the_others(tmp_path: Path) -> No
 def test_root_alone_holds_the_domains(tmp_path: Path) -> None:
     write_npz(tmp_path / "a.npz", 11)
     write_npz(tmp_path / "b.npz", 3)
-    read = read_domains(tmp_path, size=6)
-    assert read.classes == tuple(str(label) for label in range(11))
-    assert read.domains["b"].images.shape == (3, 6, 6, 3)
+    data = read_domains(tmp_path, size=6)
+    assert data.classes == tuple(str(label) for label in range(11))
+    assert data.domains["b"].images.shape == (3, 6, 6, 3)
 
 
 def test_an_empty_folder_hides_no_data_set_of_its_name(tmp_path: Path) -> None:
@@ -179,6 +179,6 @@ def test_labels_out_of_range_name_data_set_and_domain(tmp_path: Path) -> None:
 
 @needs_shared
 def test_real_digits() -> None:
-    read = read_npz(SHARED / "digit_five" / "usps.npz")
-    assert read.images.shape == (7291, 16, 16, 3)
-    assert np.bincount(read.labels).tolist() == [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644]
+    archive = read_npz(SHARED / "digit_five" / "usps.npz")
+    assert archive.images.shape == (7291, 16, 16, 3)
+    assert np.bincount(archive.labels).tolist() == [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644]

@@ -1,4 +1,4 @@
-"""Unlabeled clients of skewed classes and sizes, or of the units that the data say; and what is refused."""
+"""Unlabeled clients with skewed classes or sizes, or one for each unit of the data; and which requests are refused."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .test_partition import all_numbers
 
 
 def deal(spec: str, data: FederatedDataset, clients: int = 4, samples: int | None = None, seed: int = 0) -> Federation:
-    built = partitions.build(spec)
-    return built(built.choose_images(data, "a"), "a", ClientSettings(clients, samples, seed))
+    partition = partitions.build(spec)
+    return partition(partition.choose_images(data, "a"), "a", ClientSettings(clients, samples, seed))
 
 
-def counts(found: Federation) -> np.ndarray:
-    return np.array(found.metrics.class_counts(10))
+def counts(federation: Federation) -> np.ndarray:
+    return np.array(federation.metrics.class_counts(10))
 
 
 def toy(images: int = 1000) -> FederatedDataset:
@@ -33,19 +33,21 @@ def toy(images: int = 1000) -> FederatedDataset:
 
 @pytest.mark.parametrize("by", ["class", "size"])
 def test_every_image_is_one_clients_and_the_seed_decides(by: str) -> None:
-    found, again, other = (deal(f"skewed_domains:by={by}", toy(), seed=seed) for seed in (3, 3, 4))
-    assert found.metrics.domains == ("b",) * 4 + ("c",) * 4
-    assert sorted(n for client in found.clients[:4] for n in all_numbers(client)) == list(range(1000))
-    assert [all_numbers(one) for one in found.clients] == [all_numbers(one) for one in again.clients]
-    assert [all_numbers(one) for one in found.clients] != [all_numbers(one) for one in other.clients]
+    federation, again, other_seed = (deal(f"skewed_domains:by={by}", toy(), seed=seed) for seed in (3, 3, 4))
+    assert federation.metrics.domains == ("b",) * 4 + ("c",) * 4
+    assert sorted(n for client in federation.clients[:4] for n in all_numbers(client)) == list(range(1000))
+    assert [all_numbers(client) for client in federation.clients] == [all_numbers(client) for client in again.clients]
+    assert [all_numbers(client) for client in federation.clients] != [
+        all_numbers(client) for client in other_seed.clients
+    ]
 
 
 def test_what_is_skewed() -> None:
     shares = counts(deal("skewed_domains:alpha=0.1", toy()))
     shares = shares / shares.sum(1, keepdims=True)
     assert shares.max(1).mean() > 0.25  # of ten classes alike a tenth each
-    wide = counts(deal("skewed_domains:alpha=1000", toy()))
-    assert (wide / wide.sum(1, keepdims=True)).max() < 0.16
+    even = counts(deal("skewed_domains:alpha=1000", toy()))
+    assert (even / even.sum(1, keepdims=True)).max() < 0.16
     one_size = counts(deal("skewed_domains:by=client,alpha=0.1", toy()))
     assert set(one_size.sum(1)) == {160}
     assert one_size.max(1).mean() > 0.25 * 160
@@ -56,51 +58,52 @@ def test_what_is_skewed() -> None:
 
 
 def test_clients_get_no_labels_and_samples_bound_them() -> None:
-    found = deal("skewed_domains:least=20", toy(), samples=50)
-    assert all(client.labels is None for client in found.clients)
-    sizes = [len(client.train) + len(client.validation) + len(client.test) for client in found.clients]
+    federation = deal("skewed_domains:least=20", toy(), samples=50)
+    assert all(client.labels is None for client in federation.clients)
+    sizes = [len(client.train) + len(client.validation) + len(client.test) for client in federation.clients]
     assert min(sizes) >= 20
     assert max(sizes) == 50
 
 
 def test_variants_of_one_image_stay_with_one_client() -> None:
-    grouped = {name: replace(one, groups=np.arange(1000) // 5) for name, one in toy().domains.items()}
+    grouped = {name: replace(d, groups=np.arange(1000) // 5) for name, d in toy().domains.items()}
     for spec in ("skewed_domains:alpha=0.2", "skewed_domains:by=size"):
-        found = deal(spec, FederatedDataset("toy", toy().classes, grouped))
-        owners = [{number // 5 for number in all_numbers(client)} for client in found.clients[:4]]
+        federation = deal(spec, FederatedDataset("toy", toy().classes, grouped))
+        owners = [{number // 5 for number in all_numbers(client)} for client in federation.clients[:4]]
         assert sum(map(len, owners)) == len(set().union(*owners)) == 200
 
 
 def test_long_tails_of_source_and_targets_are_opposite() -> None:
-    built = partitions.build("skewed_domains:source_ratio=10,target_ratio=100")
+    partition = partitions.build("skewed_domains:source_ratio=10,target_ratio=100")
     data = toy()
-    chosen = built.choose_images(data, "a")
-    found = [one.counts(10) for one in chosen.domains.values()]
-    assert found[0] == sorted(found[0], reverse=True)
-    assert (found[0][0], found[0][-1]) == (100, 10)
-    assert found[1] == found[2] == sorted(found[1])
-    assert (found[1][0], found[1][-1]) == (1, 100)
-    assert chosen.digest() == built.choose_images(data, "a").digest() != data.digest()
-    assert built.model_copy(update={"source_ratio": 1.0, "target_ratio": 1.0}).choose_images(data, "a") is data
+    chosen = partition.choose_images(data, "a")
+    class_counts = [d.counts(10) for d in chosen.domains.values()]
+    assert class_counts[0] == sorted(class_counts[0], reverse=True)
+    assert (class_counts[0][0], class_counts[0][-1]) == (100, 10)
+    assert class_counts[1] == class_counts[2] == sorted(class_counts[1])
+    assert (class_counts[1][0], class_counts[1][-1]) == (1, 100)
+    assert chosen.digest() == partition.choose_images(data, "a").digest() != data.digest()
+    assert partition.model_copy(update={"source_ratio": 1.0, "target_ratio": 1.0}).choose_images(data, "a") is data
 
 
 def with_units(sizes: tuple[int, ...]) -> FederatedDataset:
     units = np.repeat(np.arange(len(sizes)), sizes)
     domains = {
-        n: replace(one, units=units if n != "c" else units[::-1].copy()) for n, one in toy(sum(sizes)).domains.items()
+        name: replace(d, units=units if name != "c" else units[::-1].copy())
+        for name, d in toy(sum(sizes)).domains.items()
     }
     return FederatedDataset("toy", toy().classes, domains)
 
 
 def test_a_client_for_each_unit() -> None:
     data = with_units((10, 30, 20, 40))
-    found = deal("unit_domains:every=true", data, clients=1)
-    assert [len(all_numbers(client)) for client in found.clients] == [10, 30, 20, 40] * 2
-    assert sorted(all_numbers(found.clients[1])) == list(range(10, 40))
+    federation = deal("unit_domains:every=true", data, clients=1)
+    assert [len(all_numbers(client)) for client in federation.clients] == [10, 30, 20, 40] * 2
+    assert sorted(all_numbers(federation.clients[1])) == list(range(10, 40))
     assert len(deal("unit_domains:every=true", data, clients=101).clients) == 8, "whatever --clients says"
-    drawn = [deal("unit_domains", data, clients=2, seed=seed) for seed in range(5)]
-    assert {len(one) for one in drawn} == {4}
-    assert len({tuple(len(all_numbers(client)) for client in one.clients) for one in drawn}) > 1
+    federations = [deal("unit_domains", data, clients=2, seed=seed) for seed in range(5)]
+    assert {len(federation) for federation in federations} == {4}
+    assert len({tuple(len(all_numbers(client)) for client in federation.clients) for federation in federations}) > 1
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_what_cannot_be_dealt_is_one_sentence(
 
 def test_variants_in_two_units_are_refused() -> None:
     data = with_units((10, 10))
-    domains = {n: replace(one, groups=np.arange(20) // 4) for n, one in data.domains.items()}
+    domains = {name: replace(d, groups=np.arange(20) // 4) for name, d in data.domains.items()}
     with pytest.raises(UsageError, match="variants of one image in two units"):
         deal("unit_domains", FederatedDataset("toy", data.classes, domains), clients=2)
 
@@ -134,10 +137,10 @@ def test_units_of_a_folder(tmp_path: Path) -> None:
     root = write_images(tmp_path, {"day": {"cat": 2, "dog": 1}, "night": {"cat": 1, "dog": 1}})
     table = root / "day" / "units.csv"
     table.write_text("image,unit\ncat/0.png,camera 10\ndog/0.png,camera 10\ncat/1.png,anna\n")
-    found = read_domains(root, size=8).domains
-    assert found["day"].units is not None
-    assert found["day"].units.tolist() == [1, 0, 1]
-    assert found["night"].units is None
+    domains = read_domains(root, size=8).domains
+    assert domains["day"].units is not None
+    assert domains["day"].units.tolist() == [1, 0, 1]
+    assert domains["night"].units is None
     table.write_text(table.read_text(), encoding="utf-8-sig")  # as spreadsheets write it
     assert read_domains(root, size=8).domains["day"].units.tolist() == [1, 0, 1]  # type: ignore[union-attr]
     for text, sentence in {
@@ -154,14 +157,14 @@ def test_units_of_a_folder(tmp_path: Path) -> None:
 
 def test_a_unit_is_the_same_one_in_tables_and_archives_of_all_domains(tmp_path: Path) -> None:
     root = write_images(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 1, "dog": 1}})
-    for domain_name, other in (("day", "bob"), ("night", "7")):
-        (root / domain_name / "units.csv").write_text(f"image,unit\ncat/0.png,{other}\ndog/0.png,alice\n")
+    for domain_name, writer in (("day", "bob"), ("night", "7")):
+        (root / domain_name / "units.csv").write_text(f"image,unit\ncat/0.png,{writer}\ndog/0.png,alice\n")
     write_npz(root / "fog.npz", 2, classes=np.array(["cat", "dog"]), units=np.array([7, 0]))
-    found = read_domains(root, size=8).domains
-    said = {"day": ["bob", "alice"], "fog": ["7", "0"], "night": ["7", "alice"]}
-    numbers = {
+    domains = read_domains(root, size=8).domains
+    unit_names = {"day": ["bob", "alice"], "fog": ["7", "0"], "night": ["7", "alice"]}
+    pairs = {
         (name, int(number))
-        for domain_name, names in said.items()
-        for name, number in zip(names, np.asarray(found[domain_name].units), strict=True)
+        for domain_name, names in unit_names.items()
+        for name, number in zip(names, np.asarray(domains[domain_name].units), strict=True)
     }
-    assert len(numbers) == len({name for name, _ in numbers}) == len({number for _, number in numbers}) == 4
+    assert len(pairs) == len({name for name, _ in pairs}) == len({number for _, number in pairs}) == 4

@@ -1,4 +1,4 @@
-"""Clients of one writer or superclass, clients whose images are turned, groups of new clients, and what is refused."""
+"""Clients of one writer or superclass, with rotated images, groups of new clients, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -17,73 +17,77 @@ from fedwca.runs.measure_newcomers import number_newcomers
 from tests.data.test_labelled_clients import deal, numbered, numbers
 
 
-def with_units(dataset: FederatedDataset, every: int = 10) -> FederatedDataset:
-    domains = {name: replace(one, units=np.arange(len(one)) // every) for name, one in dataset.domains.items()}
+def with_units(dataset: FederatedDataset, size: int = 10) -> FederatedDataset:
+    domains = {name: replace(domain, units=np.arange(len(domain)) // size) for name, domain in dataset.domains.items()}
     return FederatedDataset(dataset.name, dataset.classes, domains)
 
 
 def with_parts(dataset: FederatedDataset, train: int) -> FederatedDataset:
     domains = {
-        name: replace(one, part=(np.arange(len(one)) >= train).astype(np.int64))
-        for name, one in dataset.domains.items()
+        name: replace(domain, part=(np.arange(len(domain)) >= train).astype(np.int64))
+        for name, domain in dataset.domains.items()
     }
     return FederatedDataset(dataset.name, dataset.classes, domains)
 
 
-def owned(found: Federation) -> list[list[int]]:
-    """Numbers of the images of each client that trains, then of each new one."""
-    own = [numbers(client.train) + numbers(client.test) for client in found.clients]
-    return own + [numbers(client.test) for group in found.newcomers for client in group.clients]
+def owned(federation: Federation) -> list[list[int]]:
+    """Numbers of the images of each client: first of those that train, then of the new ones."""
+    parts = [numbers(client.train) + numbers(client.test) for client in federation.clients]
+    return parts + [numbers(client.test) for group in federation.newcomers for client in group.clients]
 
 
 def test_a_writer_is_a_client_and_who_trains_is_drawn() -> None:
     data = with_units(numbered(80, domains=1))
-    once, other = deal("writers", data), deal("writers", data, seed=1)
-    assert all(len({number // 10 for number in own}) == 1 and len(own) == 10 for own in owned(once))
-    writers = [own[0] // 10 for own in owned(once)]
+    first, second = deal("writers", data), deal("writers", data, seed=1)
+    assert all(len({number // 10 for number in part}) == 1 and len(part) == 10 for part in owned(first))
+    writers = [part[0] // 10 for part in owned(first)]
     assert len(set(writers)) == 7
-    assert writers != [own[0] // 10 for own in owned(other)]
+    assert writers != [part[0] // 10 for part in owned(second)]
 
 
 def test_a_superclass_has_several_clients() -> None:
-    found = owned(deal("superclasses:per_unit=4", with_units(numbered(80, domains=1), 40)))
-    assert sorted(len(own) for own in found) == [10] * 7
-    assert all(len({number // 40 for number in own}) == 1 for own in found)
-    assert len({number for own in found for number in own}) == 70
+    parts = owned(deal("superclasses:per_unit=4", with_units(numbered(80, domains=1), 40)))
+    assert sorted(len(part) for part in parts) == [10] * 7
+    assert all(len({number // 40 for number in part}) == 1 for part in parts)
+    assert len({number for part in parts for number in part}) == 70
 
 
 def test_turned_clients_and_groups_by_angle() -> None:
-    found = deal("rotations:train=0+90,new=180+270", numbered(70, domains=1), new_clients=3, validation=0.5)
-    whole = numbered(70, domains=1).domains["d0"].images
-    assert [group.label for group in found.newcomers] == ["180 degrees", "270 degrees"]
-    assert [len(group) for group in found.newcomers] == [2, 1]
+    federation = deal("rotations:train=0+90,new=180+270", numbered(70, domains=1), new_clients=3, validation=0.5)
+    originals = numbered(70, domains=1).domains["d0"].images
+    assert [group.label for group in federation.newcomers] == ["180 degrees", "270 degrees"]
+    assert [len(group) for group in federation.newcomers] == [2, 1]
     seen: list[int] = []
-    turned = [(client.train, degrees) for client, degrees in zip(found.clients, (0, 90, 0, 90), strict=True)]
-    turned += [(client.test, degrees) for client, degrees in zip(found.clients, (0, 90, 0, 90), strict=True)]
-    turned += [(client.test, 180) for client in found.newcomers[0].clients]
-    turned += [(client.test, 270) for client in found.newcomers[1].clients]
-    for images, degrees in turned:
-        back = torch.from_numpy(rotated(images.permute(0, 2, 3, 1).numpy().copy(), -degrees)).permute(0, 3, 1, 2)
-        own = numbers(back)
-        assert (whole[own] == back.permute(0, 2, 3, 1).numpy()).all()
-        seen += own
+    rotated_images = [
+        (client.train, degrees) for client, degrees in zip(federation.clients, (0, 90, 0, 90), strict=True)
+    ]
+    rotated_images += [
+        (client.test, degrees) for client, degrees in zip(federation.clients, (0, 90, 0, 90), strict=True)
+    ]
+    rotated_images += [(client.test, 180) for client in federation.newcomers[0].clients]
+    rotated_images += [(client.test, 270) for client in federation.newcomers[1].clients]
+    for images, degrees in rotated_images:
+        restored = torch.from_numpy(rotated(images.permute(0, 2, 3, 1).numpy().copy(), -degrees)).permute(0, 3, 1, 2)
+        positions = numbers(restored)
+        assert (originals[positions] == restored.permute(0, 2, 3, 1).numpy()).all()
+        seen += positions
     assert sorted(seen) == list(range(70))
 
 
 def test_new_clients_of_several_alphas_share_the_test_part() -> None:
-    found = deal("dirichlet:alpha=1,new=0.01+100", with_parts(numbered(70), 50), clients=3, new_clients=2)
-    assert [group.label for group in found.newcomers] == ["alpha 0.01", "alpha 100"]
-    train = [number for own in owned(found)[:3] for number in own]
+    federation = deal("dirichlet:alpha=1,new=0.01+100", with_parts(numbered(70), 50), clients=3, new_clients=2)
+    assert [group.label for group in federation.newcomers] == ["alpha 0.01", "alpha 100"]
+    train = [number for part in owned(federation)[:3] for number in part]
     assert sorted(train) == [*range(50), *range(70, 120)]
-    for group in found.newcomers:
-        mine = sorted(number for client in group.clients for number in numbers(client.test))
-        assert mine == [*range(50, 70), *range(120, 140)]
+    for group in federation.newcomers:
+        group_numbers = sorted(number for client in group.clients for number in numbers(client.test))
+        assert group_numbers == [*range(50, 70), *range(120, 140)]
         assert bool(group.metrics.counted.all())
-    assert found.measured == ("training clients",) * 3 + ("alpha 0.01",) * 2 + ("alpha 100",) * 2
+    assert federation.measured == ("training clients",) * 3 + ("alpha 0.01",) * 2 + ("alpha 100",) * 2
     cut = deal("dirichlet:alpha=5,new=5", numbered(70, groups=True), clients=3, new_clients=4)
     parts = owned(cut)
     assert sum(map(len, parts[3:])) == pytest.approx(80, abs=4)
-    assert sorted(number for own in parts for number in own) == list(range(140))
+    assert sorted(number for part in parts for number in part) == list(range(140))
 
 
 @pytest.mark.parametrize("by", ["class", "client"])
@@ -99,28 +103,28 @@ def test_new_clients_are_not_all_without_images() -> None:
 
 
 def test_new_clients_may_keep_a_part_of_their_images() -> None:
-    whole, some = deal(), deal("shards:kept=0.1+0.5+1")
-    (_, _, all_of_them) = some.newcomers
-    assert [group.label for group in some.newcomers] == ["10 % of images", "50 % of images", "100 % of images"]
-    assert owned(whole) == owned(Federation(some.clients, some.metrics, (all_of_them,)))
+    full, partial = deal(), deal("shards:kept=0.1+0.5+1")
+    (_, _, all_of_them) = partial.newcomers
+    assert [group.label for group in partial.newcomers] == ["10 % of images", "50 % of images", "100 % of images"]
+    assert owned(full) == owned(Federation(partial.clients, partial.metrics, (all_of_them,)))
     for k, client in enumerate(all_of_them.clients):
-        for group, share in zip(some.newcomers, (0.1, 0.5, 1), strict=True):
-            kept = numbers(client.test)[: round(share * len(client.test))]
-            assert numbers(group.clients[k].test) == kept
-            assert group.metrics.test_images()[k] == len(kept)
+        for group, share in zip(partial.newcomers, (0.1, 0.5, 1), strict=True):
+            expected = numbers(client.test)[: round(share * len(client.test))]
+            assert numbers(group.clients[k].test) == expected
+            assert group.metrics.test_images()[k] == len(expected)
     both = deal("rotations:new=15,kept=0.5+1")
     assert [group.label for group in both.newcomers] == ["15 degrees, 50 % of images", "15 degrees, 100 % of images"]
-    # What is drawn for a client is the same whatever it keeps, and another client's at another angle.
+    # A client has the same random draws whatever share it keeps; at another angle it is another client.
     clients = len(all_of_them)
-    assert number_newcomers(some.newcomers) == 3 * list(range(clients))
+    assert number_newcomers(partial.newcomers) == 3 * list(range(clients))
     two = deal("rotations:new=15+45,kept=0.5+1")
     (_, first, _, second) = map(len, two.newcomers)
-    one, other = list(range(first)), list(range(first, first + second))
-    assert number_newcomers(two.newcomers) == [*one, *one, *other, *other]
+    first_numbers, second_numbers = list(range(first)), list(range(first, first + second))
+    assert number_newcomers(two.newcomers) == [*first_numbers, *first_numbers, *second_numbers, *second_numbers]
 
 
 def test_a_new_client_keeps_one_image_at_least() -> None:
-    assert [len(own.test) for own in deal("shards:kept=0.001").newcomers[0].clients] == [1, 1, 1]
+    assert [len(client.test) for client in deal("shards:kept=0.001").newcomers[0].clients] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
