@@ -1,4 +1,4 @@
-"""The learned loss, the step on it, and the step that is taken."""
+"""The learned loss, the gradient step on it, and the choice of a step by entropy."""
 
 import math
 
@@ -87,9 +87,9 @@ def made(seed: int) -> tuple[dict[str, Tensor], Tensor, Tensor]:
 def test_a_step_by_hand() -> None:
     # loss = (w·x)²/2 at w = 3, x = 2: derivative 12, step 0.1: 1.8; outputs before: 6.
     x = torch.tensor([[2.0]])
-    after, before = inner_step(lambda p: p["w"] * x, lambda z: z.square().sum() / 2, {"w": torch.tensor(3.0)}, 0.1)
-    assert after["w"].item() == pytest.approx(1.8)
-    assert before.item() == 6
+    moved, logits = inner_step(lambda p: p["w"] * x, lambda z: z.square().sum() / 2, {"w": torch.tensor(3.0)}, 0.1)
+    assert moved["w"].item() == pytest.approx(1.8)
+    assert logits.item() == 6
 
 
 def test_the_step_has_its_second_derivatives() -> None:
@@ -102,36 +102,36 @@ def test_the_step_has_its_second_derivatives() -> None:
         )
         return (model(moved, images) * logits.cos()).sum()
 
-    inputs = [each.clone().requires_grad_() for each in (parameters["one"], parameters["two"], phi)]
+    inputs = [tensor.clone().requires_grad_() for tensor in (parameters["one"], parameters["two"], phi)]
     assert torch.autograd.gradcheck(after, inputs)
-    # Of first order alone, the step would be a constant: then phi would have no gradient at all.
+    # Without second derivatives the step would be a constant, and phi would have no gradient.
     assert torch.autograd.grad(after(*inputs), inputs[2])[0].abs().min() > 0
 
 
 def test_steps_of_several_clients_at_once() -> None:
     stacks = [made(seed) for seed in range(3)]
-    parameters = {name: torch.stack([own[0][name] for own in stacks]) for name in ("one", "two")}
-    images, phi = torch.stack([own[1] for own in stacks]), torch.stack([own[2] for own in stacks])
+    parameters = {name: torch.stack([client[0][name] for client in stacks]) for name in ("one", "two")}
+    images, phi = torch.stack([client[1] for client in stacks]), torch.stack([client[2] for client in stacks])
 
     def step(parameters: dict[str, Tensor], images: Tensor, phi: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         return inner_step(lambda p: model(p, images), lambda z: learned_loss(z @ phi), parameters, 0.2)
 
     together, logits = vmap(step)(parameters, images, phi)
-    for k, (own, inputs, net) in enumerate(stacks):
-        alone, before = step(own, inputs, net)
-        torch.testing.assert_close(logits[k], before)
+    for k, (client_parameters, client_images, client_phi) in enumerate(stacks):
+        alone, client_logits = step(client_parameters, client_images, client_phi)
+        torch.testing.assert_close(logits[k], client_logits)
         for name, value in alone.items():
             torch.testing.assert_close(together[name][k], value)
 
 
 def test_no_step_size_changes_nothing_and_a_frozen_parameter_stays() -> None:
     parameters, images, _ = made(1)
-    after, before = inner_step(
+    moved, logits = inner_step(
         lambda p: model(p, images), prediction_entropy, {**parameters, "idle": torch.ones(2)}, 0.0
     )
-    assert torch.equal(before, model(parameters, images))
-    assert all(torch.equal(after[name], value) for name, value in parameters.items())
-    assert torch.equal(after["idle"], torch.ones(2))
+    assert torch.equal(logits, model(parameters, images))
+    assert all(torch.equal(moved[name], value) for name, value in parameters.items())
+    assert torch.equal(moved["idle"], torch.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -149,25 +149,25 @@ def test_no_step_size_changes_nothing_and_a_frozen_parameter_stays() -> None:
     ],
 )
 def test_the_least_is_chosen(entropies: list[float], patience: int, chosen: int, seen: int) -> None:
-    found = least_entropy(torch.tensor(entropies), patience)
-    assert [each.dtype for each in found] == [torch.int64] * 2
-    assert [each.tolist() for each in found] == [chosen, seen]
+    result = least_entropy(torch.tensor(entropies), patience)
+    assert [tensor.dtype for tensor in result] == [torch.int64] * 2
+    assert [tensor.tolist() for tensor in result] == [chosen, seen]
 
 
 def test_least_of_several_rows_and_under_vmap() -> None:
     rows = torch.rand(4, 5, 9, generator=torch.Generator().manual_seed(2))
     chosen, seen = least_entropy(rows, 2)
-    also = vmap(vmap(lambda row: least_entropy(row, 2)))(rows)
-    assert torch.equal(chosen, also[0])
-    assert torch.equal(seen, also[1])
-    for row, one, read in zip(rows.flatten(0, 1), chosen.flatten(), seen.flatten(), strict=True):
+    nested = vmap(vmap(lambda row: least_entropy(row, 2)))(rows)
+    assert torch.equal(chosen, nested[0])
+    assert torch.equal(seen, nested[1])
+    for row, index, count in zip(rows.flatten(0, 1), chosen.flatten(), seen.flatten(), strict=True):
         best, waited, stop = 0, 0, len(row)
         for step in range(1, len(row)):
             best, waited = (step, 0) if row[step] < row[best] else (best, waited + 1)
             if waited == 2:
                 stop = step + 1
                 break
-        assert (int(one), int(read)) == (best, stop)
+        assert (int(index), int(count)) == (best, stop)
 
 
 def test_least_of_nothing_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Strong views on images whose pixels can be followed."""
+"""Strong augmentation, on images whose pixels can be followed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = list(OPERATIONS)
 
 
 def draw(name: str, strength: float, count: int = 1) -> Tensor:
-    """The numbers that pick one operation with a strength."""
+    """The draws ``[count, 2]`` that select one operation and its strength."""
     return torch.tensor([[(NAMES.index(name) + 0.5) / len(NAMES), strength]] * count, dtype=torch.float64)
 
 
@@ -30,15 +30,15 @@ def ramp(side: int = 8) -> Tensor:
 @pytest.mark.parametrize("strength", [0.0, 0.3, 0.5, 0.999])
 def test_shape_range_and_kind_stay(name: str, strength: float) -> None:
     image = torch.randint(0, 256, (2, 3, 9, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    before = image.clone()
-    seen = strong_augment(image, draw(name, strength, 2))
-    assert seen.dtype == torch.uint8
-    assert seen.shape == image.shape
-    assert torch.equal(image, before)
+    original = image.clone()
+    augmented = strong_augment(image, draw(name, strength, 2))
+    assert augmented.dtype == torch.uint8
+    assert augmented.shape == image.shape
+    assert torch.equal(image, original)
     floating = strong_augment(image.double() / 255, draw(name, strength, 2))
     assert 0 <= float(floating.min()) <= float(floating.max()) <= 1
     if name not in ("posterize", "solarize"):  # these jump, and float32 and float64 may fall on both sides
-        assert float((floating * 255 - seen.double()).abs().max()) <= 0.51
+        assert float((floating * 255 - augmented.double()).abs().max()) <= 0.51
 
 
 def test_identity() -> None:
@@ -82,10 +82,10 @@ def test_posterize_keeps_the_upper_bits() -> None:
 def test_sharpness_blurs() -> None:
     image = torch.zeros(1, 3, 5, 5, dtype=torch.float64)
     image[..., 2, 2] = 1
-    seen = strong_augment(image, draw("sharpness", 0.5))
-    assert float(seen[0, 0, 2, 2]) == pytest.approx((1 + 5 / 13) / 2)
-    assert float(seen[0, 0, 1, 1]) == pytest.approx(1 / 13 / 2)
-    # A plain image has nothing to blur, at its border neither.
+    augmented = strong_augment(image, draw("sharpness", 0.5))
+    assert float(augmented[0, 0, 2, 2]) == pytest.approx((1 + 5 / 13) / 2)
+    assert float(augmented[0, 0, 1, 1]) == pytest.approx(1 / 13 / 2)
+    # A uniform image does not change, not even at its border.
     torch.testing.assert_close(
         strong_augment(torch.full_like(image, 0.4), draw("sharpness", 0)), torch.full_like(image, 0.4)
     )
@@ -102,27 +102,27 @@ def test_strength_one_half_moves_nothing_and_the_sides_move_apart() -> None:
 def test_translation_by_whole_pixels() -> None:
     x = ramp(10)
     # 2s - 1 = 2/3 of 0.3 of the side: two pixels of ten, and black comes in.
-    seen = strong_augment(x, draw("translate_x", 5 / 6))
-    torch.testing.assert_close(seen[..., :8], x[..., 2:])
-    assert float(seen[..., 8:].abs().max()) < 1e-9
+    augmented = strong_augment(x, draw("translate_x", 5 / 6))
+    torch.testing.assert_close(augmented[..., :8], x[..., 2:])
+    assert float(augmented[..., 8:].abs().max()) < 1e-9
     turned = x.transpose(2, 3).contiguous()
-    seen = strong_augment(turned, draw("translate_y", 5 / 6))
-    torch.testing.assert_close(seen[..., :8, :], turned[..., 2:, :])
-    assert float(seen[..., 8:, :].abs().max()) < 1e-9
+    augmented = strong_augment(turned, draw("translate_y", 5 / 6))
+    torch.testing.assert_close(augmented[..., :8, :], turned[..., 2:, :])
+    assert float(augmented[..., 8:, :].abs().max()) < 1e-9
 
 
 def follow(name: str, strength: float, place: tuple[int, int]) -> tuple[float, float]:
-    """Where a bright point ``(row, column)`` of an image of 41 pixels goes, in pixels from its middle."""
+    """Where a bright point at ``place`` (row, column) of an image of 41 × 41 pixels goes, in pixels from the centre."""
     image = torch.zeros(1, 3, 41, 41, dtype=torch.float64)
     image[..., place[0], place[1]] = 1
-    seen = strong_augment(image, draw(name, strength))[0, 0]
-    at = torch.arange(41, dtype=torch.float64) - 20
-    return float((seen.sum(1) @ at) / seen.sum()), float((seen.sum(0) @ at) / seen.sum())
+    augmented = strong_augment(image, draw(name, strength))[0, 0]
+    offsets = torch.arange(41, dtype=torch.float64) - 20
+    return float((augmented.sum(1) @ offsets) / augmented.sum()), float((augmented.sum(0) @ offsets) / augmented.sum())
 
 
 def test_rotation_and_shears_by_a_point() -> None:
-    """Strength 3/4 is half of the largest: 15 degrees, a shear of 0.15."""
-    # Ten pixels right of the middle: a place shows what lies 15 degrees on, so the point goes back by them.
+    """Strength 3/4 is half of the largest change: 15 degrees, a shear of 0.15."""
+    # The point is ten pixels right of the centre. Each pixel shows what was 15 degrees ahead, so the point moves back.
     down, right = follow("rotate", 0.75, (20, 30))
     assert (down, right) == (
         pytest.approx(-10 * math.sin(math.radians(15)), abs=0.1),
@@ -151,6 +151,6 @@ def test_selection_gives_what_rows_give() -> None:
     chosen = torch.arange(4 * len(OPERATIONS)) % len(OPERATIONS)
     images = uniform(fold_key(["selected"]), torch.arange(len(chosen) * 3 * 12 * 10)).view(-1, 3, 12, 10)
     strength = uniform(fold_key(["strength"]), torch.arange(len(chosen))).view(-1, 1, 1, 1)
-    one, other = augment_by_rows(images, chosen, strength), augment_by_selection(images, chosen, strength)
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-    assert (one - images).abs().amax((1, 2, 3))[chosen > 0].gt(0.01).float().mean() > 0.9
+    by_rows, by_selection = augment_by_rows(images, chosen, strength), augment_by_selection(images, chosen, strength)
+    torch.testing.assert_close(by_rows, by_selection, rtol=0, atol=1e-12)
+    assert (by_rows - images).abs().amax((1, 2, 3))[chosen > 0].gt(0.01).float().mean() > 0.9

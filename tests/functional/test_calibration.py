@@ -13,8 +13,8 @@ def test_a_case_by_hand() -> None:
     # right: |2/3 - 0.8| of 3.
     right = torch.tensor([True, False, True, True, False])
     confidences = torch.tensor([0.5, 0.3, 0.9, 0.7, 0.8], dtype=torch.float64)
-    found = expected_calibration_error(right, confidences, bins=2)
-    assert float(found) == pytest.approx((2 * 0.1 + 3 * (0.8 - 2 / 3)) / 5)
+    error = expected_calibration_error(right, confidences, bins=2)
+    assert float(error) == pytest.approx((2 * 0.1 + 3 * (0.8 - 2 / 3)) / 5)
 
 
 def test_fifteen_bins_are_the_usual() -> None:
@@ -23,10 +23,10 @@ def test_fifteen_bins_are_the_usual() -> None:
     right = torch.rand(200, generator=generator) < 0.5
     expected = 0.0
     for low in range(15):
-        held = (confidences > low / 15) & (confidences <= (low + 1) / 15)
-        if held.any():
-            gap = float(right[held].double().mean() - confidences[held].mean())
-            expected += float(held.double().mean()) * abs(gap)
+        in_bin = (confidences > low / 15) & (confidences <= (low + 1) / 15)
+        if in_bin.any():
+            gap = float(right[in_bin].double().mean() - confidences[in_bin].mean())
+            expected += float(in_bin.double().mean()) * abs(gap)
     assert float(expected_calibration_error(right, confidences)) == pytest.approx(expected)
 
 

@@ -1,4 +1,4 @@
-"""Class centroids, their likeness, and MDMGB's weights."""
+"""Class centroids, their similarity, and MDMGB's weights."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_they_are_those_that_labels_are_read_from() -> None:
 
 
 def test_few_images_and_many_classes() -> None:
-    """Four images, ten classes: the classes that nobody is in are zero rows, and the weights are finite."""
+    """Four images, ten classes: the centroids of classes without images are zero, and the weights are finite."""
     draw = torch.Generator().manual_seed(1)
     features, outputs = torch.randn(4, 6, generator=draw), 9 * torch.randn(4, 10, generator=draw)
     centroids = class_centroids(features, outputs.softmax(1))
@@ -48,9 +48,9 @@ def test_few_images_and_many_classes() -> None:
 
 def test_similarity_by_hand() -> None:
     target = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]])
-    other = torch.tensor([[4.0, 3.0], [1.0, 1.0], [0.0, 0.0]])
+    source = torch.tensor([[4.0, 3.0], [1.0, 1.0], [0.0, 0.0]])
     # 24/25; the second class is absent from the target, the third from the source.
-    similarity = centroid_similarity(other[None], target)
+    similarity = centroid_similarity(source[None], target)
     assert similarity.dtype == torch.float64
     assert similarity.tolist() == pytest.approx([0.96], abs=1e-15)
 
@@ -103,5 +103,5 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_weights_run_under_vmap() -> None:
     sources, target = torch.randn(5, 3, 4, 2), torch.randn(5, 4, 2)
     together = torch.func.vmap(centroid_weights)(sources, target)
-    for one in range(5):
-        torch.testing.assert_close(together[one], centroid_weights(sources[one], target[one]))
+    for k in range(5):
+        torch.testing.assert_close(together[k], centroid_weights(sources[k], target[k]))

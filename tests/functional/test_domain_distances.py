@@ -13,11 +13,15 @@ from fedwca.functional import domain_loss, gradient_reversal, moment_distance, m
 def kernel_loop(x: Tensor, y: Tensor, factors: tuple[float, ...]) -> float:
     """Equation 4 squared, pair by pair."""
     rows = [*x, *y]
-    apart = [float((a - b).square().sum()) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
-    width = sum(apart) / len(apart)
+    squared_distances = [
+        float((a - b).square().sum()) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j
+    ]
+    width = sum(squared_distances) / len(squared_distances)
 
-    def mean(some: Tensor, others: Tensor) -> float:
-        values = [math.exp(-float((a - b).square().sum()) / (f * width)) for a in some for b in others for f in factors]
+    def mean(first: Tensor, second: Tensor) -> float:
+        values = [
+            math.exp(-float((a - b).square().sum()) / (f * width)) for a in first for b in second for f in factors
+        ]
         return sum(values) / len(values)
 
     return mean(x, x) + mean(y, y) - 2 * mean(x, y)
@@ -57,9 +61,9 @@ def test_the_bandwidth_is_a_constant() -> None:
     x, y = torch.randn(4, 3, generator=draw).double().requires_grad_(), 1 + torch.randn(5, 3, generator=draw).double()
     both = torch.cat([x.detach(), y])
     width = torch.cdist(both, both).square().sum() / (9 * 8)
-    (own,) = torch.autograd.grad(multi_kernel_mmd(x, y), x)
-    (fixed,) = torch.autograd.grad(multi_kernel_mmd(x, y, bandwidth=width), x)
-    torch.testing.assert_close(own, fixed)
+    (gradient,) = torch.autograd.grad(multi_kernel_mmd(x, y), x)
+    (fixed_gradient,) = torch.autograd.grad(multi_kernel_mmd(x, y, bandwidth=width), x)
+    torch.testing.assert_close(gradient, fixed_gradient)
     assert torch.autograd.gradcheck(lambda z: multi_kernel_mmd(z, y, bandwidth=2.5), x)
 
 
@@ -87,7 +91,7 @@ def test_mmd_refuses_what_it_cannot_use() -> None:
 
 
 def test_moments_by_hand() -> None:
-    # First moments 1 and (0, 0) ... of sources (3, 4) and (0, 0), target (0, 0): lengths 5 and 0, pair 5.
+    # First moments are (3, 4) and (0, 0) of the sources, (0, 0) of the target: distances 5 and 0, and 5 of the pair.
     sources = [torch.tensor([[3.0, 4.0]]), torch.zeros(2, 2)]
     target = torch.zeros(3, 2)
     assert moment_distance(sources, target, order=1).item() == pytest.approx(2.5 + 5)
@@ -97,9 +101,9 @@ def test_moments_by_hand() -> None:
 
 
 def test_moments_are_raw_and_of_the_mean() -> None:
-    one = torch.tensor([[-1.0], [1.0]])
-    assert moment_distance([one], torch.zeros(1, 1), order=1).item() == 0
-    assert moment_distance([one], torch.zeros(1, 1), order=2).item() == 1
+    points = torch.tensor([[-1.0], [1.0]])
+    assert moment_distance([points], torch.zeros(1, 1), order=1).item() == 0
+    assert moment_distance([points], torch.zeros(1, 1), order=2).item() == 1
 
 
 def test_equal_moments_have_gradient_zero() -> None:
@@ -119,12 +123,12 @@ def test_moments_refuse_what_they_cannot_use() -> None:
 @pytest.mark.parametrize("scale", [0.0, 0.1, 1.0, 3.0])
 def test_reversal_keeps_bits_and_turns_gradients(scale: float) -> None:
     x = torch.tensor([0.1, -3e7, 1e-30, -0.0]).requires_grad_()
-    given = torch.tensor([1.0, 2.0, -3.0, 0.7])
+    upstream = torch.tensor([1.0, 2.0, -3.0, 0.7])
     y = gradient_reversal(x, scale)
     assert torch.equal(y, x)
     assert y.signbit().tolist() == x.signbit().tolist()
-    (gradient,) = torch.autograd.grad(y, x, given)
-    torch.testing.assert_close(gradient, -scale * given, rtol=0, atol=0)
+    (gradient,) = torch.autograd.grad(y, x, upstream)
+    torch.testing.assert_close(gradient, -scale * upstream, rtol=0, atol=0)
 
 
 def test_reversal_is_faded_in() -> None:
@@ -136,7 +140,7 @@ def test_reversal_is_faded_in() -> None:
 
 
 def test_the_loss_of_a_domain_classifier_by_hand() -> None:
-    # Sure of both sources by log 3 to 1, of the only target image by log 1 to 1: each side counts half.
+    # Odds 3 to 1 for both source images, 1 to 1 for the only target image; sources and target count half each.
     logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0], [0.0, 0.0]])
     assert float(domain_loss(logits, 2)) == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
     turned = torch.tensor([[0.0, math.log(3)], [0.0, 0.0]])

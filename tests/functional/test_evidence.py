@@ -16,7 +16,7 @@ def outputs(n: int, m: int, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
 
 
 def slow_density(probabilities: np.ndarray, temperature: float) -> float:
-    """Eqs. 5-6, word by word."""
+    """Eqs. 5-6, pair by pair."""
     n, total = len(probabilities), 0.0
     for i in range(n):
         terms = {}
@@ -25,8 +25,8 @@ def slow_density(probabilities: np.ndarray, temperature: float) -> float:
                 a, b = probabilities[i], probabilities[j]
                 cosine = (a * b).sum() / math.sqrt((a * a).sum()) / math.sqrt((b * b).sum())
                 terms[j] = math.exp(cosine / temperature)
-        whole = sum(terms.values())
-        total -= sum(t / whole * math.log(t / whole) for t in terms.values())
+        normaliser = sum(terms.values())
+        total -= sum(t / normaliser * math.log(t / normaliser) for t in terms.values())
     return total / n
 
 
@@ -78,7 +78,8 @@ def test_density_is_at_most_log_of_the_others_and_collapse_reaches_it() -> None:
 
 
 def test_density_excludes_itself_by_identity_not_by_value() -> None:
-    # two equal rows and T small: each sees only its twin: entropy 0. Were all equal rows excluded, it would be NaN.
+    # Pairs of equal rows and a small T: each row's only neighbour is its twin, so the entropy is 0. If all equal rows
+    # were excluded, it would be NaN.
     rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     assert soft_neighborhood_density(rows).item() == pytest.approx(0.0, abs=1e-6)
 

@@ -17,7 +17,7 @@ from .clients import collinear
 
 
 def reference(x: Tensor, metric: str = "cosine") -> list[int]:
-    """Level 0 of finch-clust."""
+    """Level 0 of the authors' package finch-clust."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from finch import FINCH
@@ -80,7 +80,7 @@ def test_level_0_is_finch_clusts_for_a_thousand() -> None:
 @pytest.mark.parametrize("backend", ["torch", "faiss"])
 @pytest.mark.parametrize("seed", range(6))
 def test_float64_finds_domains_where_float32_sees_noise(backend: str, seed: int) -> None:
-    # three members each: a 1-NN graph inside a group of three is always connected, so the truth is exact
+    # three members each: the 1-NN graph within a group of three is always connected, so FINCH must find the groups
     x, truth = collinear(4, 3, 500, 3e-5, seed)  # 1-cos 1e-9 between groups, 1e-11 within
     cosines = torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(x).mT
     assert 1e-10 < (1 - cosines).max() < 5e-9
@@ -153,7 +153,7 @@ def test_a_row_without_direction_is_named() -> None:
 
 
 def test_later_levels_cluster_the_means_of_all_members() -> None:
-    # By means of means all would be one.
+    # With means of means instead, all rows would be one cluster.
     low, high = [8, 9, 10, 18, 23, 25, 30, 44, 46, 47, 54, 56], [81, 82, 86, 87, 97, 104, 105, 106, 110, 111]
     x = torch.tensor(low + high, dtype=torch.float64)[:, None]
     assert finch_levels(x, metric="euclidean")[2].tolist() == [0] * 12 + [1] * 10

@@ -1,4 +1,4 @@
-"""Which labels are taken: of two models, and of the surest samples."""
+"""Which labels are selected: between two models, and of the most confident samples."""
 
 import pytest
 import torch

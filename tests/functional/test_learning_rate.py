@@ -11,7 +11,7 @@ def test_by_hand() -> None:
 
 
 def test_it_is_proportional_falls_and_stays_at_zero() -> None:
-    found = [cosine_learning_rate(0.3, round, 7) for round in range(10)]
-    assert found == pytest.approx([0.3 * cosine_learning_rate(1.0, round, 7) for round in range(10)])
-    assert found == sorted(found, reverse=True)
-    assert found[7:] == [0.0, 0.0, 0.0]
+    rates = [cosine_learning_rate(0.3, round, 7) for round in range(10)]
+    assert rates == pytest.approx([0.3 * cosine_learning_rate(1.0, round, 7) for round in range(10)])
+    assert rates == sorted(rates, reverse=True)
+    assert rates[7:] == [0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""The names that others import: a change here is a change of the public interface."""
+"""The names that users import from `fedwca.functional`; a change here changes the public interface."""
 
 import pytest
 

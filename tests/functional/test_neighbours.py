@@ -1,4 +1,4 @@
-"""First neighbours by every backend, and connected components."""
+"""First neighbours with each backend, and connected components."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ BACKENDS = (*EXACT, "hnsw")
 
 
 def slow_neighbours(x: np.ndarray, metric: str) -> list[int]:
-    """One pair at a time, in the longest floats numpy has."""
+    """Nearest other row of each row, one row at a time, in the longest floats that numpy has."""
     rows = x.astype(np.longdouble)
     if metric == "cosine":
         rows = rows / np.sqrt((rows**2).sum(1, keepdims=True))
@@ -131,26 +131,26 @@ def test_float32_extremes(scale: float) -> None:
 @pytest.mark.parametrize(("rows", "expected"), [(30, "faiss"), (31, "hnsw")])
 def test_auto_is_exact_up_to_a_border(rows: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert neighbours.EXACT == 10_000
-    asked = []
+    backends = []
 
     def spy(vectors: torch.Tensor, backend: str, metric: str) -> tuple[torch.Tensor, torch.Tensor]:
-        asked.append(backend)
+        backends.append(backend)
         return search_candidates(vectors, backend, metric)
 
     monkeypatch.setattr(neighbours, "EXACT", 30)
     monkeypatch.setattr(neighbours, "search_candidates", spy)
     first_neighbours(torch.randn(rows, 5, generator=torch.Generator().manual_seed(0)))
-    assert asked == [expected]
+    assert backends == [expected]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_callers_rows_stay_as_they_are(dtype: torch.dtype) -> None:
     x = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=dtype)
-    before = x.clone()
+    original = x.clone()
     for backend in BACKENDS:
         for metric in ("cosine", "euclidean"):
             first_neighbours(x, backend=backend, metric=metric)
-    assert torch.equal(x, before)
+    assert torch.equal(x, original)
 
 
 FORKED = """
@@ -175,10 +175,10 @@ for backend in sys.argv[1:]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_is_refused_where_it_would_wait_forever() -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", FORKED, *BACKENDS], capture_output=True, text=True, timeout=250, check=False
     )
-    assert done.stdout.splitlines() == [f"{backend} 0" for backend in BACKENDS], done.stderr
+    assert result.stdout.splitlines() == [f"{backend} 0" for backend in BACKENDS], result.stderr
 
 
 def test_all_backends_agree_on_a_thousand_rows() -> None:

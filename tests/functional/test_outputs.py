@@ -1,4 +1,4 @@
-"""Losses of outputs alone: entropies, divergences, smoothed labels."""
+"""Losses of outputs alone: entropies, divergences, label smoothing."""
 
 import math
 
@@ -33,16 +33,16 @@ def test_entropy_and_diversity_by_hand() -> None:
 def test_both_add_up_to_information_maximization() -> None:
     draw = torch.Generator().manual_seed(0)
     logits, mask = 3 * torch.randn(9, 5, generator=draw), torch.rand(9, generator=draw) < 0.6
-    for some in (None, mask):
-        together = prediction_entropy(logits, some) + diversity_loss(logits, some)
-        torch.testing.assert_close(together, information_maximization(logits, some, eps=0.0))
+    for chosen_mask in (None, mask):
+        together = prediction_entropy(logits, chosen_mask) + diversity_loss(logits, chosen_mask)
+        torch.testing.assert_close(together, information_maximization(logits, chosen_mask, eps=0.0))
 
 
 def test_mutual_information_by_hand() -> None:
-    # Outputs (3/4, 1/4) and (1/4, 3/4): mean (1/2, 1/2), each entropy 2 - 3/4 log2 3 bits, of one bit there is.
+    # Outputs (3/4, 1/4) and (1/4, 3/4): the mean has an entropy of 1 bit, each output one of 2 - 3/4 log2 3 bits.
     logits = logs([0.75, 0.25], [0.25, 0.75])
     assert mutual_information(logits).item() == pytest.approx(1 - (2 - 0.75 * math.log2(3)), abs=1e-12)
-    # Two classes of four: half of what there is to say, however sure.
+    # Only two of four classes: half of the maximum of 2 bits, however confident the outputs are.
     assert mutual_information(100 * torch.eye(4)[:2]).item() == pytest.approx(0.5)
     assert mutual_information(torch.zeros(3, 1)).item() == 0
 
@@ -66,7 +66,7 @@ def test_gradients_at_sure_outputs_are_finite_twice(loss: type, size: float) -> 
 
 
 def test_adding_diversity_spreads_outputs_and_subtracting_it_collapses_them() -> None:
-    """The sign is in the term: it is added."""
+    """The diversity loss has its sign already: it is added."""
     for sign, classes in ((1, 3), (-1, 1)):
         scores = torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
         bias = torch.tensor([1.0, 0.0, 0.0], requires_grad=True)
@@ -123,12 +123,12 @@ def test_smoothing_out_of_range_is_refused(smoothing: float) -> None:
 
 
 def test_divergence_by_hand_and_torchs() -> None:
-    one, other = logs([0.5, 0.5], [0.9, 0.1]), logs([0.25, 0.75], [0.9, 0.1])
+    logits, reference = logs([0.5, 0.5], [0.9, 0.1]), logs([0.25, 0.75], [0.9, 0.1])
     forward, back = 0.5 * math.log(2) + 0.5 * math.log(2 / 3), 0.25 * math.log(0.5) + 0.75 * math.log(1.5)
-    assert prediction_divergence(one, other).item() == pytest.approx(forward / 2)
-    assert prediction_divergence(one, other, reverse=True).item() == pytest.approx(back / 2)
-    expected = kl_div(other.log_softmax(1), one.log_softmax(1), reduction="batchmean", log_target=True)
-    torch.testing.assert_close(prediction_divergence(one, other), expected)
+    assert prediction_divergence(logits, reference).item() == pytest.approx(forward / 2)
+    assert prediction_divergence(logits, reference, reverse=True).item() == pytest.approx(back / 2)
+    expected = kl_div(reference.log_softmax(1), logits.log_softmax(1), reduction="batchmean", log_target=True)
+    torch.testing.assert_close(prediction_divergence(logits, reference), expected)
 
 
 def test_divergence_of_sure_outputs_has_finite_gradients() -> None:
@@ -144,25 +144,25 @@ def test_divergence_of_sure_outputs_has_finite_gradients() -> None:
 
 def test_distillation_is_of_both_pairs() -> None:
     draw = torch.Generator().manual_seed(4)
-    adapted, base, teacher, other = torch.randn(4, 6, 3, generator=draw, dtype=torch.float64)
+    adapted, base, teacher, base_teacher = torch.randn(4, 6, 3, generator=draw, dtype=torch.float64)
     for reverse in (False, True):
         first = prediction_divergence(adapted, teacher, reverse=reverse)
-        second = prediction_divergence(base, other, reverse=reverse)
-        together = paired_distillation(adapted, base, teacher, other, 0.8, reverse=reverse)
+        second = prediction_divergence(base, base_teacher, reverse=reverse)
+        together = paired_distillation(adapted, base, teacher, base_teacher, 0.8, reverse=reverse)
         torch.testing.assert_close(together, first + 0.8 * second)
     assert paired_distillation(adapted, base, adapted, base, 0.8).item() == pytest.approx(0, abs=1e-15)
 
 
 def test_losses_are_twice_differentiable() -> None:
     draw = torch.Generator().manual_seed(5)
-    logits, other = torch.randn(2, 4, 3, generator=draw, dtype=torch.float64)
+    logits, reference = torch.randn(2, 4, 3, generator=draw, dtype=torch.float64)
     logits.requires_grad_()
     labels, mask = torch.tensor([0, 1, -1, 2]), torch.tensor([1, 1, 0, 1])
     for loss in (
         lambda z: prediction_entropy(z, mask),
         lambda z: diversity_loss(z, mask),
-        lambda z: prediction_divergence(z, other, mask),
-        lambda z: prediction_divergence(z, other, mask, reverse=True),
+        lambda z: prediction_divergence(z, reference, mask),
+        lambda z: prediction_divergence(z, reference, mask, reverse=True),
         lambda z: smoothed_cross_entropy(z, labels, 0.1, None, mask),
     ):
         assert torch.autograd.gradcheck(loss, logits)

@@ -1,4 +1,4 @@
-"""Two promises of every function of samples: padding changes nothing, and vmap equals a loop."""
+"""What holds for every function of samples: padding changes nothing, and vmap equals a loop."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Data = dict[str, Tensor]
 
 
 def clients(dtype: torch.dtype, seed: int = 0) -> Data:
-    """K clients of N samples; client 2 uses the first class only."""
+    """K clients of N samples; client 2 predicts the first class only, and client 3 has no label of class 2."""
     draw = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(K, N, M, generator=draw, dtype=torch.float64)
     logits[2, :, 0] += 50
@@ -36,7 +36,7 @@ def clients(dtype: torch.dtype, seed: int = 0) -> Data:
 
 
 def padded(data: Data, garbage: float) -> Data:
-    """Rows added in front, in between and behind, full of garbage, with mask 0; labels garbage too."""
+    """The data with ``PAD`` more rows, half in front and half behind: values and labels are garbage, the mask is 0."""
     order = torch.arange(N + PAD).roll(3)
     longer = {}
     for name, rows in data.items():
@@ -54,7 +54,7 @@ def padded(data: Data, garbage: float) -> Data:
 
 
 def place() -> Tensor:
-    """Where the N samples went in `padded`."""
+    """Positions of the N samples in the rows of `padded`."""
     return (torch.arange(N) + 3) % (N + PAD)
 
 
@@ -68,10 +68,10 @@ def shot(d: Data) -> Tensor:
 
 
 def selected(d: Data) -> Tensor:
-    one = F.prototype_labels(d["features"], d["probabilities"], d["mask"])
-    two = F.prototype_labels(d["features"].flip(-1), d["probabilities"], d["mask"], refine=0)
-    p, q = F.prototype_similarity(one[2]), F.prototype_similarity(two[2])
-    return torch.stack([F.select_labels(one[:2], two[:2], p, q, r) for r in ("margin", "ratio")])
+    first = F.prototype_labels(d["features"], d["probabilities"], d["mask"])
+    second = F.prototype_labels(d["features"].flip(-1), d["probabilities"], d["mask"], refine=0)
+    p, q = F.prototype_similarity(first[2]), F.prototype_similarity(second[2])
+    return torch.stack([F.select_labels(first[:2], second[:2], p, q, r) for r in ("margin", "ratio")])
 
 
 SCALARS: dict[str, Callable[[Data], Tensor]] = {
@@ -133,12 +133,12 @@ def test_padding_changes_no_label_and_no_similarity(garbage: float) -> None:
     data = clients(torch.float32)
     longer = padded(data, garbage)
     labels, similarities, means = vmap(F.prototype_labels)(data["features"], data["probabilities"], data["mask"])
-    others = vmap(F.prototype_labels)(longer["features"], longer["probabilities"], longer["mask"])
-    torch.testing.assert_close(others[0][:, place()], labels)
-    torch.testing.assert_close(others[1][:, place()], similarities)
-    torch.testing.assert_close(others[2], means)
-    assert (others[1][~longer["mask"]] == 0).all()
-    assert ((others[0] >= 0) & (others[0] < M)).all()
+    padded_result = vmap(F.prototype_labels)(longer["features"], longer["probabilities"], longer["mask"])
+    torch.testing.assert_close(padded_result[0][:, place()], labels)
+    torch.testing.assert_close(padded_result[1][:, place()], similarities)
+    torch.testing.assert_close(padded_result[2], means)
+    assert (padded_result[1][~longer["mask"]] == 0).all()
+    assert ((padded_result[0] >= 0) & (padded_result[0] < M)).all()
     torch.testing.assert_close(vmap(selected)(longer)[..., place()], vmap(selected)(data))
 
 
@@ -146,23 +146,23 @@ def test_padding_changes_no_partner() -> None:
     data = clients(torch.float32)
     longer = padded(data, 0.5)
     before, after = vmap(PER_SAMPLE["partners"])(data), vmap(PER_SAMPLE["partners"])(longer)
-    # the longer rows were rolled, so which partner a number picks may differ; who has one may not
+    # The padded rows were rolled, so a number may pick another partner; which samples have a partner must not change.
     assert torch.equal(after[:, place()] >= 0, before >= 0)
     assert (after[~longer["mask"]] == -1).all()
     picked = after.clamp_min(0)
     assert (longer["mask"] & longer["matched"]).gather(1, picked)[after >= 0].all()
-    behind = {n: torch.cat([r, r], 1) for n, r in data.items()}
-    behind["mask"] = torch.cat([data["mask"], ~data["mask"]], 1)
-    assert torch.equal(vmap(PER_SAMPLE["partners"])(behind)[:, :N], before)
+    doubled = {n: torch.cat([r, r], 1) for n, r in data.items()}
+    doubled["mask"] = torch.cat([data["mask"], ~data["mask"]], 1)
+    assert torch.equal(vmap(PER_SAMPLE["partners"])(doubled)[:, :N], before)
 
 
 @pytest.mark.parametrize("garbage", [0.0, 1e4, float("nan")])
 def test_padding_is_never_confident_and_takes_no_place(garbage: float) -> None:
     data = clients(torch.float32)
     longer = padded(data, garbage)
-    kept = vmap(PER_SAMPLE["confident"])(longer)
-    assert torch.equal(kept[:, place()], vmap(PER_SAMPLE["confident"])(data))
-    assert not kept[~longer["mask"]].any()
+    confident = vmap(PER_SAMPLE["confident"])(longer)
+    assert torch.equal(confident[:, place()], vmap(PER_SAMPLE["confident"])(data))
+    assert not confident[~longer["mask"]].any()
 
 
 LOSSES = "information_maximization cross_entropy distillation smoothed entropy diversity divergence pairs learned"
@@ -194,18 +194,18 @@ def test_a_mask_of_numbers_is_a_mask() -> None:
 
 
 def test_weights_run_under_vmap() -> None:
-    """Trials side by side: the server's weights too."""
+    """The server's weights run under vmap too, for several trials at once."""
     draw = torch.Generator().manual_seed(0)
-    scores, two = torch.randn(5, 6, 3, generator=draw), torch.randn(5, 6, 2, generator=draw)
+    scores, pair_scores = torch.randn(5, 6, 3, generator=draw), torch.randn(5, 6, 2, generator=draw)
     labels = torch.randint(0, 3, (5, 6), generator=draw)
     present = torch.rand(5, 6, generator=draw) < 0.7
 
-    def blended(s: Tensor, t: Tensor, c: Tensor, here: Tensor) -> Tensor:
+    def blended(s: Tensor, t: Tensor, c: Tensor, p: Tensor) -> Tensor:
         alpha, beta = F.tempered_softmax(s, 0.1), F.tempered_softmax(t, 0.05)
-        soft = F.soft_cluster_weights(alpha, beta, c, "column", here)
-        own = (c[:, None] == torch.arange(3)).double()
-        return torch.cat([F.blend_weights(own, alpha, beta, soft), F.cluster_means(c, 3, None, here).mT], 1)
+        soft = F.soft_cluster_weights(alpha, beta, c, "column", p)
+        membership = (c[:, None] == torch.arange(3)).double()
+        return torch.cat([F.blend_weights(membership, alpha, beta, soft), F.cluster_means(c, 3, None, p).mT], 1)
 
-    together = vmap(blended)(scores, two, labels, present)
+    together = vmap(blended)(scores, pair_scores, labels, present)
     for t in range(5):
-        torch.testing.assert_close(together[t], blended(scores[t], two[t], labels[t], present[t]))
+        torch.testing.assert_close(together[t], blended(scores[t], pair_scores[t], labels[t], present[t]))

@@ -15,7 +15,7 @@ def seeded(seed: int = 0) -> np.random.Generator:
 
 
 def cover(parts: list[np.ndarray], images: int) -> bool:
-    """Whether each image is in one part."""
+    """Whether the parts together contain each image exactly once."""
     return sorted(np.concatenate(parts).tolist()) == list(range(images))
 
 
@@ -30,24 +30,24 @@ def test_shards_have_one_class_each_and_about_one_size() -> None:
     assert min(map(len, parts)) >= 12
     assert max(map(len, parts)) <= 22
     again = shard_partition(labels, 50, 2, seeded())
-    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
-    other = shard_partition(labels, 50, 2, seeded(1))
-    assert not all(np.array_equal(one, two) for one, two in zip(parts, other, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    other_seed = shard_partition(labels, 50, 2, seeded(1))
+    assert not all(np.array_equal(a, b) for a, b in zip(parts, other_seed, strict=True))
 
 
 def shard_sizes(counts: list[int], clients: int, groups: np.ndarray | None = None) -> list[list[int]]:
     """Sizes of the shards of each class, one shard a client."""
     labels = np.repeat(np.arange(len(counts)), counts)
     parts = shard_partition(labels, clients, 1, seeded(), groups=groups)
-    return [sorted(len(part) for part in parts if labels[part[0]] == one) for one in range(len(counts))]
+    return [sorted(len(part) for part in parts if labels[part[0]] == label) for label in range(len(counts))]
 
 
 def test_shards_go_by_the_classes_where_their_number_does_not_divide() -> None:
-    # 7 shards of 70, 20 and 10 images: 4.9, 1.4 and 0.7, so 4, 1 and at least 1; the one left goes to 0.9.
+    # 7 shards of 70, 20 and 10 images: 4.9, 1.4 and 0.7, so 4, 1 and at least 1; the seventh goes to the remainder 0.9.
     assert shard_sizes([70, 20, 10], 7) == [[14] * 5, [20], [10]]
     # 5 shards of 90, 9 and 1 images: 4.5, 0.45 and 0.05; each has one, so the first keeps 3.
     assert shard_sizes([90, 9, 1], 5) == [[30] * 3, [9], [1]]
-    # It divides: alike, whatever the counts.
+    # The number divides by the classes: equally many shards each, whatever the counts.
     assert shard_sizes([90, 6], 4) == [[45, 45], [3, 3]]
 
 
@@ -60,9 +60,9 @@ def test_groups_stay_whole() -> None:
     groups = np.arange(80) // 3
     parts = shard_partition(labels, 8, 1, seeded(), groups=groups)
     assert cover(parts, 80)
-    for one in (0, 1):
+    for label in (0, 1):
         for group in np.unique(groups):
-            members = np.flatnonzero((groups == group) & (labels == one))
+            members = np.flatnonzero((groups == group) & (labels == label))
             assert sum(bool(np.isin(members, part).any()) for part in parts) <= 1
     assert all(7 <= len(part) <= 13 for part in parts)
     with pytest.raises(UsageError, match="class 0 has 14 images or groups of images, too few for 20 shards"):
@@ -101,7 +101,7 @@ def test_dirichlet_by_class_uses_all_images(alpha: float) -> None:
     assert len(parts) == 20
     assert cover(parts, 900)
     again = dirichlet_partition(labels, 20, alpha, seeded())
-    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
 
 
 def classes_of(parts: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ def test_alpha_goes_from_one_client_to_all_alike(by: str) -> None:
         assert (skewed.max(0) > 150).sum() >= 4
     else:
         assert even.min() >= 5
-        # The last ones get what is left.
+        # The last clients get what is left over, so they are not counted.
         assert (skewed[:5].max(1) > 80).sum() >= 4
 
 
@@ -127,8 +127,8 @@ def test_dirichlet_by_client_gives_equal_sizes_without_repeats() -> None:
     labels = np.repeat(np.arange(3), [50, 5, 48])
     parts = dirichlet_partition(labels, 10, 0.05, seeded(), "client")
     assert [len(part) for part in parts] == [10] * 10
-    everything = np.concatenate(parts)
-    assert len(np.unique(everything)) == 100
+    indices = np.concatenate(parts)
+    assert len(np.unique(indices)) == 100
 
 
 def test_what_dirichlet_refuses() -> None:
@@ -171,10 +171,10 @@ def test_rotation_is_counter_clockwise() -> None:
 
 def test_long_tail_by_hand() -> None:
     labels = np.array([0] * 8 + [1] * 8 + [2] * 8)
-    kept = long_tail(labels, 3, 4.0, seeded())
-    assert np.bincount(labels[kept]).tolist() == [8, 4, 2]  # 8 · 4^0, 8 · 4^(-1/2), 8 · 4^-1
+    indices = long_tail(labels, 3, 4.0, seeded())
+    assert np.bincount(labels[indices]).tolist() == [8, 4, 2]  # 8 · 4^0, 8 · 4^(-1/2), 8 · 4^-1
     assert np.bincount(labels[long_tail(labels, 3, 4.0, seeded(), reverse=True)]).tolist() == [2, 4, 8]
-    assert (np.diff(kept) > 0).all()
+    assert (np.diff(indices) > 0).all()
     assert long_tail(labels, 3, 1.0, seeded()).tolist() == list(range(24))
     assert np.bincount(labels[long_tail(labels, 3, 1e6, seeded())]).tolist() == [8, 1, 1]
     assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay so

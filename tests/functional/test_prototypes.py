@@ -59,7 +59,7 @@ def test_raw_features_weigh_by_length_and_normalised_ones_do_not() -> None:
 
 def test_shot_appends_one_and_normalises() -> None:
     features, weights = torch.tensor([[2.0, 2.0], [0.0, 0.0]]), torch.tensor([[1.0], [1.0]])
-    # (2, 2, 1)/3 and (0, 0, 1): mean (1/3, 1/3, 2/3); cosine with (2, 2, 1)/3: (2+2+2)/9 / √(6/9) = √6/3
+    # (2, 2, 1)/3 and (0, 0, 1): mean (1/3, 1/3, 2/3); its cosine with (2, 2, 1)/3: (2+2+2)/9 / √(6/9) = √6/3
     _, similarities, means = prototype_labels(features, weights, normalize_first=True, append_one=True)
     assert means.flatten().tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3])
     assert similarities.tolist() == pytest.approx([math.sqrt(6) / 3, math.sqrt(6) / 3])
@@ -106,13 +106,13 @@ def test_few_samples(n: int) -> None:
 
 @pytest.mark.parametrize("refine", [0, 1])
 def test_a_single_sample_has_the_class_of_its_largest_probability(refine: int) -> None:
-    """All its soft prototypes are the sample itself, and which cosine is largest would be rounding."""
-    drawn = torch.Generator().manual_seed(0)
+    """All its soft prototypes are the sample itself, so the largest cosine would be decided by rounding."""
+    draw = torch.Generator().manual_seed(0)
     for _ in range(20):
-        features, probabilities = torch.randn(3, 7, generator=drawn), torch.rand(3, 5, generator=drawn).softmax(1)
+        features, probabilities = torch.randn(3, 7, generator=draw), torch.rand(3, 5, generator=draw).softmax(1)
         mask = torch.tensor([0, 1, 0])
-        for given in ((features[1:2], probabilities[1:2]), (features, probabilities, mask)):
-            labels, similarities, _ = prototype_labels(*given, refine=refine)
+        for arguments in ((features[1:2], probabilities[1:2]), (features, probabilities, mask)):
+            labels, similarities, _ = prototype_labels(*arguments, refine=refine)
             place = len(labels) // 2
             assert int(labels[place]) == int(probabilities[1].argmax())
             assert float(similarities[place]) == pytest.approx(1)

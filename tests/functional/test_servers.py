@@ -1,4 +1,4 @@
-"""What servers compute: simplex, agreement, controls; and terms of representations."""
+"""What servers compute: simplex projection, agreement, controls; and terms of representations."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_projection_by_hand(values: list[float], expected: list[float]) -> None:
 
 
 def test_projection_is_the_nearest_of_all() -> None:
-    """Where weights are positive, all entries moved alike, and nobody else would have stayed above 0."""
+    """Entries with positive weight are all shifted equally; shifted as much, no other entry would be above 0."""
     values = 2 * torch.randn(50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     weights = project_simplex(values)
     torch.testing.assert_close(weights.sum(-1), torch.ones(50, dtype=torch.float64))
@@ -59,27 +59,27 @@ def test_agreement_by_hand() -> None:
 
 
 def test_control_by_hand_and_without_a_step() -> None:
-    c, own, start, end = (torch.tensor([value, 0.0]) for value in (1.0, 2.0, 3.0, 1.0))
-    assert control_update(c, own, start, end, 4, 0.5).tolist() == [2.0, 0.0]
-    assert control_update(c, own, start, end, 0, 0.5).tolist() == [2.0, 0.0]
+    c, c_k, start, end = (torch.tensor([value, 0.0]) for value in (1.0, 2.0, 3.0, 1.0))
+    assert control_update(c, c_k, start, end, 4, 0.5).tolist() == [2.0, 0.0]
+    assert control_update(c, c_k, start, end, 0, 0.5).tolist() == [2.0, 0.0]
     steps = torch.tensor([4, 0, 2])
-    stacked = [each.expand(3, 2) for each in (c, own, start, end)]
+    stacked = [tensor.expand(3, 2) for tensor in (c, c_k, start, end)]
     together = control_update(*stacked, steps[:, None], 0.5)
     assert together[:, 0].tolist() == [2.0, 2.0, 3.0]
-    torch.testing.assert_close(vmap(lambda s: control_update(c, own, start, end, s, 0.5))(steps), together)
+    torch.testing.assert_close(vmap(lambda s: control_update(c, c_k, start, end, s, 0.5))(steps), together)
 
 
 def scaffold_by_hand(
-    x: Tensor, c: Tensor, own: Tensor, models: Tensor, present: Tensor, steps: Tensor, lr: float, server_lr: float
+    x: Tensor, c: Tensor, controls: Tensor, models: Tensor, present: Tensor, steps: Tensor, lr: float, server_lr: float
 ) -> Tensor:
     """Algorithm 1 of SCAFFOLD, client after client."""
-    renewed, moves = own.clone(), []
-    for k in range(len(own)):
+    renewed, moves = controls.clone(), []
+    for k in range(len(controls)):
         if present[k]:
             moves.append(models[k] - x)
-            renewed[k] = control_update(c, own[k], x, models[k], int(steps[k]), lr)
-    after = x + server_lr * torch.stack(moves).mean(0) if moves else x
-    return torch.cat([after[None], (c + (renewed - own).sum(0) / len(own))[None], renewed])
+            renewed[k] = control_update(c, controls[k], x, models[k], int(steps[k]), lr)
+    server = x + server_lr * torch.stack(moves).mean(0) if moves else x
+    return torch.cat([server[None], (c + (renewed - controls).sum(0) / len(controls))[None], renewed])
 
 
 @pytest.mark.parametrize("present", [[1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]])
@@ -87,13 +87,13 @@ def scaffold_by_hand(
 def test_scaffold_is_one_matrix(present: list[int], begun: bool) -> None:
     draw = torch.Generator().manual_seed(1)
     rows, models = torch.randn(6, 3, generator=draw).double(), torch.randn(4, 3, generator=draw).double()
-    here, steps = torch.tensor(present).bool(), torch.tensor([4, 2, 1, 0])
+    mask, steps = torch.tensor(present).bool(), torch.tensor([4, 2, 1, 0])
     if not begun:
         rows[1:] = 0
-    weights = scaffold_weights(here, steps, 0.1, 1.5, begun)
+    weights = scaffold_weights(mask, steps, 0.1, 1.5, begun)
     assert weights.dtype == torch.float64
     assert weights.shape == (6, (6 if begun else 1) + 4)
-    expected = scaffold_by_hand(rows[0], rows[1], rows[2:], models, here, steps, 0.1, 1.5)
+    expected = scaffold_by_hand(rows[0], rows[1], rows[2:], models, mask, steps, 0.1, 1.5)
     torch.testing.assert_close(weights @ torch.cat([rows if begun else rows[:1], models]), expected)
 
 
@@ -106,19 +106,19 @@ def test_one_client_and_vmap() -> None:
     assert scaffold_weights(torch.ones(1).bool(), torch.ones(1), 1.0, 1.0, True).shape == (3, 4)
     present, steps = torch.rand(5, 4) < 0.5, torch.randint(0, 9, (5, 4))
     together = vmap(lambda p, s: scaffold_weights(p, s, 0.1, 1.5, True))(present, steps)
-    for one in range(5):
-        torch.testing.assert_close(together[one], scaffold_weights(present[one], steps[one], 0.1, 1.5, True))
+    for k in range(5):
+        torch.testing.assert_close(together[k], scaffold_weights(present[k], steps[k], 0.1, 1.5, True))
 
 
 def test_divergence_of_normal_distributions_is_torchs() -> None:
     draw = torch.Generator().manual_seed(2)
-    mean, other = torch.randn(2, 5, 3, generator=draw, dtype=torch.float64)
-    std, prior = 0.1 + torch.rand(2, 5, 3, generator=draw, dtype=torch.float64)
-    expected = kl_divergence(Normal(mean, std), Normal(other, prior)).sum(1).mean()
-    torch.testing.assert_close(gaussian_divergence(mean, std, other, prior), expected)
+    mean, prior_mean = torch.randn(2, 5, 3, generator=draw, dtype=torch.float64)
+    std, prior_std = 0.1 + torch.rand(2, 5, 3, generator=draw, dtype=torch.float64)
+    expected = kl_divergence(Normal(mean, std), Normal(prior_mean, prior_std)).sum(1).mean()
+    torch.testing.assert_close(gaussian_divergence(mean, std, prior_mean, prior_std), expected)
     assert gaussian_divergence(mean, std, mean, std).item() == pytest.approx(0, abs=1e-12)
     std.requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: gaussian_divergence(mean, s, other, prior), std)
+    assert torch.autograd.gradcheck(lambda s: gaussian_divergence(mean, s, prior_mean, prior_std), std)
 
 
 def test_a_width_of_zero_gives_a_number() -> None:
@@ -155,9 +155,9 @@ def test_padding_of_parameters() -> None:
 
 
 def test_a_channel_of_zeros_has_no_gradient() -> None:
-    """Why the small net in the corner stays the small net, behind a ReLU."""
-    one, two = (padded(torch.randn(2, 2), (4, 4)).requires_grad_() for _ in range(2))
-    loss = ((torch.randn(5, 4) @ one.mT).relu() @ two.mT).square().sum()
-    gradients = torch.autograd.grad(loss, (one, two))
+    """Behind a ReLU, zero padding gets no gradient, so the small network in the corner stays a small network."""
+    first, second = (padded(torch.randn(2, 2), (4, 4)).requires_grad_() for _ in range(2))
+    loss = ((torch.randn(5, 4) @ first.mT).relu() @ second.mT).square().sum()
+    gradients = torch.autograd.grad(loss, (first, second))
     assert (gradients[0][2:] == 0).all()
     assert (gradients[1][:, 2:] == 0).all()

@@ -37,8 +37,8 @@ def test_more_than_there_are(count: int) -> None:
 def test_what_is_left_is_at_most_one_minus_k_over_p() -> None:
     # Stich et al., eq. 2: |x - top_k(x)|^2 <= (1 - k/P) |x|^2.
     update = torch.randn(1000, generator=torch.Generator().manual_seed(0))
-    left = update - scatter_entries(*largest_entries(update, 250), 1000)
-    assert float(left.square().sum()) <= 0.75 * float(update.square().sum())
+    remainder = update - scatter_entries(*largest_entries(update, 250), 1000)
+    assert float(remainder.square().sum()) <= 0.75 * float(update.square().sum())
 
 
 def test_precision_stays() -> None:

@@ -59,8 +59,8 @@ def test_one_cluster_is_plain_federated_averaging() -> None:
     alpha, beta, labels = reports(3, 1, 0)
     soft = soft_cluster_weights(alpha, beta, labels)
     torch.testing.assert_close(soft, torch.ones(1, 1, dtype=torch.float64))
-    own = torch.ones(3, 1)
-    torch.testing.assert_close(blend_weights(own, alpha, beta, soft), torch.ones(3, 1, dtype=torch.float64))
+    membership = torch.ones(3, 1)
+    torch.testing.assert_close(blend_weights(membership, alpha, beta, soft), torch.ones(3, 1, dtype=torch.float64))
 
 
 def test_soft_clusters_by_hand() -> None:
@@ -145,14 +145,14 @@ def test_eq_8_is_the_composed_blend_of_models(direction: str) -> None:
     soft_models = []
     for c in range(clusters):
         mixed = torch.zeros(size, dtype=torch.float64)
-        for other in range(clusters):
-            share = R[other, c] / R[:, c].sum() if direction == "column" else R[c, other]
-            mixed += share * models[other]
+        for source in range(clusters):
+            share = R[source, c] / R[:, c].sum() if direction == "column" else R[c, source]
+            mixed += share * models[source]
         soft_models.append(B[c, 0] * models[c] + B[c, 1] * mixed)
     soft = soft_cluster_weights(alpha, beta, labels, direction)
     torch.testing.assert_close(soft @ models, torch.stack(soft_models))
-    own = (labels[:, None] == torch.arange(clusters)).double()
-    v = blend_weights(own, alpha, beta, soft)
+    membership = (labels[:, None] == torch.arange(clusters)).double()
+    v = blend_weights(membership, alpha, beta, soft)
     for k in range(clients):
         composed = beta[k, 0] * models[labels[k]]
         for c in range(clusters):
@@ -168,8 +168,8 @@ def test_eq_8_is_the_composed_blend_of_models(direction: str) -> None:
 
 def test_one_hot_alpha_on_its_own_cluster_is_the_cluster_model() -> None:
     labels = torch.tensor([0, 1, 1, 2])
-    own = (labels[:, None] == torch.arange(3)).double()
+    membership = (labels[:, None] == torch.arange(3)).double()
     beta = reports(4, 3, 0)[1]
-    soft = soft_cluster_weights(own, beta, labels)
+    soft = soft_cluster_weights(membership, beta, labels)
     torch.testing.assert_close(soft, torch.eye(3, dtype=torch.float64))
-    torch.testing.assert_close(blend_weights(own, own, beta, soft), own)
+    torch.testing.assert_close(blend_weights(membership, membership, beta, soft), membership)
