@@ -1,4 +1,4 @@
-"""Central training: each method learns, what it may see, and what the cache gives back."""
+"""Central training: each method learns, which labels it may see, and what the cache returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRAINING = CentralTraining(epochs=16, batch_size=16)
 
 
 class Small(Backbone):
-    """One convolution, and means over quarters of 16×16 pixels."""
+    """One convolution, then means over 4 × 4 patches of its output; reads images of 16 × 16 pixels."""
 
     width = 32
 
@@ -51,7 +51,7 @@ START = StartModel(SmallModel(bottleneck=16).build(CLASSES, seed=3).eval(), floa
 
 
 def domain(shade: int, contrast: int, seed: int, images: int = 48) -> tuple[Tensor, Tensor]:
-    """Noise of some shade in which one quarter, the class, is brighter; a domain differs in shade and contrast."""
+    """Noise of one brightness; the brighter quarter is the class. Domains differ in brightness and contrast."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.arange(images) % CLASSES
     pixels = shade + torch.randint(-10, 11, (images, 3, 16, 16), generator=draw)
@@ -82,8 +82,8 @@ def accuracy(trained: StartModel, pixels: Tensor = TARGET, labels: Tensor = ANSW
     return float((logits.argmax(1) == labels).float().mean())
 
 
-def same(one: StartModel, other: StartModel) -> bool:
-    states = one.network.state_dict(), other.network.state_dict()
+def same(first: StartModel, second: StartModel) -> bool:
+    states = first.network.state_dict(), second.network.state_dict()
     return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
@@ -121,15 +121,15 @@ def test_the_same_bits_again_and_from_the_cache(word: str, cache: Path) -> None:
     (path,) = cache.iterdir()
     assert path.name == f"{central.name}-{first.digest}.safetensors"
     calls: list[int] = []
-    kept = train_central(
+    cached = train_central(
         central, images(central.oracle), START, training, 0, progress=lambda epoch, of: calls.append(epoch)
     )
     assert calls == []
     path.unlink()
     again = train_central(central, images(central.oracle), START, training, 0)
-    assert same(first, kept)
+    assert same(first, cached)
     assert same(first, again)
-    assert first.digest == kept.digest == again.digest
+    assert first.digest == cached.digest == again.digest
     assert all(torch.equal(START.network.state_dict()[name], value) for name, value in before.items())
     assert not same(first, train_central(central, images(central.oracle), START, training, 1))
 
@@ -138,17 +138,17 @@ def test_everything_that_determines_it_is_in_the_digest() -> None:
     training = CentralTraining(epochs=1, batch_size=48)
     pixels, labels = zip(*SOURCES, strict=True)
     dann = centrals.build("dann")
-    other = TARGET.clone()
-    other[0, 0, 0, 0] += 1
+    changed_target = TARGET.clone()
+    changed_target[0, 0, 0, 0] += 1
     digests = [
-        train_central(*call).digest
-        for call in (
+        train_central(*arguments).digest
+        for arguments in (
             (dann, images(), START, training, 0),
             (dann, images(), START, training, 1),
             (dann, images(), START, CentralTraining(epochs=1, batch_size=32), 0),
             (centrals.build("dann:scale=0.5"), images(), START, training, 0),
             (centrals.build("dan"), images(), START, training, 0),
-            (dann, CentralImages(pixels, labels, other), START, training, 0),
+            (dann, CentralImages(pixels, labels, changed_target), START, training, 0),
             (dann, CentralImages(pixels[::-1], labels[::-1], TARGET), START, training, 0),
             (dann, images(), StartModel(START.network, START.accuracy, "another"), training, 0),
         )
@@ -163,12 +163,12 @@ def test_a_damaged_file_is_made_again(cache: Path, damage: Callable[[bytes], byt
     training = CentralTraining(epochs=1, batch_size=48)
     first = train_central(centrals.build("pooled"), images(), START, training, 0)
     (path,) = cache.iterdir()
-    whole = path.read_bytes()
-    path.write_bytes(damage(whole))
+    intact = path.read_bytes()
+    path.write_bytes(damage(intact))
     with pytest.warns(UserWarning, match="the central model pooled is trained again"):
         again = train_central(centrals.build("pooled"), images(), START, training, 0)
     assert same(first, again)
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == intact
 
 
 def test_a_cache_that_cannot_be_written_costs_no_result(cache: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_cache_that_cannot_be_written_costs_no_result(cache: Path) -> None:
 
 
 class Watch(Central):
-    """Writes down what a step shows."""
+    """Records the steps that it is given."""
 
     name = "watch"
     seen: ClassVar[list[DomainBatch]] = []
@@ -190,7 +190,7 @@ class Watch(Central):
 
 
 class WatchPooled(Watch):
-    """The same of one heap."""
+    """The same, with all sources pooled into one."""
 
     pooled = True
 
@@ -205,8 +205,8 @@ def test_steps_are_as_many_as_the_largest_source_needs_and_smaller_ones_begin_ag
     steps = watch(Watch(), CentralTraining(epochs=2, batch_size=16))
     assert len(steps) == 2 * 3
     assert [len(step.features) for step in steps] == [2] * 6
-    assert {each.shape for step in steps for each in (*step.features, step.target_features)} == {(16, 16)}
-    assert {each.shape for step in steps for each in (*step.logits, step.target_logits)} == {(16, CLASSES)}
+    assert {tensor.shape for step in steps for tensor in (*step.features, step.target_features)} == {(16, 16)}
+    assert {tensor.shape for step in steps for tensor in (*step.logits, step.target_logits)} == {(16, CLASSES)}
     assert [round(step.progress, 3) for step in steps] == [round(i / 6, 3) for i in range(6)]
     # An epoch of the first source is each of its images once.
     counts = torch.cat([step.labels[0] for step in steps[:3]]).bincount(minlength=CLASSES)
@@ -243,7 +243,7 @@ def test_a_source_of_one_image() -> None:
     pixels, labels = zip(*SOURCES, strict=True)
     data = CentralImages((pixels[0], pixels[1][:1]), (labels[0], labels[1][:1]), TARGET[:1])
     trained = train_central(centrals.build("m3sda"), data, START, CentralTraining(epochs=1, batch_size=8), 0)
-    assert all(torch.isfinite(each).all() for each in trained.network.state_dict().values())
+    assert all(torch.isfinite(tensor).all() for tensor in trained.network.state_dict().values())
 
 
 @pytest.mark.parametrize("word", ["dann", "fada"])
@@ -261,7 +261,7 @@ def test_values_that_are_not_finite_are_said(cache: Path) -> None:
 
 
 def made_batch(parts: nn.Module, progress: float = 0.5) -> tuple[DomainBatch, Tensor]:
-    """A step whose features are the leaf; sources at 0 and the target at 1 of the first feature."""
+    """A step of 12 images, and the leaf tensor of their features ``[12, 5]``; the target's are 4 larger in feature 0."""
     draw = torch.Generator().manual_seed(0)
     features = torch.randn(12, 5, generator=draw)
     features[8:, 0] += 4
@@ -276,24 +276,27 @@ def made_batch(parts: nn.Module, progress: float = 0.5) -> tuple[DomainBatch, Te
 
 
 def test_the_domain_classifier_goes_down_and_the_features_go_up() -> None:
-    """The signs of gradient reversal, against the domain loss without it."""
+    """The signs of gradient reversal, compared with the domain loss without reversal."""
     dann = Dann(width=8)
     torch.manual_seed(0)
     parts = dann.parts(5, 3, 2)
     batch, features = made_batch(parts)
     inputs = [features, *parts.parameters()]
-    both = torch.autograd.grad(dann(batch), inputs, retain_graph=True, allow_unused=True)
-    (plain,) = torch.autograd.grad(batch.cross_entropy(), features, retain_graph=True)
-    chances = parts(features).log_softmax(-1)
-    domain_loss = -(chances[:8, 0].mean() + chances[8:, 1].mean()) / 2
-    alone = torch.autograd.grad(domain_loss, inputs)
-    torch.testing.assert_close(both[0], plain - reversal_scale(0.5) * alone[0])
-    for found, expected in zip(both[1:], alone[1:], strict=True):
-        torch.testing.assert_close(found, expected)
+    gradients = torch.autograd.grad(dann(batch), inputs, retain_graph=True, allow_unused=True)
+    (class_gradient,) = torch.autograd.grad(batch.cross_entropy(), features, retain_graph=True)
+    log_probabilities = parts(features).log_softmax(-1)
+    domain_loss = -(log_probabilities[:8, 0].mean() + log_probabilities[8:, 1].mean()) / 2
+    domain_gradients = torch.autograd.grad(domain_loss, inputs)
+    torch.testing.assert_close(gradients[0], class_gradient - reversal_scale(0.5) * domain_gradients[0])
+    for gradient, expected in zip(gradients[1:], domain_gradients[1:], strict=True):
+        torch.testing.assert_close(gradient, expected)
 
 
 def batch_of_points(features: Sequence[float], logits: Sequence[float]) -> DomainBatch:
-    """One image of each of two sources and of the target, the last number: a feature, and logits (value, 0)."""
+    """A step with one image of each of two sources and of the target (the last number), of one feature each.
+
+    Logits are (value, 0).
+    """
     z = [torch.tensor([[value]]) for value in features]
     o = [torch.tensor([[value, 0.0]]) for value in logits]
     labels = (torch.tensor([0]), torch.tensor([0]))
@@ -301,8 +304,8 @@ def batch_of_points(features: Sequence[float], logits: Sequence[float]) -> Domai
 
 
 def test_dan_by_hand() -> None:
-    # Of two points the bandwidth is their d², so MMD² is 2 - 2·mean(exp(-1/factor)) wherever they lie, and 0 where they
-    # are one. The first source differs from the target in feature and output, the second in its output alone.
+    # For two points the bandwidth is their d², so MMD² is 2 - 2·mean(exp(-1/factor)) wherever they lie, and 0 if they
+    # are equal. The first source differs from the target in feature and output, the second in its output alone.
     apart = 2 - 2 * sum(math.exp(-1 / factor) for factor in (0.25, 0.5, 1, 2, 4)) / 5
     batch = batch_of_points([3.0, 1.0, 1.0], [2.0, -1.0, 0.0])
     cross_entropy = (math.log1p(math.exp(-2)) + math.log1p(math.exp(1))) / 2
@@ -329,7 +332,7 @@ def test_fada_is_a_loss_for_each_source_and_says_what_it_is() -> None:
     batch, features = made_batch(fada.parts(5, 3, 2), progress=0.0)
     losses = fada(batch)
     assert losses.shape == (2,)
-    # Of the first source's loss the second source gets nothing.
+    # The first source's loss has no gradient at the second source.
     (gradient,) = torch.autograd.grad(losses[0], features)
     assert (gradient[4:8] == 0).all()
     assert gradient[:4].abs().min() > 0
@@ -344,18 +347,18 @@ def test_judges_of_fada_learn_from_features_that_they_leave_alone() -> None:
     parts = fada.parts(5, 3, 2)
     batch, features = made_batch(parts, progress=1.0)
     nets = parts[0]
-    (found,) = torch.autograd.grad(fada(batch)[0], features, retain_graph=True)
+    (gradient,) = torch.autograd.grad(fada(batch)[0], features, retain_graph=True)
     halves = nets.disentangler(batch.features[0])
-    useful = torch.nn.functional.cross_entropy(nets.classifier(halves.chunk(2, -1)[0]), batch.labels[0])
-    own = torch.nn.functional.cross_entropy(batch.logits[0], batch.labels[0])
-    (expected,) = torch.autograd.grad(useful + own, features)
-    torch.testing.assert_close(found, expected)
-    judge = torch.autograd.grad(fada(batch)[0], nets.statistic.parameters())
-    assert any(each.abs().max() > 0 for each in judge)
+    useful_loss = torch.nn.functional.cross_entropy(nets.classifier(halves.chunk(2, -1)[0]), batch.labels[0])
+    class_loss = torch.nn.functional.cross_entropy(batch.logits[0], batch.labels[0])
+    (expected,) = torch.autograd.grad(useful_loss + class_loss, features)
+    torch.testing.assert_close(gradient, expected)
+    judge_gradients = torch.autograd.grad(fada(batch)[0], nets.statistic.parameters())
+    assert any(g.abs().max() > 0 for g in judge_gradients)
 
 
 def test_adversaries_of_fada_end() -> None:
-    """Halves do not run away from a judge that stands still: what they lose by has a lower end."""
+    """The disentangled halves do not diverge against a fixed judge: their loss is bounded below."""
     fada = Fada(width=8, align=0, reconstruct=0)
     torch.manual_seed(0)
     parts = fada.parts(5, 3, 2)
@@ -382,9 +385,9 @@ def test_fada_prefers_the_source_that_makes_clusters_tighter() -> None:
 
 def test_bound_of_mutual_information_by_hand() -> None:
     x = torch.tensor([[0.0], [1.0], [3.0]])
-    found = mutual_information_bound(lambda pairs: -(pairs[:, :1] - pairs[:, 1:]).square(), x, x)
+    bound = mutual_information_bound(lambda pairs: -(pairs[:, :1] - pairs[:, 1:]).square(), x, x)
     expected = -math.log((math.exp(-9) + math.exp(-1) + math.exp(-4)) / 3)
-    assert float(found) == pytest.approx(expected, rel=1e-5)
+    assert float(bound) == pytest.approx(expected, rel=1e-5)
 
 
 def test_gap_of_clusters_by_hand() -> None:
@@ -397,23 +400,23 @@ def test_gap_of_clusters_by_hand() -> None:
 
 
 def test_the_network_moves_by_weighted_gradients_and_the_parts_by_their_own() -> None:
-    """One step without momentum and decay, by hand: weights 0.25 and 0.75 of two losses."""
+    """One step without momentum and weight decay, by hand: the weights of two losses are 0.25 and 0.75."""
 
-    made: list[nn.Linear] = []
+    part_networks: list[nn.Linear] = []
 
     class Two(Central):
         name = "two"
         by_source = True
 
         def parts(self, features: int, classes: int, sources: int) -> nn.Module:
-            made.append(nn.Linear(1, sources, bias=False))
-            nn.init.zeros_(made[0].weight)
-            return made[0]
+            part_networks.append(nn.Linear(1, sources, bias=False))
+            nn.init.zeros_(part_networks[0].weight)
+            return part_networks[0]
 
         def __call__(self, step: DomainBatch) -> Tensor:
             # The gradient of each class's bias is 1.
-            total, own = step.logits[0].sum() / len(step.logits[0]), step.parts(torch.ones(1))
-            return torch.stack([total + own[0], 2 * total + own[1]])
+            total, part_outputs = step.logits[0].sum() / len(step.logits[0]), step.parts(torch.ones(1))
+            return torch.stack([total + part_outputs[0], 2 * total + part_outputs[1]])
 
         def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
             assert after.shape == (2, *before.shape)
@@ -423,4 +426,4 @@ def test_the_network_moves_by_weighted_gradients_and_the_parts_by_their_own() ->
     trained = train_central(Two(), images(), START, training, 0)
     moved = START.network.classifier.bias - trained.network.classifier.bias
     torch.testing.assert_close(moved.detach(), torch.full((CLASSES,), 0.1 * (0.25 + 0.75 * 2)))
-    torch.testing.assert_close(made[0].weight.detach().flatten(), torch.tensor([-0.1, -0.1]))
+    torch.testing.assert_close(part_networks[0].weight.detach().flatten(), torch.tensor([-0.1, -0.1]))

@@ -1,4 +1,4 @@
-"""A component that answers what is no answer is named, with what would be right; engines would multiply it."""
+"""A component whose answer is invalid is named in the error, with what would be valid."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ Change = Callable[[Any], Any]
 
 
 class Changed(FedAvg):
-    """FedAvg, of which one answer is changed."""
+    """FedAvg with one answer changed: the one that ``at`` names, by the function of `CHANGES` that ``part`` names."""
 
     name = "changed"
     at: str = ""
     part: str = ""
 
-    def _change(self, where: str, value: Any) -> Any:
-        return CHANGES[self.part](value) if self.at == where else value
+    def _change(self, answer: str, value: Any) -> Any:
+        return CHANGES[self.part](value) if self.at == answer else value
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """Both parts."""
-        found = super().offer(state, round, rows)
-        parts = {part: self._change(part, getattr(found, part)) for part in ("personal", "shared")}
-        changed: Offer = self._change("offer", replace(found, **parts))
+        unchanged = super().offer(state, round, rows)
+        parts = {part: self._change(part, getattr(unchanged, part)) for part in ("personal", "shared")}
+        changed: Offer = self._change("offer", replace(unchanged, **parts))
         return changed
 
     def deliver(self, state: State, rows: int) -> Tensor:
         """Mixtures."""
-        found: Tensor = self._change("deliver", super().deliver(state, rows))
-        return found
+        answer: Tensor = self._change("deliver", super().deliver(state, rows))
+        return answer
 
     def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
         """Mixtures."""
-        found: Tensor = self._change("deliver_new", super().deliver_new(rows, draws))
-        return found
+        answer: Tensor = self._change("deliver_new", super().deliver_new(rows, draws))
+        return answer
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """Mixtures."""
-        found: Tensor = self._change("gather", super().gather(state, labels, sizes, present, rows))
-        return found
+        answer: Tensor = self._change("gather", super().gather(state, labels, sizes, present, rows))
+        return answer
 
     def blend(self, round: int, view: View) -> Blend:
         """The start, and a reference."""
-        found = Blend(self._change("start", view.own), {"cluster": self._change("reference", view.own)})
-        blend: Blend = self._change("blend", found)
+        unchanged = Blend(self._change("start", view.own), {"cluster": self._change("reference", view.own)})
+        blend: Blend = self._change("blend", unchanged)
         return blend
 
     def learn(self, *given: Any) -> State:
@@ -171,7 +171,7 @@ def test_nothing_is_said_of_what_is_right() -> None:
 
 def test_rows_behind_the_first_need_not_be_models() -> None:
     class Doubled(Scaffold):
-        """Scaffold whose control variate counts twice, and is compared with by its difference."""
+        """Scaffold with doubled control rows, and with a reference that is a difference of models."""
 
         def gather(self, *given: Any) -> Tensor:
             """Twice, behind the first row."""
@@ -198,7 +198,7 @@ class Unsummed(Objective):
 
 @engines
 def test_a_loss_for_each_image_is_refused(name: str) -> None:
-    """The stacked engine would add them up, and its steps be as many times as large as there are images in one."""
+    """Without the check the stacked engine would sum them, so a step would be larger by a factor of the batch size."""
     with pytest.raises(
         FedwcaError, match=r"objective 'unsummed' gave torch.float64 of shape \(8,\); right is one numb"
     ):
@@ -206,7 +206,7 @@ def test_a_loss_for_each_image_is_refused(name: str) -> None:
 
 
 class PenaltyAlone(Objective):
-    """0, as a number of Python or of one entry."""
+    """0, as a number of Python or as a tensor of one entry."""
 
     name = "penalty_alone"
     entries: int = 0
@@ -231,14 +231,14 @@ class Columns(Argmax):
 
     def __call__(self, predictions: Any, draws: Tensor) -> Targets:
         """On two axes."""
-        own: Predictions = predictions["start"]
-        return Targets.of_labels(own.logits.argmax(1)[:, None])
+        start: Predictions = predictions["start"]
+        return Targets.of_labels(start.logits.argmax(1)[:, None])
 
 
 def test_targets() -> None:
     right = Targets.of_labels(torch.tensor([1, 0, 2]))
     assert check_targets(right, 3, "mine") is right
-    for wrong, said in [
+    for invalid, sentence in [
         (right.labels, "gave torch.int64 of shape (3,); right are Targets"),
         (
             replace(right, labels=right.labels[:, None]),
@@ -255,17 +255,17 @@ def test_targets() -> None:
         (replace(right, mix=None), "mix nothing; right are numbers of shape (3,)"),
     ]:
         with pytest.raises(FedwcaError) as error:
-            check_targets(wrong, 3, "mine")  # type: ignore[arg-type]
+            check_targets(invalid, 3, "mine")  # type: ignore[arg-type]
         assert "pseudo-labeler 'mine' gave " in str(error.value)
-        assert said in str(error.value)
+        assert sentence in str(error.value)
 
 
 @engines
 def test_targets_in_a_round(name: str) -> None:
     unlabeled = ENGINES[name](network(None), clients(SIZES, known=False))
-    server, own = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Columns())
+    server, composed = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Columns())
     with pytest.raises(FedwcaError, match=r"pseudo-labeler 'columns' gave labels torch.int64 of shape \(\d+, 1\)"):
-        run_round(0, server, own, unlabeled, TRAINING, Keys(1), torch.zeros(4, dtype=torch.int64))
+        run_round(0, server, composed, unlabeled, TRAINING, Keys(1), torch.zeros(4, dtype=torch.int64))
 
 
 class Listed(Single):
@@ -315,11 +315,11 @@ class Wrong(Argmax):
 
     def __call__(self, predictions: Any, draws: Tensor) -> Targets:
         """The last one."""
-        found = super().__call__(predictions, draws)
-        mix = found.mix + 0.5 if self.field == "partners" else found.mix
-        changed = getattr(found, self.field).clone() if self.field != "mix" else mix.clone()
+        targets = super().__call__(predictions, draws)
+        mix = targets.mix + 0.5 if self.field == "partners" else targets.mix
+        changed = getattr(targets, self.field).clone() if self.field != "mix" else mix.clone()
         changed[-1] = self.value
-        return replace(found, **{"mix": mix, self.field: changed})
+        return replace(targets, **{"mix": mix, self.field: changed})
 
     @property
     def mixes(self) -> bool:
@@ -342,9 +342,9 @@ class Wrong(Argmax):
 )
 def test_target_values(name: str, field: str, value: float, said: str) -> None:
     unlabeled = ENGINES[name](network(None), clients(SIZES, known=False))
-    server, own = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Wrong(field=field, value=value))
+    server, composed = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Wrong(field=field, value=value))
     with pytest.raises(FedwcaError) as error:
-        run_round(0, server, own, unlabeled, TRAINING, Keys(1), torch.zeros(4, dtype=torch.int64))
+        run_round(0, server, composed, unlabeled, TRAINING, Keys(1), torch.zeros(4, dtype=torch.int64))
     assert str(error.value).startswith(f"pseudo-labeler 'wrong' gave {said}")
 
 
@@ -363,7 +363,7 @@ def test_a_clusterers_notes(note: dict[str, Any], said: str) -> None:
 
 
 class Careless(CrossEntropy):
-    """Gives in one place what is no answer."""
+    """Gives an invalid answer at one place."""
 
     name = "careless"
     at: str = ""
@@ -411,9 +411,9 @@ def test_an_objectives_answer_is_named(name: str, at: str, said: str) -> None:
     ],
 )
 def test_a_method_is_made_of_components(change: dict[str, Any], said: str) -> None:
-    made = Method("own", "Own", FedAvg(), Argmax(), (Unsummed(),))
+    composed = Method("own", "Own", FedAvg(), Argmax(), (Unsummed(),))
     with pytest.raises(UsageError, match=said):
-        replace(made, **change)
+        replace(composed, **change)
 
 
 def test_an_aggregator_that_groups_by_a_clusterer_needs_one() -> None:

@@ -1,4 +1,4 @@
-"""Clients with labels beside one without: who trains towards what, who is averaged, asked and adapted."""
+"""Clients with labels and one without: what each trains towards, who is averaged, asked and adapted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def play(engine: Engine, composed: Method, count: int = 2) -> tuple[Server, list
 
 
 class NoLabels(PseudoLabeler):
-    """A labeler that nobody may ask."""
+    """A labeler that must not be asked."""
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         raise AssertionError("a client with labels asked a labeler")
@@ -90,12 +90,12 @@ def test_labelled_clients_train_towards_their_labels_and_ask_nobody(name: str) -
 
 
 def test_an_unlabeled_client_of_huge_norm_changes_no_mean() -> None:
-    one, other = make(), make()
-    server, _ = play(one, method(MDMGB()), 1)
-    held = init_server(other)
-    other.bank[UNLABELED] = 1e20
-    again, _ = run_round(0, held, method(MDMGB()), other, TRAINING, Keys(1), DOMAINS)
-    assert torch.equal(server.rows, again.rows)
+    engine, other_engine = make(), make()
+    server, _ = play(engine, method(MDMGB()), 1)
+    start = init_server(other_engine)
+    other_engine.bank[UNLABELED] = 1e20
+    other_server, _ = run_round(0, start, method(MDMGB()), other_engine, TRAINING, Keys(1), DOMAINS)
+    assert torch.equal(server.rows, other_server.rows)
 
 
 @pytest.mark.parametrize("classifier", ["linear", "wn"])
@@ -117,20 +117,20 @@ def test_a_trained_classifier_is_the_last_of_a_row_and_moves(classifier: str) ->
 @pytest.mark.parametrize("classifier", ["linear", "wn"])
 @pytest.mark.parametrize("trains", ["all", "classifier", "extractor"])
 def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) -> None:
-    composed, found = method(aggregator, trains), []
+    composed, results = method(aggregator, trains), []
     for name in ENGINES:
         engine = make(name, classifier)
         server, outcomes = play(engine, composed)
         opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
-        kept, _ = close_last_phase(opened, engine.run(opened))
-        assert torch.equal(kept.rows, server.rows)
-        found.append((final_models(composed, server, engine, finished=True), outcomes[-1].gathered))
-    (models, gathered), (others, other) = found
-    torch.testing.assert_close(models, others)
+        closed, _ = close_last_phase(opened, engine.run(opened))
+        assert torch.equal(closed.rows, server.rows)
+        results.append((final_models(composed, server, engine, finished=True), outcomes[-1].gathered))
+    (models, gathered), (other_models, other_gathered) = results
+    torch.testing.assert_close(models, other_models)
     if aggregator.asks:
         assert gathered is not None
-        assert other is not None
-        torch.testing.assert_close(gathered, other)
+        assert other_gathered is not None
+        torch.testing.assert_close(gathered, other_gathered)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -141,33 +141,33 @@ def test_the_other_part_keeps_its_bits(name: str, trains: Trains) -> None:
     opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
     engine.run(opened)
     row, head = engine.bank[UNLABELED], engine.layout.head
-    still = torch.ones(len(row), dtype=torch.bool)
-    still[head] = False
+    frozen = torch.ones(len(row), dtype=torch.bool)
+    frozen[head] = False
     if trains == "extractor":
-        still = ~still
-    assert torch.equal(row[still], server.rows[0][still])
-    assert not torch.equal(row[~still], server.rows[0][~still])
+        frozen = ~frozen
+    assert torch.equal(row[frozen], server.rows[0][frozen])
+    assert not torch.equal(row[~frozen], server.rows[0][~frozen])
 
 
 def test_weights_are_those_of_centroids_under_the_uniform_mean() -> None:
     engine = make()
     server, (outcome,) = play(engine, method(MDMGB()), 1)
-    asked, gathered = outcome.mean_answers, outcome.gathered
-    assert asked is not None
+    mean_answers, gathered = outcome.mean_answers, outcome.gathered
+    assert mean_answers is not None
     assert gathered is not None
-    found = asked.answers["centroids"]
-    assert found.shape == (4, 3, 9)
-    alpha = centroid_weights(found[[0, 2, 3]], found[UNLABELED])
+    centroids = mean_answers.answers["centroids"]
+    assert centroids.shape == (4, 3, 9)
+    alpha = centroid_weights(centroids[[0, 2, 3]], centroids[UNLABELED])
     assert gathered.tolist() == [[0.0, float(alpha[0]), 0.0, float(alpha[1]), float(alpha[2])]]
     torch.testing.assert_close(server.rows[0], gathered[0, 1:].to(engine.bank) @ engine.bank)
 
 
 def centroids_by_hand(features: Tensor, outputs: Tensor) -> Tensor:
-    """Eqs. 5-9: classes by output, labels by the nearest of these, classes by label ``[M, q+1]``."""
+    """Eqs. 5-9 ``[M, q+1]``: output-weighted centroids, labels by the nearest of them, then the centroids by label."""
     ones = torch.cat([features, torch.ones_like(features[:, :1])], 1)
     first = (outputs.T @ ones) / outputs.sum(0)[:, None]
-    found = F.cosine_similarity(ones[:, None], first[None], dim=-1).argmax(1)
-    means = [ones[found == label].mean(0) if bool((found == label).any()) else 0 * ones[0] for label in range(3)]
+    nearest = F.cosine_similarity(ones[:, None], first[None], dim=-1).argmax(1)
+    means = [ones[nearest == label].mean(0) if bool((nearest == label).any()) else 0 * ones[0] for label in range(3)]
     return torch.stack(means)
 
 
@@ -199,31 +199,31 @@ def test_a_step_of_the_last_phase_by_hand() -> None:
     z, p, eps = features.detach(), logits.softmax(1), 1e-5
     ones = torch.cat([z, torch.ones_like(z[:, :1])], 1)
     centroids = centroids_by_hand(z, p.detach())
-    near = F.cosine_similarity(ones[:, None], centroids[None], dim=-1)
-    near[:, (centroids == 0).all(1)] = -2  # a class without an image labels none
+    similarity = F.cosine_similarity(ones[:, None], centroids[None], dim=-1)
+    similarity[:, (centroids == 0).all(1)] = -2  # a class without images is nobody's label
     mean = p.mean(0)
     # Eqs. 17-20: entropy, less the entropy of the mean output, and beta times cross-entropy.
     loss = -(p * (p + eps).log()).sum(1).mean() + (mean * (mean + eps).log()).sum()
-    loss = loss + 0.1 * F.cross_entropy(logits, near.argmax(1))
+    loss = loss + 0.1 * F.cross_entropy(logits, similarity.argmax(1))
     slots = {slot.name: slot for slot in engine.layout.parameters}
     for name in ("classifier.weight", "classifier.bias"):
-        own = network.get_parameter(name)
-        (slope,) = torch.autograd.grad(loss, own, retain_graph=True)
-        torch.testing.assert_close(slots[name].of(engine.bank[UNLABELED]), own.detach() - 0.05 * slope)
+        parameter = network.get_parameter(name)
+        (gradient,) = torch.autograd.grad(loss, parameter, retain_graph=True)
+        torch.testing.assert_close(slots[name].of(engine.bank[UNLABELED]), parameter.detach() - 0.05 * gradient)
 
 
 def test_several_clients_without_labels_count_by_their_mean_likeness() -> None:
-    draws = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    centroids = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     present, unlabeled = torch.tensor([True, True, False, False]), torch.tensor([False, False, True, True])
-    answers, gather = {"centroids": draws}, torch.zeros(1, 5, dtype=torch.float64)
+    answers, gather = {"centroids": centroids}, torch.zeros(1, 5, dtype=torch.float64)
     weights = MDMGB().regather(answers, gather, present, unlabeled)
-    cosine = torch.cosine_similarity(draws[:2, None], draws[None, 2:], dim=-1).sum(-1).mean(1) + 3
+    cosine = torch.cosine_similarity(centroids[:2, None], centroids[None, 2:], dim=-1).sum(-1).mean(1) + 3
     torch.testing.assert_close(weights[0, 1:3], cosine / cosine.sum())
     assert weights[0, [0, 3, 4]].tolist() == [0, 0, 0]
 
 
 class Wrong(MDMGB):
-    """Says something else at clients of a given number of images."""
+    """Gives an invalid answer at clients with a given number of images."""
 
     images: int
     shape: tuple[int, ...] = (3, 9)
@@ -268,6 +268,6 @@ def test_what_the_last_phase_did_is_read_from_images_alone() -> None:
     (shift,) = measure_shift(opened).values()
     assert int(shift.before.sum()) == int(shift.after.sum()) == SIZES[UNLABELED]
     assert 0 <= shift.agreement <= 1
-    same = replace(opened, offer=opened.offer)
+    copied = replace(opened, offer=opened.offer)
     engine.bank[UNLABELED] = server.rows[0]
-    assert measure_shift(same)[UNLABELED].agreement == 1
+    assert measure_shift(copied)[UNLABELED].agreement == 1

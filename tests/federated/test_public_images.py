@@ -1,4 +1,4 @@
-"""Rounds with public images: what clients learn of them, what travels, and what new clients make of it."""
+"""Rounds with public images: what clients learn from them, what is sent, and what new clients get from it."""
 
 from __future__ import annotations
 
@@ -73,8 +73,10 @@ class Play:
     def __init__(self, name: str, kind: str, participation: float = 1.0) -> None:
         objectives, adaptation = HETERO[kind]
         network, make = grown(adaptation), ENGINES[name]
-        own = [ClientImages(some(n, k), some(0, k), some(3, k), torch.arange(n) % 3) for k, n in enumerate(IMAGES)]
-        self.engine: Engine = make(network, own)
+        client_images = [
+            ClientImages(some(n, k), some(0, k), some(3, k), torch.arange(n) % 3) for k, n in enumerate(IMAGES)
+        ]
+        self.engine: Engine = make(network, client_images)
         self.public: Engine = make(network, holders_of(PUBLIC, len(IMAGES)))
         self.method = Method(kind, kind, Local(), Argmax(), objectives, adaptation=adaptation)
         self.rows = begin_rows(MODEL, [adaptation], network, 4)
@@ -83,8 +85,8 @@ class Play:
         self.fresh = FreshModels(self.rows, PLACES, make(network, holders_of(PUBLIC, 3)), Keys(1), len(IMAGES))
 
     def round(self, number: int) -> Outcome:
-        given = (number, self.server, self.method, self.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
-        opened = learn_from_predictions(open_round(*given, self.participation), self.public)
+        arguments = (number, self.server, self.method, self.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
+        opened = learn_from_predictions(open_round(*arguments, self.participation), self.public)
         uploads = upload_predictions(opened, self.public, self.engine.run(opened))
         self.server, outcome = close_round(opened, uploads)
         return outcome
@@ -98,26 +100,26 @@ class Play:
 def test_engines_agree(kind: str, participation: float) -> None:
     plays = [Play(name, kind, participation) for name in ENGINES]
     for number in range(3):
-        one, other = (play.round(number) for play in plays)
-        assert torch.equal(one.present, other.present)
-    one_play, other_play = plays
-    assert torch.allclose(one_play.server.rows, other_play.server.rows, rtol=0, atol=1e-9)
-    assert torch.allclose(one_play.learned(), other_play.learned(), rtol=0, atol=1e-9)
-    for name, value in one_play.server.state.items():
-        assert torch.allclose(value, other_play.server.state[name], rtol=0, atol=1e-9), name
+        first, second = (play.round(number) for play in plays)
+        assert torch.equal(first.present, second.present)
+    first_play, second_play = plays
+    assert torch.allclose(first_play.server.rows, second_play.server.rows, rtol=0, atol=1e-9)
+    assert torch.allclose(first_play.learned(), second_play.learned(), rtol=0, atol=1e-9)
+    for name, value in first_play.server.state.items():
+        assert torch.allclose(value, second_play.server.state[name], rtol=0, atol=1e-9), name
 
 
 @engines
 @pytest.mark.parametrize("kind", HETERO)
 def test_logits_of_public_images_travel_and_nothing_else(name: str, kind: str) -> None:
     play = Play(name, kind)
-    said = 2 if kind == "fedtta" else 1
+    outputs = 2 if kind == "fedtta" else 1
     for number in range(2):
         outcome = play.round(number)
-        values = len(IMAGES) * said * COUNT * 3 * 8
+        values = len(IMAGES) * outputs * COUNT * 3 * 8
         assert bytes_up(outcome, play.method, play.engine) == values
         assert bytes_down(outcome, play.method, play.engine, number == 0) == (values if number else 0)
-        assert {name for own in outcome.uploads.values() for name in own.collected} == (
+        assert {name for upload in outcome.uploads.values() for name in upload.collected} == (
             {"digest.adapted", "digest.base"} if kind == "fedtta" else {"digest.adapted"}
         )
         assert {upload.passes for upload in outcome.uploads.values()} == {2}
@@ -152,16 +154,16 @@ def test_who_is_absent_keeps_its_model_and_its_last_word() -> None:
     play = Play("loop", "tent", 0.5)
     play.round(0)
     before, state = play.server.rows.clone(), dict(play.server.state)
-    away = ~play.round(1).present
-    assert int(away.sum()) == 2
-    assert torch.equal(play.server.rows[away], before[away])
-    assert bool((play.server.rows[~away] != before[~away]).any(1).all())
-    said = "collected.digest.adapted"
-    assert torch.equal(play.server.state[said][away], state[said][away])
+    absent = ~play.round(1).present
+    assert int(absent.sum()) == 2
+    assert torch.equal(play.server.rows[absent], before[absent])
+    assert bool((play.server.rows[~absent] != before[~absent]).any(1).all())
+    name = "collected.digest.adapted"
+    assert torch.equal(play.server.state[name][absent], state[name][absent])
 
 
-def loss_of(row: Tensor, taught: dict[str, Tensor], lam: float) -> Tensor:
-    """Eq. 14 of a row of the widest network on all public images, by torch alone."""
+def loss_of(row: Tensor, teacher: dict[str, Tensor], lam: float) -> Tensor:
+    """Eq. 14 for a row of the widest network on all public images, computed by torch alone."""
     layout = SequentialEngine(grown(FEDTTA), holders_of(PUBLIC, 1)).layout
     values = {slot.name: slot.of(row) for slot in layout.parameters}
     x = grown(FEDTTA).prepare(PUBLIC).flatten(1)
@@ -173,14 +175,14 @@ def loss_of(row: Tensor, taught: dict[str, Tensor], lam: float) -> Tensor:
         return F.linear(z, p["classifier.weight"], p["classifier.bias"])
 
     base = {name: value for name, value in values.items() if not name.startswith("extras.")}
-    logits = said = forward(base)
-    for place in (0, 2, 4):
-        head = f"extras.adaptation.{place}"
-        said = F.linear(said, values[f"{head}.weight"], values[f"{head}.bias"])
-        said = said if place == 4 else F.relu(said)
-    gradients = torch.autograd.grad(said.square().sum().sqrt(), list(base.values()), create_graph=True)
+    logits = hidden = forward(base)
+    for index in (0, 2, 4):
+        head = f"extras.adaptation.{index}"
+        hidden = F.linear(hidden, values[f"{head}.weight"], values[f"{head}.bias"])
+        hidden = hidden if index == 4 else F.relu(hidden)
+    gradients = torch.autograd.grad(hidden.square().sum().sqrt(), list(base.values()), create_graph=True)
     moved = {name: value - 0.3 * g for (name, value), g in zip(base.items(), gradients, strict=True)}
-    return paired_distillation(forward(moved), logits, taught["adapted"], taught["base"], lam)
+    return paired_distillation(forward(moved), logits, teacher["adapted"], teacher["base"], lam)
 
 
 @engines
@@ -190,30 +192,30 @@ def test_the_gradient_of_eq_14_goes_through_the_step(name: str) -> None:
     objectives = (AdaptedCrossEntropy(), Digest(lam=0.8, new_passes=1, batch_size=COUNT))
     play.method = replace(play.method, objectives=objectives, adaptation=FEDTTA.model_copy(update={"rate": 1.0}))
     plain = Training(steps=3, lr=1, batch_size=4, momentum=0, weight_decay=0)
-    after = play.fresh.learn(play.method, play.server.state, plain, 1.0)[2]
-    gradient = play.rows[2] - after
-    taught = {n: play.server.state[f"collected.digest.{n}"].mean(0) for n in ("adapted", "base")}
+    learned = play.fresh.learn(play.method, play.server.state, plain, 1.0)[2]
+    gradient = play.rows[2] - learned
+    teacher = {n: play.server.state[f"collected.digest.{n}"].mean(0) for n in ("adapted", "base")}
     row = play.rows[2].clone().requires_grad_()
-    (expected,) = torch.autograd.grad(loss_of(row, taught, 0.8), row)
+    (expected,) = torch.autograd.grad(loss_of(row, teacher, 0.8), row)
     assert torch.allclose(gradient, expected, rtol=0, atol=1e-9)
     assert float(expected[play.engine.layout.extras["adaptation"]].norm()) > 0
 
 
 @engines
 def test_new_clients_learn_from_fresh_models_of_their_size_and_change_nothing(name: str) -> None:
-    play, other = Play(name, "fedtta"), Play(name, "fedtta")
-    assert torch.equal(play.learned(), play.rows)  # nobody has said anything yet
+    play, other_play = Play(name, "fedtta"), Play(name, "fedtta")
+    assert torch.equal(play.learned(), play.rows)  # no client has uploaded predictions yet
     for number in range(2):
         play.round(number)
-        other.round(number)
-        found = play.learned()
-        assert torch.equal(found, play.learned())
-    assert torch.equal(play.server.rows, other.server.rows)
+        other_play.round(number)
+        learned = play.learned()
+        assert torch.equal(learned, play.learned())
+    assert torch.equal(play.server.rows, other_play.server.rows)
     assert play.fresh.weights.argmax(1).tolist() == PLACES.tolist()
     for size in range(3):
-        beside = play.rows[size] == 0
-        assert bool((found[size][beside] == 0).all())
-        assert not torch.equal(found[size], play.rows[size])
+        padding = play.rows[size] == 0
+        assert bool((learned[size][padding] == 0).all())
+        assert not torch.equal(learned[size], play.rows[size])
 
 
 def test_labels_are_nobodys() -> None:
@@ -224,13 +226,13 @@ def test_labels_are_nobodys() -> None:
 
 def test_keys_of_public_images_are_their_own() -> None:
     """A client's own draws are the same with public images and without."""
-    seen: dict[str, list[Any]] = {"with": [], "without": []}
-    for what, list_of in seen.items():
+    banks: dict[str, list[Any]] = {"with": [], "without": []}
+    for variant, variant_banks in banks.items():
         play = Play("loop", "tent")
-        if what == "without":
+        if variant == "without":
             play.method = replace(play.method, objectives=(CrossEntropy(),))
-        given = (0, play.server, play.method, play.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
-        opened = open_round(*given)
+        arguments = (0, play.server, play.method, play.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
+        opened = open_round(*arguments)
         play.engine.run(opened)
-        list_of.append(play.engine.bank.clone())
-    assert torch.equal(seen["with"][0], seen["without"][0])
+        variant_banks.append(play.engine.bank.clone())
+    assert torch.equal(banks["with"][0], banks["without"][0])

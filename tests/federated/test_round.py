@@ -1,4 +1,4 @@
-"""A round with small compositions: what must be equal is, what must be refused is, and passes are counted."""
+"""Rounds of small compositions: equal special cases, refused reports, counted passes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def method(
 def rounds(
     loop: SequentialEngine, composed: Method, count: int = 3, domains: Tensor = DOMAINS, training: Training = TRAINING
 ) -> tuple[Server, list[Outcome]]:
-    """Some rounds from the network's own weights."""
+    """Play ``count`` rounds from the network's own weights."""
     server = init_server(loop)
     outcomes = []
     for number in range(count):
@@ -75,7 +75,7 @@ def finals(composed: Method, server: Server) -> Tensor:
 )
 def test_special_cases_are_equal(loop: SequentialEngine, one: tuple[str, str], other: tuple[str, str | None]) -> None:
     first, second = method(*one), method(*other)
-    # Round 0 decides the clusters; given what FINCH finds as domains, the oracle must do the same.
+    # Round 0 decides the clusters; if the domains are the clusters of FINCH, the oracle must give the same models.
     truth = rounds(loop, second, 1)[1][0].labels if one[1] == "true" else DOMAINS
     (server, _), (other_server, outcomes) = rounds(loop, first, 3, truth), rounds(loop, second, 3, truth)
     assert torch.allclose(finals(first, server), finals(second, other_server), atol=1e-6)
@@ -197,8 +197,8 @@ def test_labels_renewed_each_epoch_cost_a_pass_each(loop: SequentialEngine) -> N
 
 def test_a_round_is_a_function_of_its_arguments(loop: SequentialEngine) -> None:
     composed = method("wca:ta=1,tb=1", "true")
-    one, other = rounds(loop, composed)[0], rounds(loop, composed)[0]
-    assert torch.equal(one.rows, other.rows)
+    first, second = rounds(loop, composed)[0], rounds(loop, composed)[0]
+    assert torch.equal(first.rows, second.rows)
     server = init_server(loop)
     again = run_round(0, server, composed, loop, TRAINING, Keys(1, trial=1), DOMAINS)[0]
     assert not torch.equal(again.rows, run_round(0, server, composed, loop, TRAINING, Keys(1), DOMAINS)[0].rows)
@@ -211,10 +211,10 @@ def test_the_classifier_stays_as_it_was(loop: SequentialEngine) -> None:
 
 
 def test_each_client_is_told_when_done(loop: SequentialEngine) -> None:
-    done: list[int] = []
+    finished: list[int] = []
     server = init_server(loop)
-    run_round(0, server, method("fedavg"), loop, TRAINING, Keys(1), DOMAINS, done=done.append)
-    assert sorted(done) == [0, 1, 2, 3]
+    run_round(0, server, method("fedavg"), loop, TRAINING, Keys(1), DOMAINS, done=finished.append)
+    assert sorted(finished) == [0, 1, 2, 3]
 
 
 def test_two_models_disagree_once_starts_are_mixed(loop: SequentialEngine) -> None:

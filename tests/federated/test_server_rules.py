@@ -1,4 +1,4 @@
-"""What servers do beside averaging: both engines, hand-worked rounds, and what each rule is at its trivial values."""
+"""What servers do beside averaging: equal on both engines, rounds worked by hand, and each rule at trivial settings."""
 
 from __future__ import annotations
 
@@ -60,25 +60,25 @@ def play(engine: Engine, composed: Method, count: int = 2, **options: Any) -> tu
 
 
 def same_on_both(composed: Method, **options: Any) -> None:
-    (one, first), (other, second) = (play(make(name), composed, 3, **options) for name in ENGINES)
-    torch.testing.assert_close(other.rows, one.rows, rtol=1e-9, atol=1e-9)
-    assert one.state.keys() == other.state.keys()
-    for key, value in one.state.items():
-        torch.testing.assert_close(other.state[key], value, rtol=1e-9, atol=1e-9)
-    for a, b in zip(first, second, strict=True):
+    (server, outcomes), (other_server, other_outcomes) = (play(make(name), composed, 3, **options) for name in ENGINES)
+    torch.testing.assert_close(other_server.rows, server.rows, rtol=1e-9, atol=1e-9)
+    assert server.state.keys() == other_server.state.keys()
+    for key, value in server.state.items():
+        torch.testing.assert_close(other_server.state[key], value, rtol=1e-9, atol=1e-9)
+    for a, b in zip(outcomes, other_outcomes, strict=True):
         for key, value in a.report.items():
             torch.testing.assert_close(b.report[key], value, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
 def mean_loss(engine: Engine, row: Tensor, client: int) -> float:
     """Cross-entropy of a model on a client's images, by torch alone."""
-    made = network(None).eval()
-    engine.layout.write(made, row)
+    model = network(None).eval()
+    engine.layout.write(model, row)
     with torch.no_grad():
-        logits = made(made.prepare(engine.images[client]))
-    own = engine.labels[client]
-    assert own is not None
-    return float(torch.nn.functional.cross_entropy(logits[0] if isinstance(logits, tuple) else logits, own))
+        logits = model(model.prepare(engine.images[client]))
+    labels = engine.labels[client]
+    assert labels is not None
+    return float(torch.nn.functional.cross_entropy(logits[0] if isinstance(logits, tuple) else logits, labels))
 
 
 # AFL
@@ -108,9 +108,9 @@ def test_two_rounds_of_afl_by_hand(name: str) -> None:
 
 @engines
 def test_without_a_rate_and_at_equal_sizes_afl_is_fedavg(name: str) -> None:
-    one, _ = play(make(name, EQUAL), method(AFL(rate=0)))
-    other, _ = play(make(name, EQUAL), method(FedAvg()))
-    torch.testing.assert_close(one.rows, other.rows, rtol=1e-12, atol=1e-12)
+    afl, _ = play(make(name, EQUAL), method(AFL(rate=0)))
+    fedavg, _ = play(make(name, EQUAL), method(FedAvg()))
+    torch.testing.assert_close(afl.rows, fedavg.rows, rtol=1e-12, atol=1e-12)
 
 
 def test_who_is_absent_or_has_no_weight_changes_nothing() -> None:
@@ -121,10 +121,10 @@ def test_who_is_absent_or_has_no_weight_changes_nothing() -> None:
     assert afl.gather(state, labels, sizes, present, 1).tolist() == [[0, 0, 1, 0]]
     alone = torch.tensor([True, False, False])
     assert afl.gather(state, labels, sizes, alone, 1).tolist() == [[1, 0, 0, 0]]
-    # Losses 0.2 and 0.4, and 0.3 for the absent one: 0.2, 0.65, 1.05 is 0.9 too much, which the first cannot give all.
+    # Losses 0.2 and 0.4, and 0.3 for the absent one: 0.2, 0.65, 1.05 sum to 1.9; the projection sets the first to 0.
     report = {"received_loss": torch.tensor([[0.2], [0.4], [torch.nan]], dtype=torch.float64)}
-    found = afl.learn(state, labels, report, present)["mixture"]
-    torch.testing.assert_close(found, torch.tensor([0, 0.3, 0.7], dtype=torch.float64))
+    learned = afl.learn(state, labels, report, present)["mixture"]
+    torch.testing.assert_close(learned, torch.tensor([0, 0.3, 0.7], dtype=torch.float64))
 
 
 def test_a_loss_that_is_no_number_is_refused() -> None:
@@ -153,9 +153,9 @@ def test_fedgma_is_the_same_on_both_engines(participation: float) -> None:
 
 @engines
 def test_without_a_threshold_and_at_rate_1_fedgma_is_fedavg(name: str) -> None:
-    one, _ = play(make(name), method(FedGMA(threshold=0)))
-    other, _ = play(make(name), method(FedAvg()))
-    torch.testing.assert_close(one.rows, other.rows, rtol=1e-12, atol=1e-12)
+    fedgma, _ = play(make(name), method(FedGMA(threshold=0)))
+    fedavg, _ = play(make(name), method(FedAvg()))
+    torch.testing.assert_close(fedgma.rows, fedavg.rows, rtol=1e-12, atol=1e-12)
 
 
 def test_a_masked_mean_by_hand() -> None:
@@ -196,27 +196,27 @@ def test_scaffold_is_the_same_on_both_engines(participation: float) -> None:
 
 @engines
 def test_the_first_round_of_scaffold_at_rate_1_is_fedavgs(name: str) -> None:
-    one, _ = play(make(name), scaffold(server_lr=1), 1)
-    other, _ = play(make(name), method(FedAvg(weighting="uniform")), 1)
-    torch.testing.assert_close(one.rows[:1], other.rows, rtol=1e-12, atol=1e-12)
-    assert not torch.equal(*(play(make(name), own, 2)[0].rows[0] for own in (scaffold(), method(FedAvg()))))
+    first, _ = play(make(name), scaffold(server_lr=1), 1)
+    fedavg, _ = play(make(name), method(FedAvg(weighting="uniform")), 1)
+    torch.testing.assert_close(first.rows[:1], fedavg.rows, rtol=1e-12, atol=1e-12)
+    assert not torch.equal(*(play(make(name), composed, 2)[0].rows[0] for composed in (scaffold(), method(FedAvg()))))
 
 
 @engines
 def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
     engine = make(name)
-    trained, reach = engine.layout.trained, TRAINING.steps * TRAINING.lr
+    trained, distance = engine.layout.trained, TRAINING.steps * TRAINING.lr
     x = init_server(engine).rows[0, :trained].clone()
     c = torch.zeros_like(x)
-    own = c.expand(4, -1)
+    controls = c.expand(4, -1)
     for count in (1, 2):
         server, outcomes = play(engine, scaffold(), count)
-        y, here = engine.bank[:, :trained], outcomes[-1].present
-        assert bool(here.all())
-        renewed = control_update(c, own, x, y, TRAINING.steps, TRAINING.lr)
+        y, present = engine.bank[:, :trained], outcomes[-1].present
+        assert bool(present.all())
+        renewed = control_update(c, controls, x, y, TRAINING.steps, TRAINING.lr)
         x = x + 1.5 * (y - x).mean(0)
-        c, own = c + (renewed - own).mean(0), renewed
-        torch.testing.assert_close(server.rows[:, :trained], torch.cat([x[None], c[None], own]))
+        c, controls = c + (renewed - controls).mean(0), renewed
+        torch.testing.assert_close(server.rows[:, :trained], torch.cat([x[None], c[None], controls]))
     # One more round with half of the clients: the others keep their controls, whatever their models are.
     server, outcomes = play(engine, scaffold(), 3, participation=0.5)
     absent, before = ~outcomes[-1].present, play(make(name), scaffold(), 2, participation=0.5)[0]
@@ -225,7 +225,7 @@ def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
     assert not any(torch.equal(*pair) for pair in zip(server.rows[2:][~absent], before.rows[2:][~absent], strict=True))
     changed = server.rows[2:] - before.rows[2:]
     torch.testing.assert_close(server.rows[1, :trained], (before.rows[1] + changed.sum(0) / 4)[:trained])
-    assert reach == pytest.approx(0.15)
+    assert distance == pytest.approx(0.15)
 
 
 @engines
@@ -240,26 +240,26 @@ def test_a_step_goes_along_the_gradient_and_the_difference_of_controls(name: str
     width = engine.layout.trained
     assert torch.equal(outcome.offer.personal[2], torch.eye(6, dtype=torch.float64)[[0, 1, 4]])
     for client in range(4):
-        model, own = copy.deepcopy(plain).train(), engine.labels[client]
-        assert own is not None
+        model, labels = copy.deepcopy(plain).train(), engine.labels[client]
+        assert labels is not None
         engine.layout.write(model, first.rows[0])
-        loss = torch.nn.functional.cross_entropy(model(model.prepare(engine.images[client]))[0], own)
+        loss = torch.nn.functional.cross_entropy(model(model.prepare(engine.images[client]))[0], labels)
         slopes = torch.autograd.grad(loss, [model.get_parameter(slot.name) for slot in engine.layout.parameters])
-        found = torch.cat([slope.reshape(-1) for slope in slopes])
-        moved = 0.05 * (found + (first.rows[1] - first.rows[2 + client])[:width])
+        gradient = torch.cat([slope.reshape(-1) for slope in slopes])
+        moved = 0.05 * (gradient + (first.rows[1] - first.rows[2 + client])[:width])
         torch.testing.assert_close(engine.bank[client, :width], first.rows[0, :width] - moved)
-        torch.testing.assert_close(second.rows[2 + client, :width], found)
+        torch.testing.assert_close(second.rows[2 + client, :width], gradient)
 
 
 def test_steps_are_counted_as_they_are_taken() -> None:
-    def reach(training: Training, least: int, images: int) -> int:
+    def count_steps(training: Training, least: int, images: int) -> int:
         return Task(Argmax(), (), training, lambda purpose: 0).count_steps(images, least)
 
-    assert reach(Training(steps=20, batch_size=8), 2, 12) == 20
-    assert reach(Training(steps=20, batch_size=8), 2, 1) == 0
-    assert reach(Training(epochs=3, batch_size=8), 2, 17) == 6  # a single image is no step where BatchNorm is
-    assert reach(Training(epochs=3, batch_size=8), 1, 17) == 9
-    assert reach(Training(epochs=1, cuts=2, batch_size=8), 1, 17) == 2
+    assert count_steps(Training(steps=20, batch_size=8), 2, 12) == 20
+    assert count_steps(Training(steps=20, batch_size=8), 2, 1) == 0
+    assert count_steps(Training(epochs=3, batch_size=8), 2, 17) == 6  # a single image is no step where BatchNorm is
+    assert count_steps(Training(epochs=3, batch_size=8), 1, 17) == 9
+    assert count_steps(Training(epochs=1, cuts=2, batch_size=8), 1, 17) == 2
 
 
 @pytest.mark.parametrize(
@@ -288,12 +288,17 @@ def test_steps_are_counted_as_they_are_taken() -> None:
     ids=str,
 )
 def test_what_spoils_inferred_gradients_is_refused(layer: dict[str, Any], sentence: str) -> None:
-    given: dict[str, Any] = {"baselines": ["scaffold"], **layer}
+    settings: dict[str, Any] = {"baselines": ["scaffold"], **layer}
     if "adaptation" in layer:
         rate = {"adaptation": {"learned": {"rate": 0.01}}}
-        given |= {"aggregator": "scaffold", "objectives": ["adapted", "control"], "components": rate, "baselines": []}
+        settings |= {
+            "aggregator": "scaffold",
+            "objectives": ["adapted", "control"],
+            "components": rate,
+            "baselines": [],
+        }
     with pytest.raises(UsageError) as caught:
-        resolve_plan({"name": "own", **given}, preset_name="upfl")
+        resolve_plan({"name": "own", **settings}, preset_name="upfl")
     assert sentence in str(caught.value)
 
 
@@ -336,19 +341,19 @@ def test_own_layers_keep_the_statistics_of_their_own_outputs() -> None:
     engine = make("loop")
     server, _ = play(engine, method(FedPer(layers=2)), 1)
     norm = [slice(s.start, s.stop) for s in engine.layout.statistics if s.name.startswith("norm.")]
-    assert all(torch.equal(server.rows[:, own], engine.bank[:, own]) for own in norm)
-    others = [slice(s.start, s.stop) for s in engine.layout.statistics if not s.name.startswith("norm.")]
-    assert all(len(server.rows[:, own].unique(dim=0)) == 1 for own in others), "of layers that are averaged"
+    assert all(torch.equal(server.rows[:, columns], engine.bank[:, columns]) for columns in norm)
+    averaged = [slice(s.start, s.stop) for s in engine.layout.statistics if not s.name.startswith("norm.")]
+    assert all(len(server.rows[:, columns].unique(dim=0)) == 1 for columns in averaged), "of layers that are averaged"
 
 
 def test_last_layers_are_those_of_a_network_that_predicts() -> None:
     layout = make("loop").layout
-    names = lambda own: [s.name for s in layout.parameters if own.start <= s.start < own.stop]  # noqa: E731
+    names = lambda columns: [s.name for s in layout.parameters if columns.start <= s.start < columns.stop]  # noqa: E731
     assert names(layout.last_layers(1)) == ["classifier.weight", "classifier.bias"]
     assert names(layout.last_layers(2))[:4] == ["bottleneck.weight", "bottleneck.bias", "norm.weight", "norm.bias"]
     assert layout.statistics_of(layout.last_layers(1)) == []
-    kept = layout.statistics_of(layout.last_layers(2))
-    assert kept == [slice(s.start, s.stop) for s in layout.statistics if s.name.startswith("norm.")] != []
+    norm_statistics = layout.statistics_of(layout.last_layers(2))
+    assert norm_statistics == [slice(s.start, s.stop) for s in layout.statistics if s.name.startswith("norm.")] != []
     plain = Layout.of(Mlp(width=8).build(3, seed=1, whole=True))
     assert plain.last_layers(2).start == 784 * 8 + 8
     assert plain.last_layers(9) == slice(0, plain.trained)
@@ -358,12 +363,12 @@ def test_the_mean_of_all_last_layers_says_the_mean_of_all_outputs() -> None:
     engine = make("loop")
     server, _ = play(engine, method(FedPer()), 1)
     (weights,) = FedPer(new="mean").deliver_new(4, torch.zeros(1))
-    made, images = network(None).eval(), engine.images[0]
+    model, images = network(None).eval(), engine.images[0]
 
     def outputs(row: Tensor) -> Tensor:
-        engine.layout.write(made, row)
+        engine.layout.write(model, row)
         with torch.no_grad():
-            return made(made.prepare(images))[0]
+            return model(model.prepare(images))[0]
 
     together = torch.stack([outputs(row) for row in server.rows]).mean(0)
     torch.testing.assert_close(outputs(weights @ server.rows), together)

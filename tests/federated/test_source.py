@@ -1,4 +1,4 @@
-"""The source model: trained once, found again by everything that determines it, or brought along in a file."""
+"""The source model: trained once and cached by all that determines it, or read from a file."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "sources"
 
 
-def same(one: StartModel, other: StartModel) -> bool:
-    states = one.network.state_dict(), other.network.state_dict()
+def same(first: StartModel, second: StartModel) -> bool:
+    states = first.network.state_dict(), second.network.state_dict()
     return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
@@ -68,7 +68,7 @@ def test_trained_once(cache: Path) -> None:
 
 
 def zeroed(content: bytes) -> bytes:
-    """With the last quarter, which is weights, as a disk may lose it."""
+    """The content with its last quarter, which holds weights, zeroed, as by a failing disk."""
     return content[: -len(content) // 4] + bytes(len(content) // 4)
 
 
@@ -86,14 +86,14 @@ def test_a_damaged_file_of_the_cache_is_made_again(
 ) -> None:
     first = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
     path = next(cache.iterdir())
-    whole = path.read_bytes()
-    path.write_bytes(damage(whole))
-    with pytest.warns(UserWarning, match=sentence) as said:
+    intact = path.read_bytes()
+    path.write_bytes(damage(intact))
+    with pytest.warns(UserWarning, match=sentence) as warned:
         again = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
-    assert len(said) == 1
+    assert len(warned) == 1
     assert same(first, again)
     assert (first.accuracy, first.digest) == (again.accuracy, again.digest)
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == intact
 
 
 def test_a_file_of_the_cache_without_a_checksum_is_read(cache: Path) -> None:
@@ -153,15 +153,15 @@ OTHER = {
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.99])
 @pytest.mark.parametrize("groups", [None, 4])
 def test_a_base_is_on_one_side_of_the_split(share: float, groups: int | None) -> None:
-    given = domain(40, groups)
-    train, held = split_source(given, share, 5)
+    data = domain(40, groups)
+    train, held = split_source(data, share, 5)
     assert sorted([*train.tolist(), *held.tolist()]) == list(range(40))
     assert len(train) > 0
     assert len(held) > 0
-    if given.groups is not None:
-        assert not set(given.groups[train.numpy()]) & set(given.groups[held.numpy()])
-    assert split_source(given, share, 5)[1].tolist() == held.tolist()
-    assert share in (0.01, 0.99) or split_source(given, share, 6)[1].tolist() != held.tolist()
+    if data.groups is not None:
+        assert not set(data.groups[train.numpy()]) & set(data.groups[held.numpy()])
+    assert split_source(data, share, 5)[1].tolist() == held.tolist()
+    assert share in (0.01, 0.99) or split_source(data, share, 6)[1].tolist() != held.tolist()
 
 
 def test_too_little_to_train_on() -> None:
@@ -212,8 +212,8 @@ WRAPPINGS: dict[str, Callable[[dict[str, torch.Tensor]], Any]] = {
 @pytest.mark.parametrize("name", WRAPPINGS)
 def test_a_checkpoint_is_read(tmp_path: Path, name: str) -> None:
     source = load_source(write(tmp_path / name, WRAPPINGS[name](state())), CLASSES, MODEL)
-    mine = source.network.state_dict()
-    assert all(torch.equal(mine[key], tensor) for key, tensor in state().items())
+    loaded = source.network.state_dict()
+    assert all(torch.equal(loaded[key], tensor) for key, tensor in state().items())
     assert source.accuracy != source.accuracy
     assert not source.network.training
     assert len(source.digest) == 16
@@ -312,7 +312,7 @@ def test_initial_weights_do_not_depend_on_threads() -> None:
 
 
 def test_a_disk_that_fills_up_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def full(*given: object) -> None:
+    def full(*arguments: object) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
@@ -332,19 +332,19 @@ def test_a_cache_that_cannot_be_written_costs_no_result(monkeypatch: pytest.Monk
 
 
 def test_the_best_epoch_on_held_out_images_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, asked = iter([0.0, 1.0, 10.0, 90.0, 50.0]), []
+    accuracies, evaluated = iter([0.0, 1.0, 10.0, 90.0, 50.0]), []
 
     def accuracy(network: Network, images: Tensor, labels: Tensor, positions: Tensor) -> Tensor:
-        asked.append(positions)
-        return torch.tensor(next(said))
+        evaluated.append(positions)
+        return torch.tensor(next(accuracies))
 
     monkeypatch.setattr(source_models, "_accuracy", accuracy)
-    one = pretrain(domain(), CLASSES, MODEL, TRAINING.model_copy(update={"epochs": 1}), 0)
-    found = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
-    assert found.accuracy == 90
-    assert same(found, one)
+    one_epoch = pretrain(domain(), CLASSES, MODEL, TRAINING.model_copy(update={"epochs": 1}), 0)
+    trained = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    assert trained.accuracy == 90
+    assert same(trained, one_epoch)
     _, held = split_source(domain(), TRAINING.held_out, 0)
-    assert [own.tolist() for own in asked] == [held.tolist()] * 5
+    assert [positions.tolist() for positions in evaluated] == [held.tolist()] * 5
 
 
 def test_an_epoch_is_torchs_sgd_with_smoothed_labels() -> None:
@@ -362,8 +362,10 @@ def test_an_epoch_is_torchs_sgd_with_smoothed_labels() -> None:
         for parameter in expected.parameters():
             parameter -= 0.05 * (parameter.grad + 0.1 * parameter)
     with pytest.MonkeyPatch.context() as patch:
-        said = iter([torch.tensor(0.0), torch.tensor(1.0)])
-        patch.setattr(source_models, "_accuracy", lambda *_: next(said))
-        found = pretrain(data, CLASSES, MODEL, training, 0)
-    for (name, mine), theirs in zip(expected.named_parameters(), found.network.parameters(), strict=True):
-        torch.testing.assert_close(theirs, mine, rtol=1e-4, atol=1e-6, msg=name)
+        accuracies = iter([torch.tensor(0.0), torch.tensor(1.0)])
+        patch.setattr(source_models, "_accuracy", lambda *_: next(accuracies))
+        trained = pretrain(data, CLASSES, MODEL, training, 0)
+    for (name, reference), trained_parameter in zip(
+        expected.named_parameters(), trained.network.parameters(), strict=True
+    ):
+        torch.testing.assert_close(trained_parameter, reference, rtol=1e-4, atol=1e-6, msg=name)

@@ -1,4 +1,4 @@
-"""Checks of uploads, by hand; simulation and deployment make the same."""
+"""Checks of uploads, by hand; the simulation and a deployment make the same checks."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_what_is_refused(bad: Upload, sentence: str) -> None:
 
 
 def test_a_simulation_takes_undeclared_values_of_its_own_type() -> None:
-    more = replace(GOOD, collected={"o.x": torch.tensor([0.6, 0.8]).double(), "o.y": torch.ones(7)})
-    assert "is torch.float64" in upload_problem(more, EXPECTED)
-    assert upload_problem(more, replace(EXPECTED, undeclared=True, dtype=torch.float64)) == ""
+    upload = replace(GOOD, collected={"o.x": torch.tensor([0.6, 0.8]).double(), "o.y": torch.ones(7)})
+    assert "is torch.float64" in upload_problem(upload, EXPECTED)
+    assert upload_problem(upload, replace(EXPECTED, undeclared=True, dtype=torch.float64)) == ""
 
 
 def test_models_that_are_not_finite_are_named_by_client() -> None:
