@@ -1,4 +1,4 @@
-"""The table of open choices on made-up records, by hand; and that a committed result can carry a decision."""
+"""The table of open choices, worked by hand from made-up records, and the committed result."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ DEFAULT = entry("synth", "default", "", [60.0, 62.0, 64.0], "")
 
 
 def rows(results: list[dict[str, Any]]) -> list[list[str]]:
-    """The cells of the table's rows, its head first."""
+    """The cells of the table's rows; the first row is the header."""
     lines = [line for line in readings.table(results, MACHINE).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in [lines[0], *lines[2:]]]
 
 
 def test_one_source_is_enough() -> None:
-    found = rows([DEFAULT, entry("synth", "ratio", "default", [61.0, 64.0, 67.0])])
+    table_rows = rows([DEFAULT, entry("synth", "ratio", "default", [61.0, 64.0, 67.0])])
     # Differences 1, 2, 3: std 1, half an interval 4.303 / sqrt 3.
-    assert found == [
+    assert table_rows == [
         ["reading", "minus", "question", "source synth"],
         ["ratio", "default", "A1", "+2.00 (-0.48 to +4.48), n = 3"],
     ]
@@ -72,8 +72,8 @@ def test_the_note_says_where_the_bases_stand() -> None:
     assert "default 62.0, FedAvg by samples 50.0." in text
     assert "+1.00, n = 1" in text
     assert "Minus" not in text.rpartition("|")[2]
-    other = {**entry("synth", "larger", "", [50.0]), "config": {**CONFIG, "samples": 500}}
-    text = readings.table([*results, other, entry("synth", "larger, uniform", "larger", [52.0])], MACHINE)
+    larger = {**entry("synth", "larger", "", [50.0]), "config": {**CONFIG, "samples": 500}}
+    text = readings.table([*results, larger, entry("synth", "larger, uniform", "larger", [52.0])], MACHINE)
     assert "Minus larger: 4 clients per target domain, at most 500 images each" in text
 
 
@@ -82,12 +82,12 @@ def test_a_committed_result_carries_a_decision() -> None:
     if not file.exists():
         pytest.skip("benchmarks/choices.py has not been run")
     results = json.loads(file.read_text())["results"]
-    made = {(entry["source"], entry["reading"]): entry for entry in results}
-    assert len(made) == len(results)
-    for (source, reading), found in made.items():
-        assert len(found["runs"]) == found["config"]["source_models"] * found["config"]["trials"] >= 5, reading
-        if found["against"]:
-            base = made[source, found["against"]]
-            assert base["config"]["seed"] == found["config"]["seed"]
-            own = {key for key in found["config"] if found["config"][key] != base["config"][key]}
-            assert own, f"{reading} is what it is compared with"
+    records = {(entry["source"], entry["reading"]): entry for entry in results}
+    assert len(records) == len(results)
+    for (source, reading), record in records.items():
+        assert len(record["runs"]) == record["config"]["source_models"] * record["config"]["trials"] >= 5, reading
+        if record["against"]:
+            base = records[source, record["against"]]
+            assert base["config"]["seed"] == record["config"]["seed"]
+            changed_keys = {key for key in record["config"] if record["config"][key] != base["config"][key]}
+            assert changed_keys, f"{reading} is what it is compared with"

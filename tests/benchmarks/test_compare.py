@@ -1,4 +1,4 @@
-"""Two checkouts against each other, with checkouts that only pretend to work."""
+"""Comparing two checkouts by their benchmarks, with fake checkouts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ compare, compared = script("compare"), script("compared")
 
 @pytest.fixture
 def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks that print what the checkout they import says."""
+    """A benchmark script that prints the seconds which the imported checkout states."""
     file = tmp_path / "pretended.py"
     file.write_text("import fedwca\nprint(fedwca.SECONDS)")
     monkeypatch.setattr(compare, "SCRIPT", file)
 
 
 def pretend(folder: Path, seconds: float) -> Path:
-    """A checkout whose benchmark says how long it took."""
+    """Write a checkout whose package states how many seconds its benchmark took."""
     (folder / "fedwca").mkdir(parents=True)
     (folder / "fedwca" / "__init__.py").write_text(f"SECONDS = {seconds}\n")
     return folder

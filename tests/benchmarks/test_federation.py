@@ -1,4 +1,4 @@
-"""Committed measurements of federations: the bench predicts the bytes, and uploads keep the clusters."""
+"""Committed measurements of federations: the predicted bytes were sent, and smaller uploads keep the clusters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .scripts import BENCHMARKS
 
 
 def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
-    return found
+    values: dict[str, Any] = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
+    return values
 
 
 UPLOADS = read("uploads")
@@ -23,29 +23,34 @@ LINES = {(line["aggregator"], line["what"]): line for line in UPLOADS["lines"]}
 def test_the_bench_predicts_what_is_sent(aggregator: str) -> None:
     line, predicted = LINES[aggregator, "full precision"], UPLOADS["predicted"][aggregator]
     assert line["bytes_up"] == predicted["bytes_up"]
-    # BatchNorm's counter in the source model, which no method uses.
+    # 8 bytes for BatchNorm's counter in the source model, which no method uses.
     assert line["bytes_down"][0] == predicted["bytes_down"][0] + 8
     assert line["bytes_down"][1:] == predicted["bytes_down"][1:]
 
 
 def test_models_that_travel_are_counted() -> None:
-    model = UPLOADS["predicted"]["fedavg"]["bytes_down"][1]
+    model_bytes = UPLOADS["predicted"]["fedavg"]["bytes_down"][1]
     clusters = LINES["wca", "full precision"]["clusters"]
-    sent = {name: [size / model for size in told["bytes_down"][1:]] for name, told in UPLOADS["predicted"].items()}
+    sent = {
+        name: [size / model_bytes for size in predicted["bytes_down"][1:]]
+        for name, predicted in UPLOADS["predicted"].items()
+    }
     assert sent["fedavg"] == [1, 1, 1]
     assert sent["wca"] == [clusters + 1] * 3
     assert sent["revised_wca:u=2"] == [clusters + 1, 2, clusters + 1]
 
 
 def test_smaller_uploads_keep_the_clusters() -> None:
-    whole = UPLOADS["clusterings"]["whole"]["labels"]
+    expected = UPLOADS["clusterings"]["whole"]["labels"]
     for (aggregator, what), line in LINES.items():
         if aggregator != "fedavg":
-            assert line["labels"] == whole, what
+            assert line["labels"] == expected, what
         if what != "full precision":
             assert sum(line["bytes_up"]) < 0.51 * sum(LINES[aggregator, "full precision"]["bytes_up"])
-    # What a first layer that is rounded or thinned like the rest would do.
-    assert all(found["labels"] != whole for name, found in UPLOADS["clusterings"].items() if name != "whole")
+    # With the first layer rounded or thinned like the others, the clusters would differ.
+    assert all(
+        clustering["labels"] != expected for name, clustering in UPLOADS["clusterings"].items() if name != "whole"
+    )
 
 
 def test_what_a_client_costs_is_whole() -> None:

@@ -1,4 +1,4 @@
-"""The test of FedTAB: its pieces compose, its stress deals few classes, and its tables follow the rules."""
+"""The study of FedTAB: its pieces compose, its stress test deals few classes, and its tables follow the rules."""
 
 from __future__ import annotations
 
@@ -38,23 +38,25 @@ def test_every_row_of_the_second_test_can_be_composed() -> None:
     methods = {method.name: method for method, _ in compose(RunConfig(baselines=(*pieces.SECOND.main, *rows)))}
     words = {"stop": pieces.STOP, "plain": 0.0}
     for label, gate in {"FedTAB": pieces.SECOND.gate, **pieces.SECOND.gates}.items():
-        own = methods[label.lower()].pseudo_labeler.model_dump()
-        found = pieces.Gate(own["least"], words.get(own["untrusted"], own["untrusted"]), own["untrained"] == "mean")
-        assert found == gate
+        labeler = methods[label.lower()].pseudo_labeler.model_dump()
+        composed_gate = pieces.Gate(
+            labeler["least"], words.get(labeler["untrusted"], labeler["untrusted"]), labeler["untrained"] == "mean"
+        )
+        assert composed_gate == gate
 
 
 def test_pieces() -> None:
-    every = [piece.name for piece in pieces.pieces()]
-    assert len(set(every)) == len(every) == 40 + 25 + 12 + 20 + 40 + 25 + 12
-    assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(every)
+    names = [piece.name for piece in pieces.pieces()]
+    assert len(set(names)) == len(names) == 40 + 25 + 12 + 20 + 40 + 25 + 12
+    assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(names)
     (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
     runs = piece.runs()
     assert {*runs} - {*pieces.FIRST.runs} == {pieces.SOURCE, pieces.BESIDE}
-    told = [
+    run_settings = [
         (name, len(runs[name]["baselines"]), runs[name]["epochs"], runs[name].get("batch_norm"))
         for name in pieces.FIRST.runs
     ]
-    assert told == [
+    assert run_settings == [
         ("main", 8, 5, None),
         ("twice", 2, 10, None),
         *((label, 1, 5, None) for label in pieces.ABLATIONS),
@@ -95,17 +97,17 @@ def test_an_ablation_that_decides_as_fedtab_is_not_run() -> None:
 
 def test_what_fedtabs_numbers_stand_for_needs_no_source_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-usps-10-0.003")
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "trust": [0.9, 0.1],
         "domains": ["x", "y"],
         "methods": {"FedTAB": {"accuracy": [5.0, 6.0]}},
         "runs": ["main"],
     }
-    monkeypatch.setattr(test, "read_found", lambda *_: found)
+    monkeypatch.setattr(test, "read_found", lambda *_: result)
     test.run_missing(piece, SimpleNamespace(only=["main"], out=tmp_path), None)
-    assert found["runs"] == ["main", "least 4 tenths", "least 6 tenths"]
-    assert found["methods"]["least 4 tenths"] == {"accuracy": [5.0, 6.0], "same_run_as": "FedTAB"}
-    assert json.loads((tmp_path / "digits-usps-10-0.003.json").read_text()) == found
+    assert result["runs"] == ["main", "least 4 tenths", "least 6 tenths"]
+    assert result["methods"]["least 4 tenths"] == {"accuracy": [5.0, 6.0], "same_run_as": "FedTAB"}
+    assert json.loads((tmp_path / "digits-usps-10-0.003.json").read_text()) == result
 
 
 def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
@@ -119,29 +121,29 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
         labels = {"source model": {"source_only": "Source Only"}, "beside": {"fedtab": "FedTAB"}}
         start = {"round": -1, "source_weights": "here", "accuracy": [1.0]}
         first = {"round": 0, "accuracy": [7.0], "trust": [0.9], "trusted": [True], "labels": [0]}
-        found = {"domains": ["x"], "labels": labels.get(name, {"y": name}), "diverged": {}}
-        found["environment"] = {"cores": 1, "cpu": "a CPU"}
-        return SimpleNamespace(**found, records=[start], rounds=lambda _: [start, first])
+        result = {"domains": ["x"], "labels": labels.get(name, {"y": name}), "diverged": {}}
+        result["environment"] = {"cores": 1, "cpu": "a CPU"}
+        return SimpleNamespace(**result, records=[start], rounds=lambda _: [start, first])
 
     monkeypatch.setattr(test, "play", play)
-    found: dict[str, Any] = {"source_weights": "there", "methods": {"FedTAB": {"accuracy": [3.0]}}, "domains": ["x"]}
-    monkeypatch.setattr(test, "read_found", lambda *_: found)
+    result: dict[str, Any] = {"source_weights": "there", "methods": {"FedTAB": {"accuracy": [3.0]}}, "domains": ["x"]}
+    monkeypatch.setattr(test, "read_found", lambda *_: result)
     monkeypatch.setattr(test, "keep", lambda *_: None)
-    given = SimpleNamespace(only=["gated WCA", "no gate", "gated FedAvg"], out=tmp_path)
-    found["runs"] = []
-    test.run_missing(piece, given, None)
+    options = SimpleNamespace(only=["gated WCA", "no gate", "gated FedAvg"], out=tmp_path)
+    result["runs"] = []
+    test.run_missing(piece, options, None)
     assert played == ["source model", "beside", "gated WCA", "gated FedAvg"]
-    assert found["beside"]["here"]["methods"]["FedTAB"]["accuracy"] == [7.0]
-    assert found["methods"]["no gate"] == found["beside"]["here"]["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
-    assert tables.mean_of(tables.base_of(found, "gated WCA"), "FedTAB") == 7.0
-    assert tables.mean_of(tables.base_of(found, "FedTAB"), "FedTAB") == 3.0
-    (note, *_) = tables.foreign_notes({10: [found]})
-    told = "on 1 core of a CPU, from other source models; FedTAB from those has 7.0."
-    assert note == f"gated WCA, no gate, gated FedAvg: {told}"
+    assert result["beside"]["here"]["methods"]["FedTAB"]["accuracy"] == [7.0]
+    assert result["methods"]["no gate"] == result["beside"]["here"]["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
+    assert tables.mean_of(tables.base_of(result, "gated WCA"), "FedTAB") == 7.0
+    assert tables.mean_of(tables.base_of(result, "FedTAB"), "FedTAB") == 3.0
+    (note, *_) = tables.foreign_notes({10: [result]})
+    expected_note = "on 1 core of a CPU, from other source models; FedTAB from those has 7.0."
+    assert note == f"gated WCA, no gate, gated FedAvg: {expected_note}"
     played.clear()
-    found |= {"source_weights": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}
-    found["runs"] = []
-    test.run_missing(piece, given, None)
+    result |= {"source_weights": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}
+    result["runs"] = []
+    test.run_missing(piece, options, None)
     assert played == ["source model", "gated WCA", "no gate", "gated FedAvg"]
 
 
@@ -165,38 +167,46 @@ def test_what_is_kept_of_a_run() -> None:
     labels = {"fedtab": "FedTAB", "fedavg": "FedAvg", "local": "Local"}
     ended = {"local": {(0, 0): None}}
     run = SimpleNamespace(domains=["x", "y"], environment={"commit": "c"}, labels=labels, rounds=rounds, diverged=ended)
-    found: dict[str, Any] = {"methods": {}}
-    test.add_results(run, found)
-    assert (found["trust"], found["trusted"]) == ([0.8, 0.2], [True, False])
-    assert found["methods"]["FedAvg"] == {
+    result: dict[str, Any] = {"methods": {}}
+    test.add_results(run, result)
+    assert (result["trust"], result["trusted"]) == ([0.8, 0.2], [True, False])
+    assert result["methods"]["FedAvg"] == {
         "accuracy": [51.0, 41.0],
         "bytes": 6,
         "seconds": 4.0,
         "commit": "c",
         "source_weights": "d",
     }
-    assert ("Local" in found["methods"], found["diverged"]) == (False, ["Local"])
-    test.add_results(SimpleNamespace(**{**vars(run), "environment": {"commit": "d"}, "labels": {"fedavg": "x"}}), found)
-    assert (found["environment"], found["methods"]["x"]["commit"]) == ({"commit": "c"}, "d")
+    assert ("Local" in result["methods"], result["diverged"]) == (False, ["Local"])
+    test.add_results(
+        SimpleNamespace(**{**vars(run), "environment": {"commit": "d"}, "labels": {"fedavg": "x"}}), result
+    )
+    assert (result["environment"], result["methods"]["x"]["commit"]) == ({"commit": "c"}, "d")
 
 
 BY_SOURCE = {"synth": 0.0, "mnistm": -4.0, "mnist": 2.0, "usps": 10.0}
 """What a source adds to FedTAB's accuracy, so that a mean over sources is not any of them."""
 
 
-def write(folder: Path, own: float, rival: float, rates: tuple[float, ...] = (0.003,)) -> None:
+def write(folder: Path, fedtab: float, fedwca: float, rates: tuple[float, ...] = (0.003,)) -> None:
+    """Write a result for each piece of the digits at ``rates``, with these accuracies of FedTAB and FedWCA."""
     for piece in pieces.pieces():
         if piece.kind != "digits" or piece.settings["lr"] not in rates:
             continue
-        accuracy = {"FedTAB": own + BY_SOURCE[piece.source], "Source + AdaBN": 50.0, "FedWCA": rival, "FedSCAl": 40.0}
-        accuracy |= {"FedWCA twice the epochs": rival, "One-hot twice the epochs": 41.0}
+        accuracy = {
+            "FedTAB": fedtab + BY_SOURCE[piece.source],
+            "Source + AdaBN": 50.0,
+            "FedWCA": fedwca,
+            "FedSCAl": 40.0,
+        }
+        accuracy |= {"FedWCA twice the epochs": fedwca, "One-hot twice the epochs": 41.0}
         wobble = piece.seed / 100
         methods = {
             label: {"accuracy": [mean + (label == "FedTAB") * wobble, mean], "bytes": 2e6, "seconds": 3.0}
             for label, mean in accuracy.items()
         }
-        found = {"kind": "digits", "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
-        found |= {
+        result = {"kind": "digits", "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
+        result |= {
             "methods": methods,
             "domains": ["x", "y"],
             "environment": {"cpu": "a CPU", "cores": 2},
@@ -204,7 +214,7 @@ def write(folder: Path, own: float, rival: float, rates: tuple[float, ...] = (0.
             "trusted": [True, False],
             "runs": ["main", "twice"],
         }
-        (folder / f"{piece.name}.json").write_text(json.dumps(found))
+        (folder / f"{piece.name}.json").write_text(json.dumps(result))
 
 
 def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,14 +242,14 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 45.0, 48.0)
     assert "not shown to be above both." in tables.results()
     first = tmp_path / "digits-synth-10-0.003.json"
-    found = json.loads(first.read_text())
-    del found["methods"]["FedWCA twice the epochs"]
-    first.write_text(json.dumps(found))
+    result = json.loads(first.read_text())
+    del result["methods"]["FedWCA twice the epochs"]
+    first.write_text(json.dumps(result))
     page = tables.results()
     assert "FedWCA twice the epochs |" not in page
     assert "Twice the epochs: not run yet." in page
-    found["runs"].remove("main")
-    first.write_text(json.dumps(found))
+    result["runs"].remove("main")
+    first.write_text(json.dumps(result))
     assert "(seeds are missing)" in tables.results()
     assert "twice the epochs within a point or above: FedWCA twice the epochs. Seeds are missing." in tables.results()
 
@@ -251,16 +261,16 @@ def test_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moves = {"least 4 tenths": ("synth", 9.0), "least 6 tenths": ("usps", -2.5)}
     level = {"gated FedAvg": -0.1, "gated FedSCAl": -3.0, "untrusted plain": 1.0}
     for file in tmp_path.iterdir():
-        found = json.loads(file.read_text())
-        own = found["methods"]["FedTAB"]["accuracy"]
+        result = json.loads(file.read_text())
+        fedtab = result["methods"]["FedTAB"]["accuracy"]
         for row, (source, move) in moves.items():
-            found["methods"][row] = {"accuracy": [v + move * (found["source"] == source) for v in own]}
+            result["methods"][row] = {"accuracy": [v + move * (result["source"] == source) for v in fedtab]}
         for row, gain in level.items():
-            apart = gain + 0.1 * (found["seed"] - 12)
-            found["methods"][row] = {"accuracy": [value + apart for value in own]}
-        for values in found["methods"].values():
+            shift = gain + 0.1 * (result["seed"] - 12)
+            result["methods"][row] = {"accuracy": [value + shift for value in fedtab]}
+        for values in result["methods"].values():
             values |= {"bytes": 1.0, "seconds": 1.0}
-        file.write_text(json.dumps(found))
+        file.write_text(json.dumps(result))
     page = tables.results()
     assert (
         "Threshold 0.4 by +0.0, 0.6 by -2.5 points on sources that the first design has not seen (usps): over 2."

@@ -1,4 +1,4 @@
-"""Every committed result file can be read and says what it was measured on."""
+"""Every committed result file can be read and names the machine it was measured on."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_a_file_is_of_a_known_kind_and_can_be_read(file: Path) -> None:
             assert all({"schema", "method", "round"} <= set(line) for line in lines)
         case ".png":
             assert file.read_bytes().startswith(b"\x89PNG")
-        case ".safetensors":  # a source model that pieces go on from; they name it by the checksum of its values
+        case ".safetensors":  # a source model that pieces continue from; they name it by the checksum of its values
             tensors = open_tensors(file).tensors()
             assert 0 <= float(tensors.pop("accuracy")) <= 100
-            named = [piece.read_text() for piece in file.parents[1].glob("*.json")]
-            assert any(f'"source_weights": "{checksum(tensors):08x}"' in text for text in named)
+            texts = [piece.read_text() for piece in file.parents[1].glob("*.json")]
+            assert any(f'"source_weights": "{checksum(tensors):08x}"' in text for text in texts)
         case _:
             assert file.suffix in {".md", ".svg", ".csv", ".log"}, "a new kind of file: say here how it is read"
 
@@ -74,8 +74,8 @@ def test_what_is_kept_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     environment = {"cpu": "one", "command": "fedtab.py --data /here/data"}
     record = {"places": {"directory": "/here"}, "config": {"places": {}, "seed": 0}, "environment": environment}
     keep.keep(tmp_path / "x.json", record | {"rounds": [{"places": 0.4}]})
-    kept = json.loads((tmp_path / "x.json").read_text())
-    assert kept == {"config": {"seed": 0}, "environment": {"cpu": "one"}, "rounds": [{"places": 0.4}]}
+    saved = json.loads((tmp_path / "x.json").read_text())
+    assert saved == {"config": {"seed": 0}, "environment": {"cpu": "one"}, "rounds": [{"places": 0.4}]}
 
 
 def test_finch_meets_its_target() -> None:
@@ -103,13 +103,13 @@ def test_cpu_targets_are_judged_by_their_numbers() -> None:
 def test_the_gate_alarms_at_losses_alone() -> None:
     result = json.loads((BENCHMARKS / "gate.json").read_text())
     assert set(result["engines"]) == set(ENGINES)
-    for kind, own in result["engines"].items():
-        assert own["as it is"]["runs"] >= 50
-        assert own["as it is"]["alarms"] == 0, kind
-        slowed = own["a fifth more CPU seconds"]
+    for kind, alarms in result["engines"].items():
+        assert alarms["as it is"]["runs"] >= 50
+        assert alarms["as it is"]["alarms"] == 0, kind
+        slowed = alarms["a fifth more CPU seconds"]
         missed = slowed["runs"] - slowed["alarms"] - slowed.get("undecided", 0)
         assert missed <= 0.1 * slowed["runs"], kind
-        assert own["environment"]["cpu"]
+        assert alarms["environment"]["cpu"]
 
 
 def test_the_page_shows_the_measured_numbers() -> None:
@@ -157,15 +157,15 @@ def test_kernels_were_chosen_by_their_numbers() -> None:
 def test_kernels_that_were_dropped_were_slower_than_what_is_left() -> None:
     result = json.loads((RESULTS / "kernels.json").read_text())
     for case in result["cases"]:
-        seconds = {name: own["seconds"] for name, own in case["candidates"].items()}
+        seconds = {name: measurement["seconds"] for name, measurement in case["candidates"].items()}
         assert min(seconds[name] for name in DROPPED) > min(seconds[name] for name in set(seconds) - DROPPED)
 
 
 def test_places_for_mixed_images_are_between_those_mixed_and_all() -> None:
     result = json.loads((RESULTS / "mixed.json").read_text())
-    for own in result["rounds"]:
-        assert 0 <= own["mixed"] <= own["places"] <= 1
-        assert own["all_places_over_counted"] == pytest.approx(2 / (1 + own["places"]), abs=2e-3)
+    for measurement in result["rounds"]:
+        assert 0 <= measurement["mixed"] <= measurement["places"] <= 1
+        assert measurement["all_places_over_counted"] == pytest.approx(2 / (1 + measurement["places"]), abs=2e-3)
     assert result["environment"]["commit"]
 
 

@@ -19,14 +19,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_rehearsal_writes_a_file_and_checks_the_engines(tmp_path: Path) -> None:
-    done = run("parity", "--device", "cpu", "--small", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    process = run("parity", "--device", "cpu", "--small", "--out", str(tmp_path))
+    assert process.returncode == 0, process.stderr
     (file,) = tmp_path.iterdir()
-    found = json.loads(file.read_text())
+    result = json.loads(file.read_text())
     assert file.name == "parity.json"
-    assert found["met"]
-    assert found["small"]
-    assert found["environment"]["device"] == "cpu"
+    assert result["met"]
+    assert result["small"]
+    assert result["environment"]["device"] == "cpu"
 
 
 def test_a_piece_that_fails_stops_no_other(
@@ -45,12 +45,12 @@ def test_a_piece_that_fails_stops_no_other(
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cpu", "--small", "--out", str(tmp_path)])
     assert gpu.main() == 1
     assert [file.name for file in tmp_path.iterdir()] == ["works.json"]
-    told = capsys.readouterr()
-    assert "broken: failed" in told.out
-    assert "no such kernel" in told.err
+    captured = capsys.readouterr()
+    assert "broken: failed" in captured.out
+    assert "no such kernel" in captured.err
 
 
 def test_a_rehearsal_is_no_result() -> None:
-    done = run("parity", "--device", "cpu", "--small")
-    assert done.returncode == 2
-    assert "give it an --out of its own" in done.stderr
+    process = run("parity", "--device", "cpu", "--small")
+    assert process.returncode == 2
+    assert "give it an --out of its own" in process.stderr

@@ -1,4 +1,4 @@
-"""What benchmarks/join.py says of its records, by hand; and that a committed result is what its records give."""
+"""What benchmarks/join.py computes from its records, by hand; and that the committed result follows from them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_means_are_over_clients_then_seeds_and_differences_are_paired(script: Mo
         }
         for seed, value, lost in ((0, 50, 1), (0, 70, 3), (1, 80, 0), (1, 80, 4))
     ]
-    found = script.summary(records)
-    assert found["accuracy"]["took part"] == {"mean": 70, "std": pytest.approx(200**0.5), "n": 2, "seeds": [60, 80]}
-    difference = found["minus having taken part"]["joined, update"]
+    summary = script.summary(records)
+    assert summary["accuracy"]["took part"] == {"mean": 70, "std": pytest.approx(200**0.5), "n": 2, "seeds": [60, 80]}
+    difference = summary["minus having taken part"]["joined, update"]
     assert (difference["to"], difference["mean"], difference["std"]) == ("took part", -2, 0)
-    assert found["minus having taken part"]["joined and adapted, alignment"]["mean"] == -20
+    assert summary["minus having taken part"]["joined and adapted, alignment"]["mean"] == -20
 
 
 def test_a_committed_result_is_what_its_records_give(script: ModuleType) -> None:

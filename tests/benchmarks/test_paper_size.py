@@ -1,4 +1,4 @@
-"""Tables of a size that counts: pieces, what is kept of a run, tables by hand; and a rehearsal of all."""
+"""Tables of a size that counts: pieces, what is kept of a run, tables by hand, and a rehearsal of all commands."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ picture = script("paper_size_picture")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder that has all data sets by their names."""
+    """A folder with an empty folder for each data set."""
     for kind in pieces.KINDS:
         (tmp_path / "data" / kind.dataset).mkdir(parents=True, exist_ok=True)
     return tmp_path / "data"
 
 
 def test_pieces(data: Path) -> None:
-    every = {piece.name: piece for piece in pieces.pieces(data)}
-    assert len(every) == 12 + 1 + 7 + 12 + 12 + 25 + 20 + 20
-    assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(every)
+    by_name = {piece.name: piece for piece in pieces.pieces(data)}
+    assert len(by_name) == 12 + 1 + 7 + 12 + 12 + 25 + 20 + 20
+    assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(by_name)
     assert [piece.name for piece in pieces.pieces(data, small=True)] == [
         *("digits-mnist-20", "digits40-synth-20", "moments-mnist-20", "pacs-art_painting-20"),
         *("moments_pacs-art_painting-20", "paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
@@ -67,8 +67,8 @@ def test_a_piece_is_the_papers_preset_but_for_its_size(data: Path, name: str, si
     settings = piece.settings(Path("w.pth"), small=False)
     config = resolve_plan(layer_from_words({k: v for k, v in settings.items() if k != "preset"}), (), "paper").config
     assert settings["preset"] == "paper"
-    found = (config.clients, config.rounds, config.training.lr, config.source_models, config.trials, config.seed)
-    assert found == size
+    sizes = (config.clients, config.rounds, config.training.lr, config.source_models, config.trials, config.seed)
+    assert sizes == size
     assert (config.samples, config.training.epochs) == (None, 5)
     assert config.components["pseudo_labeler"]["two_model"]["selection"] == "ratio"
 
@@ -94,15 +94,15 @@ def test_a_run_stops_with_a_round_that_is_done() -> None:
 
 def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
-    given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, again=False)
-    assert paper_size.say_state(piece, given) == "nothing"
-    found = paper_size.read_found(piece, given)
-    found["methods"] = {"source_only": {}, "fedwca by update": {}}
-    (tmp_path / "digits-synth-20.json").write_text(json.dumps(found))
-    missing = paper_size.missing_methods(piece, paper_size.read_found(piece, given))
+    options = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, again=False)
+    assert paper_size.say_state(piece, options) == "nothing"
+    result = paper_size.read_found(piece, options)
+    result["methods"] = {"source_only": {}, "fedwca by update": {}}
+    (tmp_path / "digits-synth-20.json").write_text(json.dumps(result))
+    missing = paper_size.missing_methods(piece, paper_size.read_found(piece, options))
     assert missing == [method for method in pieces.MAIN if method != "source_only" and "by update" not in method]
-    assert paper_size.say_state(piece, given) == "2 of 10 methods"
-    assert paper_size.missing_methods(piece, found, ["fedscal", "fedwca by update", "fedavg"]) == ["fedavg", "fedscal"]
+    assert paper_size.say_state(piece, options) == "2 of 10 methods"
+    assert paper_size.missing_methods(piece, result, ["fedscal", "fedwca by update", "fedavg"]) == ["fedavg", "fedscal"]
 
 
 def test_a_piece_goes_on_from_the_source_model_it_was_begun_with(
@@ -112,9 +112,9 @@ def test_a_piece_goes_on_from_the_source_model_it_was_begun_with(
     tensors = {"weight": torch.ones(2)}
     write_tensors(tmp_path / "synth-lenet-0.safetensors", {**tensors, "accuracy": torch.tensor(90.0)})
     cached = tmp_path / "cache" / "sources" / "synth-lenet-0.safetensors"
-    for weights, there in ((None, False), ("00000000", False), (f"{checksum(tensors):08x}", True)):
+    for weights, restored in ((None, False), ("00000000", False), (f"{checksum(tensors):08x}", True)):
         paper_size.restore_source({"methods": {"fedavg": {"source_weights": weights}}}, tmp_path)
-        assert cached.exists() == there
+        assert cached.exists() == restored
     cached.write_bytes(b"as this CPU trained it")
     paper_size.restore_source({"methods": {"fedavg": {"source_weights": weights}}}, tmp_path)
     assert cached.read_bytes() == (tmp_path / "synth-lenet-0.safetensors").read_bytes()
@@ -122,20 +122,20 @@ def test_a_piece_goes_on_from_the_source_model_it_was_begun_with(
 
 def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
-    given = argparse.Namespace(
+    options = argparse.Namespace(
         out=tmp_path, runs=tmp_path / "runs", small=True, again=False, methods=["fedavg", "local"]
     )
 
     def play(piece: Any, method: str, given: Any, clock: Any) -> Any:
-        """Another process adds a method of its own meanwhile."""
-        others = paper_size.read_found(piece, given)
-        others["methods"][f"beside {method}"] = {}
-        (tmp_path / "digits-synth-20.json").write_text(json.dumps(others))
+        """As if another process added its method in the meantime."""
+        result = paper_size.read_found(piece, given)
+        result["methods"][f"beside {method}"] = {}
+        (tmp_path / "digits-synth-20.json").write_text(json.dumps(result))
         return SimpleNamespace(config={}, method=method)
 
     monkeypatch.setattr(paper_size, "play", play)
     monkeypatch.setattr(paper_size, "add_results", lambda run, found, same: found["methods"].update({run.method: {}}))
-    paper_size.run_missing(piece, given, paper_size.StopsAfter(1))
+    paper_size.run_missing(piece, options, paper_size.StopsAfter(1))
     found = json.loads((tmp_path / "digits-synth-20.json").read_text())
     assert set(found["methods"]) == {"fedavg", "local", "beside fedavg", "beside local"}
     assert not found["complete"]
@@ -143,10 +143,10 @@ def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monk
 
 def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path: Path) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
-    kept = {"accuracy": [[50.0]], "labels": [0, 0, 1, 1], "seconds": 9.0, "bytes": 8}
-    found = {"methods": {"fedwca": kept, "fedavg": kept, "fedwca by update": {"accuracy": [[1.0]]}}}
-    assert paper_size.known_clusters(piece.kind.methods[7], found) == {"fedwca": [0, 0, 1, 1]}
-    assert paper_size.known_clusters("one_hot", found) == {}
+    entry = {"accuracy": [[50.0]], "labels": [0, 0, 1, 1], "seconds": 9.0, "bytes": 8}
+    result = {"methods": {"fedwca": entry, "fedavg": entry, "fedwca by update": {"accuracy": [[1.0]]}}}
+    assert paper_size.known_clusters(piece.kind.methods[7], result) == {"fedwca": [0, 0, 1, 1]}
+    assert paper_size.known_clusters("one_hot", result) == {}
     name, folder = "fedwca by moments", tmp_path / "run"
     folder.mkdir()
     environment = {"commit": "x", "device": "cpu", "cores": 2, "cpu": "y"}
@@ -162,20 +162,22 @@ def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path:
             records=[{"round": -1, "source_weights": "here"}],
             rounds=lambda *_, rounds=rounds: rounds,
         )
-        stops = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, found, {"fedwca": [0, 0, 1, 1]})
+        stops = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, result, {"fedwca": [0, 0, 1, 1]})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(paper_size, "read_run", lambda _, run=run: run)
             with pytest.raises(paper_size.SameClusters) if same else nullcontext():
                 stops.check(1, 50.0)
             stops.check(2, 50.0)
         assert stops.same == same
-    other = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, {"methods": {"x": {"source_weights": "a"}}}, {})
+    other_source = paper_size.StopsEarly(
+        paper_size.StopsAfter(1), folder, {"methods": {"x": {"source_weights": "a"}}}, {}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper_size, "read_run", lambda _, run=run: run)
         with pytest.raises(SystemExit, match="was begun with another source model"):
-            other.check(1, 50.0)
-    paper_size.add_results(run, found, "fedwca")
-    assert found["methods"][name] == {
+            other_source.check(1, 50.0)
+    paper_size.add_results(run, result, "fedwca")
+    assert result["methods"][name] == {
         "accuracy": [[50.0]],
         "labels": [0, 0, 1, 1],
         "label": "FedWCA by moments",
@@ -185,8 +187,8 @@ def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path:
 
 def test_what_is_kept_of_a_configuration_names_no_place() -> None:
     model = {"resnet18": {"side": 64, "weights": "/somewhere/w.pth"}}
-    given = {"rounds": 3, "data": "/somewhere", "device": "cuda", "components": {"model": model}}
-    assert paper_size.kept_settings(given) == {
+    settings = {"rounds": 3, "data": "/somewhere", "device": "cuda", "components": {"model": model}}
+    assert paper_size.kept_settings(settings) == {
         "rounds": 3,
         "components": {"model": {"resnet18": {"side": 64, "weights": "w.pth"}}},
     }
@@ -204,7 +206,7 @@ def test_methods_of_one_piece_have_one_setting() -> None:
 
 
 def write(folder: Path, kind: str, source: str, seed: int, accuracy: dict[str, Sequence[float]], rounds: int) -> None:
-    """A piece in which FedWCA found the domains, and every client has the same accuracy in a trial."""
+    """Write a piece in which FedWCA found the domains, and all clients have the same accuracy in a trial."""
     methods: dict[str, Any] = {}
     for name, trials in accuracy.items():
         ari = [{"ari": 1.0, "sizes": [4, 4]} for _ in trials] if name == "fedwca" else []
@@ -213,9 +215,9 @@ def write(folder: Path, kind: str, source: str, seed: int, accuracy: dict[str, S
         methods[name] = {**entry, "clusters": ari, "seconds": 1.0, "bytes": 2}
     config = {"clients": 4, "rounds": rounds, "trials": 2, "training": {"epochs": 5, "lr": 0.001}}
     environment = {"device": "cpu", "cores": 2, "cpu": "Some CPU"}
-    found = {"kind": kind, "source": source, "seed": seed, "complete": True, "domains": ["x", "x", "y"]}
-    found |= {"methods": methods, "config": config, "environment": environment}
-    (folder / f"{kind}-{source}-{seed}.json").write_text(json.dumps(found))
+    result = {"kind": kind, "source": source, "seed": seed, "complete": True, "domains": ["x", "x", "y"]}
+    result |= {"methods": methods, "config": config, "environment": environment}
+    (folder / f"{kind}-{source}-{seed}.json").write_text(json.dumps(result))
 
 
 def cells(table: str, first: str) -> list[str]:
@@ -225,9 +227,9 @@ def cells(table: str, first: str) -> list[str]:
 
 def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    said = {name: block() for name, block in tables.BLOCKS.items()}
-    assert set(map(len, map(str.splitlines, said.values()))) == {1}
-    assert said["paper_size-paper_pacs"] == "Not measured yet: `python benchmarks/paper_size.py --device cuda`."
+    texts = {name: block() for name, block in tables.BLOCKS.items()}
+    assert set(map(len, map(str.splitlines, texts.values()))) == {1}
+    assert texts["paper_size-paper_pacs"] == "Not measured yet: `python benchmarks/paper_size.py --device cuda`."
     write(tmp_path, "digits", "mnist", 20, {"fedwca": [50.0, 52.0], "local": [40.0, 46.0]}, 10)
     write(tmp_path, "digits", "mnist", 21, {"fedwca": [54.0, 56.0], "local": [46.0, 48.0]}, 10)
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0]}, 10)  # stopped before Local
@@ -255,9 +257,9 @@ def test_a_piece_that_lacks_methods_is_left_out_beside_whole_ones(
 
 def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    (needed := {parse_method(method).name: [50.0] for method in pieces.MAIN}).pop("fedwca by update")
-    for seed, own in ((20, needed), (21, needed | {"fedwca by update": [60.0]}), (22, {"fedwca": [70.0]})):
-        write(tmp_path, "pacs", "photo", seed, own, 10)
+    (required := {parse_method(method).name: [50.0] for method in pieces.MAIN}).pop("fedwca by update")
+    for seed, accuracies in ((20, required), (21, required | {"fedwca by update": [60.0]}), (22, {"fedwca": [70.0]})):
+        write(tmp_path, "pacs", "photo", seed, accuracies, 10)
         part = tmp_path / f"pacs-photo-{seed}.json"
         part.write_text(json.dumps(json.loads(part.read_text()) | {"complete": seed == 21}))
     table = tables.BLOCKS["paper_size-pacs"]()
@@ -268,24 +270,24 @@ def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatc
 def test_by_target_is_over_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0, 70.0], "local": []}, 10)
-    found = tables.finished(tables.DIGITS)
-    assert tables.by_target(found, "fedwca") == {("usps", 20, "x"): 65.0, ("usps", 20, "y"): 65.0}
-    assert tables.by_target(found, "local") == tables.by_target(found, "fedavg") == {}
+    finished = tables.finished(tables.DIGITS)
+    assert tables.by_target(finished, "fedwca") == {("usps", 20, "x"): 65.0, ("usps", 20, "y"): 65.0}
+    assert tables.by_target(finished, "local") == tables.by_target(finished, "fedavg") == {}
 
 
 def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    for seed, other in ((20, "b"), (21, "a")):
+    for seed, moments_weights in ((20, "b"), (21, "a")):
         write(tmp_path, "pacs", "photo", seed, {tables.MOMENTS: [50.0]}, 10)
         write(tmp_path, "moments_pacs", "photo", seed, {tables.MOMENTS: [55.0], tables.ONE_HOT_BY_MOMENTS: [52.0]}, 10)
-        for kind, weights in (("pacs", "a"), ("moments_pacs", other)):
+        for kind, weights in (("pacs", "a"), ("moments_pacs", moments_weights)):
             file = tmp_path / f"{kind}-photo-{seed}.json"
-            found = json.loads(file.read_text())
-            for entry in found["methods"].values():
+            result = json.loads(file.read_text())
+            for entry in result["methods"].values():
                 entry["source_weights"] = weights
-            file.write_text(json.dumps(found))
+            file.write_text(json.dumps(result))
     joined = tables.with_one_hot_by_moments(tables.PACS)
     assert tables.by_target(joined, tables.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
     assert tables.by_target(joined, tables.MOMENTS)["photo", 21, "x"] == 50.0
@@ -298,9 +300,9 @@ def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cells(table, "LOCAL") == ["LOCAL", "10.0", "50.0", "50.0", "50.0", "50.0"]
     picture.draw(tables.finished(picture.KIND)[0], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    for runs, said in ((1, "Mean over clients; one run, so no spread"), (2, "Mean over clients; band: one standard")):
-        made = draw_curves({"Local": [{"round": 0, "accuracy": [50.0 + run]} for run in range(runs)]}, "title")
-        assert made.axes[0].get_title().startswith(said)
+    for runs, title in ((1, "Mean over clients; one run, so no spread"), (2, "Mean over clients; band: one standard")):
+        figure = draw_curves({"Local": [{"round": 0, "accuracy": [50.0 + run]} for run in range(runs)]}, "title")
+        assert figure.axes[0].get_title().startswith(title)
 
 
 def test_gains_by_target_domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,9 +325,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_rehearsal_is_no_result() -> None:
-    done = run("--small")
-    assert done.returncode == 2
-    assert "give another --out" in done.stderr
+    process = run("--small")
+    assert process.returncode == 2
+    assert "give another --out" in process.stderr
     assert "--again repeats what is kept" in run("digits-synth-20", "--again").stderr
     assert "give names of pieces" in run("--again", "--out", "elsewhere").stderr
     unknown = run("--methods", "fedscal", "fedwc", "--list")
@@ -340,8 +342,8 @@ def test_data_that_are_not_there_are_named(
     with pytest.raises(SystemExit) as ended:
         paper_size.main()
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert f"{tmp_path} has no folder for any piece (digit_five, office_home, pacs); name another with --data" in said
+    stderr = capsys.readouterr().err
+    assert f"{tmp_path} has no folder for any piece (digit_five, office_home, pacs); name another with --data" in stderr
 
 
 @pytest.mark.slow
@@ -351,15 +353,15 @@ def test_all_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     stopped = run("--small", "--out", str(tmp_path), "--minutes", "0.1", "digits-mnist-20")
     assert stopped.returncode == 0, stopped.stderr
     assert "the same command goes on" in stopped.stdout
-    done = run("--small", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    process = run("--small", "--out", str(tmp_path))
+    assert process.returncode == 0, process.stderr
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     for kind in pieces.KINDS:
         if (DATA / kind.dataset).is_dir():
             (file,) = tmp_path.glob(f"{kind.name}-*.json")
-            found = json.loads(file.read_text())
-            assert found["complete"]
-            assert len(found["methods"]) == len(kind.methods)
+            result = json.loads(file.read_text())
+            assert result["complete"]
+            assert len(result["methods"]) == len(kind.methods)
             assert str(DATA) not in file.read_text()
     assert "| FedWCA |" in tables.BLOCKS["paper_size-pacs"]()
     listed = run("--small", "--out", str(tmp_path), "--list").stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The same work on peers, as far as they need nothing installed."""
+"""The comparison with peers, for those that need nothing installed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_losses_are_printed_as_well_as_wins() -> None:
 
 
 def test_what_is_lost_to_a_peer_is_marked() -> None:
-    slow, quick, own = ([{"cpu": x, "wall": x}] for x in (4.0, 1.0, 2.0))
-    lines = run.table({"plain": slow, "fedwca": own, "flower": quick}).splitlines()
+    slow, quick, ours = ([{"cpu": x, "wall": x}] for x in (4.0, 1.0, 2.0))
+    lines = run.table({"plain": slow, "fedwca": ours, "flower": quick}).splitlines()
     assert lines[1].split()[-2:] == ["0.50", "0.50"]
     assert lines[3].split()[-4:] == ["lost", "2.00", "lost", "2.00"]
 

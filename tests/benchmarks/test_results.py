@@ -1,4 +1,4 @@
-"""Committed results hold what they claim, and the pages show what they hold."""
+"""Committed results hold what they claim, and the pages show the committed numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RUNS = sorted(path.parent for path in RESULTS.rglob("summary.json"))
 
 
 def test_pages_show_the_committed_numbers() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "benchmarks/tables.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_there_are_results() -> None:
@@ -34,15 +34,15 @@ def test_a_run_says_what_it_was(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     environment = json.loads((run / "environment.json").read_text())
     assert summary["complete"] is True
-    # What was left to the run is asked for in the one, and decided beside it.
+    # config.json has the requested values and, beside its configuration, the decided ones; the summary has the latter.
     decided = {key: config[key] for key in ("kernels", "trials_at_once") if summary["config"].get(key) is not None}
     assert summary["config"] == {**config["config"], **decided}
-    said = validate(summary["config"])
-    assert str(said.source or said.target or said.partition) in json.dumps(config)
+    run_config = validate(summary["config"])
+    assert str(run_config.source or run_config.target or run_config.partition) in json.dumps(config)
     assert {"python", "cpu", "cores", "device", "versions", "time"} <= set(environment)
     assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
     for name, method in summary["methods"].items():
-        means = [each["mean"] for each in method["runs"]]
+        means = [entry["mean"] for entry in method["runs"]]
         assert len(means) == method["n"] == summary["config"]["source_models"] * summary["config"]["trials"]
         assert method["mean"] == pytest.approx(statistics.fmean(means)), name
         assert method["std"] == (pytest.approx(statistics.stdev(means)) if len(means) > 1 else None), name
@@ -53,7 +53,10 @@ def test_digits_mini_has_real_gaps() -> None:
     matrix = json.loads((RESULTS / "digits_mini_matrix.json").read_text())["matrix"]
     assert len(matrix) == 5
     assert all(row[name] >= 90 for name, row in matrix.items())
-    assert statistics.fmean(v for name, row in matrix.items() for other, v in row.items() if other != name) <= 75
+    assert (
+        statistics.fmean(accuracy for name, row in matrix.items() for target, accuracy in row.items() if target != name)
+        <= 75
+    )
 
 
 def test_no_path_of_a_machine_is_in_a_result() -> None:

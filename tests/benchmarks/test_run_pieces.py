@@ -1,4 +1,4 @@
-"""What studies share that run a piece at a time."""
+"""What all studies share that run one piece at a time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def test_a_piece_that_is_run_again_is_shown_beside_what_is_kept(
     parser = run_pieces.piece_options("A study.", kept)
     entries = {"FedWCA": {"accuracy": [50.0, None, 60.0]}, "trials": {"accuracy": [[1.0, 2.0], [3.0, None]]}}
     (kept / "a.json").write_text(json.dumps({"methods": {"FedWCA": {"accuracy": [50.0]}}}))
-    given = parser.parse_args(["a", "--again", "--out", str(out)])
-    run_pieces.check_pieces(parser, given, ["a"])
-    assert given.runs == out / "runs", "a run folder that is there already would be taken for this one"
-    assert run_pieces.find_results("a", given, kept) == []
+    options = parser.parse_args(["a", "--again", "--out", str(out)])
+    run_pieces.check_pieces(parser, options, ["a"])
+    assert options.runs == out / "runs", "a run folder that is there already would be taken for this one"
+    assert run_pieces.find_results("a", options, kept) == []
 
     def run(piece: str, *_: object) -> None:
         out.mkdir()
         (out / f"{piece}.json").write_text(json.dumps({"source": "x", "methods": entries}))
 
-    run_pieces.run_pieces({"a": "a"}, given, run, lambda *_: "")
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["a", "  FedWCA: 55.0 % (kept: 50.0)", "  trials: 2.0 % (kept: nothing)"]
+    run_pieces.run_pieces({"a": "a"}, options, run, lambda *_: "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["a", "  FedWCA: 55.0 % (kept: 50.0)", "  trials: 2.0 % (kept: nothing)"]
     with pytest.raises(SystemExit):
         run_pieces.check_pieces(parser, parser.parse_args(["a", "--again"]), ["a"])
 
@@ -65,17 +65,17 @@ if __name__ == "__main__":
 
 def test_pieces_side_by_side_end_each_for_itself(tmp_path: Path) -> None:
     (tmp_path / "study.py").write_text(STUDY)
-    asked = [str(BENCHMARKS), "bad", "a", "other", "long", "b", "--out", str(tmp_path), "--at-once", "2"]
-    done = subprocess.run(
-        [sys.executable, "study.py", *asked], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    arguments = [str(BENCHMARKS), "bad", "a", "other", "long", "b", "--out", str(tmp_path), "--at-once", "2"]
+    process = subprocess.run(
+        [sys.executable, "study.py", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )
     assert {"a", "b"} <= {file.name for file in tmp_path.iterdir()}
-    assert done.returncode == 1
-    assert sorted(done.stdout.splitlines()) == ["a", "b"]
-    assert {"bad: failed", "other: failed", "ValueError: no such model"} <= set(done.stderr.splitlines())
-    assert "SystemExit: was begun with another source model" in done.stderr
-    asked = [str(BENCHMARKS), "a", "long", "--out", str(tmp_path), "--at-once", "2"]
-    done = subprocess.run(
-        [sys.executable, "study.py", *asked], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    assert process.returncode == 1
+    assert sorted(process.stdout.splitlines()) == ["a", "b"]
+    assert {"bad: failed", "other: failed", "ValueError: no such model"} <= set(process.stderr.splitlines())
+    assert "SystemExit: was begun with another source model" in process.stderr
+    arguments = [str(BENCHMARKS), "a", "long", "--out", str(tmp_path), "--at-once", "2"]
+    process = subprocess.run(
+        [sys.executable, "study.py", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
     )
-    assert done.stdout.splitlines() == ["a", "stopped after inf minutes; the same command goes on"]
+    assert process.stdout.splitlines() == ["a", "stopped after inf minutes; the same command goes on"]

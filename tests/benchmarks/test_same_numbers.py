@@ -1,4 +1,4 @@
-"""Two recordings: what is compared and what is not, on folders that no run made."""
+"""Comparison of two recordings: which files and values are compared, on made-up run folders."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def recordings(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "before", tmp_path / "after"
 
 
-def compare(before: Path, after: Path, *more: str) -> int:
-    code: int = same_numbers.main(["compare", str(before), str(after), *more])
+def compare(before: Path, after: Path, *options: str) -> int:
+    code: int = same_numbers.main(["compare", str(before), str(after), *options])
     return code
 
 
@@ -56,8 +56,8 @@ def test_times_and_memory_are_not_compared(recordings: tuple[Path, Path], capsys
 
 
 def test_a_resumed_run_may_say_that_it_was(recordings: tuple[Path, Path]) -> None:
-    for recording, more in zip(recordings, ({}, {"resumed": {"1": {"command": "fedwca resume run"}}}), strict=True):
-        (recording / "loop" / "run" / "environment.json").write_text(json.dumps({"device": "cpu", **more}))
+    for recording, fields in zip(recordings, ({}, {"resumed": {"1": {"command": "fedwca resume run"}}}), strict=True):
+        (recording / "loop" / "run" / "environment.json").write_text(json.dumps({"device": "cpu", **fields}))
     assert compare(*recordings) == 0
 
 

@@ -1,4 +1,4 @@
-"""Tables of several sources, made of summaries."""
+"""Tables of several sources, made from summaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ tables = script("sfda_tables")
 
 
 def write_summaries(folder: Path, table: str, target: str, **accuracy: float) -> None:
-    """Two runs of each row; before the last phase they are 10 points lower."""
+    """Write two runs of each row of a table; their accuracy before the last phase is about 10 points lower."""
     methods = {}
     for row, word in definition(table).rows.items():
         mean = accuracy.get(row, 50.0)
@@ -68,7 +68,7 @@ def test_rows_of_table_1_stand_beside_the_printed_mean_of_the_same_targets(folde
 
 
 def test_a_row_of_another_folder_gives_the_runs_that_all_rows_have(folder: Path) -> None:
-    """SFDA's runs are those of the table of parts; FADA, the dearest, may be missing at a target."""
+    """The runs of SFDA are in the table of parts; FADA, the most expensive, may be missing for a target."""
     write_summaries(folder, "sfda-parts", "usps", MDMGB=70.0)
     write_summaries(folder, "sfda-table1", "usps")
     path = folder / "sfda-table1-usps" / "summary.json"

@@ -1,4 +1,4 @@
-"""The study of when clusters find domains: pieces, snapshots of a training, tables and picture of results by hand."""
+"""The study of when clusters find domains: pieces, snapshots during training, tables and picture by hand."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ picture = script("signature_picture")
 
 
 def test_pieces() -> None:
-    every = list(study.pieces())
-    assert len(set(every)) == len(every) == 4 * 3 * 3 * 3 + 12 + 2 + 5
-    assert {(p.dataset, p.source) for p in every[:8]} == {("digit_five", source) for source in study.DIGITS}
-    layer = next(p for p in every if p.dataset == "pacs").layer(Path("data"), Path("w.pth"))
+    all_pieces = list(study.pieces())
+    assert len(set(all_pieces)) == len(all_pieces) == 4 * 3 * 3 * 3 + 12 + 2 + 5
+    assert {(p.dataset, p.source) for p in all_pieces[:8]} == {("digit_five", source) for source in study.DIGITS}
+    layer = next(p for p in all_pieces if p.dataset == "pacs").layer(Path("data"), Path("w.pth"))
     assert (layer["aggregator"], layer["model"], layer["samples"]) == ("one_hot", "resnet18:side=64,weights=w.pth", 400)
-    assert [p.layer(Path("data"), Path("w.pth"))["model"].split(",")[0] for p in every if p.side != study.SIDE] == [
+    assert [
+        p.layer(Path("data"), Path("w.pth"))["model"].split(",")[0] for p in all_pieces if p.side != study.SIDE
+    ] == [
         *["resnet18:side=128"] * 4,
         "resnet18:side=224",
     ]
@@ -54,9 +56,9 @@ def train(training: Training) -> tuple[SequentialEngine, dict[int, torch.Tensor]
 
 def test_a_snapshot_is_the_training_that_stops_there() -> None:
     engine, banks = train(Training(epochs=1, batch_size=4, lr=0.01))
-    four, _ = train(Training(steps=4, batch_size=4, lr=0.01))
+    stopped, _ = train(Training(steps=4, batch_size=4, lr=0.01))
     assert set(banks) == set(study.STEPS)
-    assert torch.equal(banks[4][0], four.bank[0])
+    assert torch.equal(banks[4][0], stopped.bank[0])
     assert torch.equal(banks[4][1], engine.bank[1])  # its round is three steps long
     assert torch.equal(banks[16], engine.bank)
     assert not torch.equal(banks[1], banks[4])
@@ -69,37 +71,44 @@ def test_how_alike_clients_of_a_domain_move() -> None:
     for client, moved in enumerate([[3.0, 4.0], [4.0, 3.0], [0.0, -1.0], [0.0, -2.0]]):
         bank[client, slots[0].start : slots[0].start + 2] = torch.tensor(moved)
     metrics = Metrics(("a", "a", "b", "b"), [torch.zeros(1).long()] * 4, [torch.zeros(1).long()] * 4)
-    found = study.alike(BankSignatures(bank, layout, torch.zeros(layout.width)), metrics)
+    similarity = study.alike(BankSignatures(bank, layout, torch.zeros(layout.width)), metrics)
     # Cosines 24/25 and 1 within; -4/5 twice and -3/5 twice between; lengths 5 and 1.
-    assert found == {"within": 0.98, "between": -0.7, "lengths": 5.0}
+    assert similarity == {"within": 0.98, "between": -0.7, "lengths": 5.0}
 
 
-def piece(source: str, seed: int, raw: float, moments: float, **other: Any) -> dict[str, Any]:
-    """One in which clients begin with nothing and end with this index."""
+def piece(source: str, seed: int, raw: float, moments: float, **changes: Any) -> dict[str, Any]:
+    """A piece in which the index of trained signatures grows from 0 to ``raw``, and that of moments is ``moments``."""
     points = {name: [[0.0, 1], [raw, 4]] for name in study.TRAINED}
     updates = [{"within": 0.3, "between": 0.0, "lengths": 2.0}, {"within": 0.55, "between": 0.1, "lengths": 2.0}]
-    own = {"dataset": "digit_five", "source": source, "seed": seed, "images": 256, "lr": 0.001, "after_steps": [1, 20]}
-    own["cpu"] = "Some CPU"
-    own |= {"moments": {name: [moments, 4] for name in study.MOMENTS}, "trained": points, "updates": updates}
-    return {**own, **other}
+    fields = {
+        "dataset": "digit_five",
+        "source": source,
+        "seed": seed,
+        "images": 256,
+        "lr": 0.001,
+        "after_steps": [1, 20],
+    }
+    fields["cpu"] = "Some CPU"
+    fields |= {"moments": {name: [moments, 4] for name in study.MOMENTS}, "trained": points, "updates": updates}
+    return {**fields, **changes}
 
 
 @pytest.fixture
 def result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three source models of digits, and PACS with two layers."""
     layers = {"none": {"1": [0.25, 2], "all": [0.0, 1]}, "source": {"1": [1.0, 3], "all": [1.0, 3]}}
-    made = [piece("mnist", 0, 0.5, 1.0), piece("mnist", 1, 0.7, 0.9), piece("usps", 0, 0.6, 1.0)]
-    made.append(piece("photo", 0, 0.1, 1.0, dataset="pacs", layers=layers))
+    pieces = [piece("mnist", 0, 0.5, 1.0), piece("mnist", 1, 0.7, 0.9), piece("usps", 0, 0.6, 1.0)]
+    pieces.append(piece("photo", 0, 0.1, 1.0, dataset="pacs", layers=layers))
     file = tmp_path / "signatures.json"
-    file.write_text(json.dumps({"pieces": made}))
+    file.write_text(json.dumps({"pieces": pieces}))
     monkeypatch.setattr(tables, "RESULT", file)
     return file
 
 
 def cells(table: str, *first: str) -> list[str]:
     lines = [line.strip("|").split(" | ") for line in table.replace("\\", "").splitlines() if line.startswith("|")]
-    (found,) = [line for line in lines if [cell.strip() for cell in line[: len(first)]] == list(first)]
-    return [cell.strip() for cell in found]
+    (row,) = [line for line in lines if [cell.strip() for cell in line[: len(first)]] == list(first)]
+    return [cell.strip() for cell in row]
 
 
 def test_tables(result: Path) -> None:
@@ -131,9 +140,9 @@ def test_picture(result: Path, tmp_path: Path) -> None:
 
 
 def test_the_committed_pieces_are_of_the_study() -> None:
-    found = study.read_found(BENCHMARKS / "results" / "signatures.json")
-    assert set(found) <= {tuple(vars(own).values()) for own in study.pieces()}
-    for own in found.values():
-        assert set(own["trained"]) == set(study.TRAINED)
-        assert len(own["updates"]) == len(own["after_steps"])
-        assert own["after_steps"][-1] == max(own["last_steps"])
+    committed = study.read_found(BENCHMARKS / "results" / "signatures.json")
+    assert set(committed) <= {tuple(vars(study_piece).values()) for study_piece in study.pieces()}
+    for values in committed.values():
+        assert set(values["trained"]) == set(study.TRAINED)
+        assert len(values["updates"]) == len(values["after_steps"])
+        assert values["after_steps"][-1] == max(values["last_steps"])

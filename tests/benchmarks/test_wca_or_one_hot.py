@@ -1,4 +1,4 @@
-"""The study of WCA beside One-hot: wrong clusters are wrong as they say, and tables and picture follow the results."""
+"""The study of WCA and One-hot: clusters are wrong as stated, and tables and picture follow the results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_damage() -> None:
 
 
 def test_pieces() -> None:
-    every = [piece.name for piece in pieces.pieces()]
-    assert len(set(every)) == len(every) == pieces.SEEDS * (2 * len(pieces.CASES) + 3 + 4)
+    names = [piece.name for piece in pieces.pieces()]
+    assert len(set(names)) == len(names) == pieces.SEEDS * (2 * len(pieces.CASES) + 3 + 4)
     by_name = {piece.name: piece.settings() for piece in pieces.pieces()}
     assert by_name["digit_five-source_mnist-1"]["source"] == "mnist"
     assert by_name["digits_mini-64_images_a_client-0"]["samples"] == 64
@@ -41,17 +41,17 @@ def write(folder: Path) -> None:
     for piece in pieces.pieces():
         gain = piece.seed / 10 + (2.0 if piece.case == "domains split" else 0.0)
         method = {"accuracy": [50.0, 70.0, None], "right": [[30.0, 90.0, None], [40.0, 95.0, None]], "ari": 1.0}
-        found = {"dataset": piece.dataset, "case": piece.case, "seed": piece.seed, "domains": ["x", "y", "y"]}
-        found |= {"One-hot": method, "FedWCA": {**method, "accuracy": [50.0 + gain, 70.0 + gain, None]}}
-        found |= {"Source + AdaBN": {"accuracy": [40.0, 60.0, None]}}
-        found |= {
+        result = {"dataset": piece.dataset, "case": piece.case, "seed": piece.seed, "domains": ["x", "y", "y"]}
+        result |= {"One-hot": method, "FedWCA": {**method, "accuracy": [50.0 + gain, 70.0 + gain, None]}}
+        result |= {"Source + AdaBN": {"accuracy": [40.0, 60.0, None]}}
+        result |= {
             "alpha_own": [0.5, 0.75],
             "beta_own": [0.5, 0.5],
             "density_lead": [0.0, 0.1],
             "settings": piece.settings(),
         }
-        found |= {"environment": {"cores": 2, "cpu": "a processor"}}
-        (folder / f"{piece.name}.json").write_text(json.dumps(found))
+        result |= {"environment": {"cores": 2, "cpu": "a processor"}}
+        (folder / f"{piece.name}.json").write_text(json.dumps(result))
 
 
 def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,9 @@ def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_piece_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path) -> None:
     study = script("wca_or_one_hot")
     name = "digits_mini-half_shuffled-0"
-    given = ["wca_or_one_hot.py", name, "--small", "--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
-    monkeypatch.setattr("sys.argv", given)
+    arguments = ["wca_or_one_hot.py", name, "--small", "--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr("sys.argv", arguments)
     study.main()
-    found = json.loads((tmp_path / "out" / f"{name}.json").read_text())
-    assert found["FedWCA"]["ari"] < 1
-    assert len(found["alpha_own"]) == len(found["density_lead"]) == 1
+    result = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    assert result["FedWCA"]["ari"] < 1
+    assert len(result["alpha_own"]) == len(result["density_lead"]) == 1

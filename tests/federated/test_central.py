@@ -261,7 +261,7 @@ def test_values_that_are_not_finite_are_said(cache: Path) -> None:
 
 
 def made_batch(parts: nn.Module, progress: float = 0.5) -> tuple[DomainBatch, Tensor]:
-    """A step of 12 images, and the leaf tensor of their features ``[12, 5]``; the target's are 4 larger in feature 0."""
+    """A step of 12 images, and the leaf tensor of their features ``[12, 5]``; feature 0 is 4 larger in the target."""
     draw = torch.Generator().manual_seed(0)
     features = torch.randn(12, 5, generator=draw)
     features[8:, 0] += 4
