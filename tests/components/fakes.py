@@ -1,4 +1,4 @@
-"""Clients whose answers come from tables, so that what an aggregator makes of them can be worked out."""
+"""Fake clients whose answers are computed from tables, so that an aggregator's results can be worked out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, Predictions, State
 
 P = 7
-"""Values of a fake model."""
+"""Number of values in a fake model."""
 
 
 @dataclass(frozen=True)
 class FakeView:
-    """A `View` of K clients: answers are smooth functions of (the client's table, the model asked for)."""
+    """A `View` of K clients: answers are smooth functions of the client's table and of the model asked for."""
 
     tables: Tensor
     """``[K, P]``, a client's "data"."""
@@ -32,8 +32,8 @@ class FakeView:
         return self.model(0)
 
     def model(self, column: int) -> Tensor:
-        sent = torch.eye(self.received.shape[1], dtype=torch.float64)
-        return sent[column : column + 1].expand(len(self.tables), -1)
+        identity = torch.eye(self.received.shape[1], dtype=torch.float64)
+        return identity[column : column + 1].expand(len(self.tables), -1)
 
     @property
     def shared(self) -> Tensor:
@@ -52,17 +52,17 @@ class FakeView:
         return (models - self.tables[:, None]).square().mean(-1)
 
     def only(self, client: int) -> FakeView:
-        """The same for one client alone."""
+        """The view of one client alone."""
         return replace(self, tables=self.tables[[client]], received=self.received[[client]])
 
     def take(self, order: Tensor) -> FakeView:
-        """The same with clients in another order."""
+        """The view with the clients in another order."""
         return replace(self, tables=self.tables[order], received=self.received[order])
 
 
 @dataclass(frozen=True)
 class Case:
-    """Two rounds of an aggregator on K fake clients, everything on the way."""
+    """Two rounds of an aggregator on K fake clients, with all intermediate values."""
 
     aggregator: Aggregator
     labels: Tensor
@@ -74,34 +74,34 @@ class Case:
     states: list[State]
 
 
-def labels_for(aggregator: Aggregator, given: Tensor) -> Tensor:
-    """The clusters after round 0."""
-    nobody: dict[int, int] = {}
-    return aggregator.grouping.assign(GroupingInput(0, len(given), {}, nobody, lambda: given, lambda: given))
+def labels_for(aggregator: Aggregator, clusters: Tensor) -> Tensor:
+    """The clusters after round 0 ``[K]``."""
+    choices: dict[int, int] = {}
+    return aggregator.grouping.assign(GroupingInput(0, len(clusters), {}, choices, lambda: clusters, lambda: clusters))
 
 
-def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | None = None) -> Case:
-    """Round 0 and round 1, as `fedwca.federated.round.run_round` does them, with models that are random tables.
+def play(aggregator: Aggregator, clusters: Tensor, seed: int = 0, order: Tensor | None = None) -> Case:
+    """Round 0 and round 1, as `fedwca.federated.round.run_round` does them, with random tables as models.
 
     Args:
         aggregator: the component.
-        given: cluster of each client ``[K]``, for aggregators that do not group them all alike.
+        clusters: cluster of each client ``[K]``, for aggregators that do not put all clients in one group.
         seed: of the tables.
-        order: play the same clients in another order.
+        order: an order in which to play the same clients.
     """
-    k = len(given)
+    k = len(clusters)
     draw = torch.Generator().manual_seed(seed)
 
-    def drawn() -> Tensor:
+    def random_rows() -> Tensor:
         values = torch.randn(k, P, dtype=torch.float64, generator=draw)
         return values if order is None else values[order]
 
     source = torch.randn(1, P, dtype=torch.float64, generator=draw)
-    first, second, tables = drawn(), drawn(), drawn()
+    first, second, tables = random_rows(), random_rows(), random_rows()
     sizes = torch.arange(5, 5 + k)
     if order is not None:
-        given, sizes = given[order], sizes[order]
-    labels, present = labels_for(aggregator, given), torch.ones(k, dtype=torch.bool)
+        clusters, sizes = clusters[order], sizes[order]
+    labels, present = labels_for(aggregator, clusters), torch.ones(k, dtype=torch.bool)
     moved = {"moved": torch.full((k,), 0.5, dtype=torch.float64)} if aggregator.infers_gradients else {}
     gathers = [aggregator.gather(moved, labels, sizes, present, 1)]
     rows = gathers[0] @ torch.cat([source, first])

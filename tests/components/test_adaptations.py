@@ -17,8 +17,8 @@ every = pytest.mark.parametrize("adaptation", [adaptations.build(name) for name 
 
 def networks(adaptation: Adaptation) -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    made = {**adaptation.networks(3, 8), **adaptation.generators({"weight": (3, 8), "bias": (3,)}, (1, 8))}
-    return {name: module.double() for name, module in made.items()}
+    modules = {**adaptation.networks(3, 8), **adaptation.generators({"weight": (3, 8), "bias": (3,)}, (1, 8))}
+    return {name: module.double() for name, module in modules.items()}
 
 
 def logits(n: int = 6) -> Tensor:
@@ -27,19 +27,19 @@ def logits(n: int = 6) -> Tensor:
 
 @every
 def test_its_loss_is_differentiable_twice_and_the_order_of_images_changes_nothing(adaptation: Adaptation) -> None:
-    made = networks(adaptation)
-    given = logits().requires_grad_()
-    assert torch.autograd.gradgradcheck(lambda z: adaptation.loss(z, made), (given,))
+    modules = networks(adaptation)
+    outputs = logits().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda z: adaptation.loss(z, modules), (outputs,))
     order = torch.tensor([3, 1, 0, 2, 5, 4])
-    torch.testing.assert_close(adaptation.loss(given[order], made), adaptation.loss(given, made))
-    assert float(adaptation.loss(given[:0], made).detach()) == 0
+    torch.testing.assert_close(adaptation.loss(outputs[order], modules), adaptation.loss(outputs, modules))
+    assert float(adaptation.loss(outputs[:0], modules).detach()) == 0
 
 
 @every
 def test_it_names_rates_of_its_own_networks_alone(adaptation: Adaptation) -> None:
-    made = networks(adaptation)
-    assert set(adaptation.rates()) <= set(made)
-    assert not [name for module in made.values() for name, _ in module.named_buffers()]
+    modules = networks(adaptation)
+    assert set(adaptation.rates()) <= set(modules)
+    assert not [name for module in modules.values() for name, _ in module.named_buffers()]
 
 
 @every
@@ -49,21 +49,21 @@ def test_one_that_is_by_client_generates_all_parameters(adaptation: Adaptation) 
             adaptation.generate({}, torch.zeros(1, 1, 8, 8))
         return
     images = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    made = networks(adaptation)
-    found = adaptation.generate(made, images)
-    assert found.shape == (3 * 8 + 3,)
-    # In any order, for it is made of a mean; and of other images another one.
-    torch.testing.assert_close(adaptation.generate(made, images.flip(0)), found)
-    assert not torch.equal(adaptation.generate(made, images[:3]), found)
+    modules = networks(adaptation)
+    parameters = adaptation.generate(modules, images)
+    assert parameters.shape == (3 * 8 + 3,)
+    # The order of images does not matter, because they are averaged; other images give other parameters.
+    torch.testing.assert_close(adaptation.generate(modules, images.flip(0)), parameters)
+    assert not torch.equal(adaptation.generate(modules, images[:3]), parameters)
 
 
 def test_the_losses_are_their_equations() -> None:
     assert torch.equal(Entropy().loss(logits(), {}), prediction_entropy(logits()))
-    made = networks(Learned())
-    outputs = made["adaptation"](logits())
+    modules = networks(Learned())
+    outputs = modules["adaptation"](logits())
     for fields in ({}, {"reduction": "rms"}, {"batch": 2}):
-        own = Learned.model_validate(fields)
-        assert torch.equal(own.loss(logits(), made), learned_loss(outputs, **fields))  # type: ignore[arg-type]
+        learned = Learned.model_validate(fields)
+        assert torch.equal(learned.loss(logits(), modules), learned_loss(outputs, **fields))  # type: ignore[arg-type]
 
 
 def test_the_learned_network_is_that_of_the_paper() -> None:

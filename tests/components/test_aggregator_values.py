@@ -1,4 +1,4 @@
-"""Aggregators' weights against values worked out by hand or by their equations, asked of clients from tables."""
+"""Weights of aggregators compared with values by hand or by their equations; clients answer from tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_fedamps_attention_by_hand() -> None:
     near, far = math.exp(-1 / 8) / 2 / 2, math.exp(-9 / 8) / 2 / 2
     cloud = FedAMP(sigma=2).offer({}, 1, rows).personal[:, 0]
     assert cloud[0].tolist() == pytest.approx([1 - near - far, near, far])
-    # The others may have all of a model, and no more.
+    # The others' weights may sum to 1, but not to more.
     pushed = FedAMP(sigma=2, alpha=8).offer({}, 1, rows).personal[0, 0]
     assert pushed.tolist() == pytest.approx([0, near / (near + far), far / (near + far)])
 
@@ -60,24 +60,24 @@ def test_absent_clients_count_with_what_they_said_last() -> None:
     wca, labels, everybody = WCA(), torch.tensor([0, 1]), torch.ones(2, dtype=torch.bool)
 
     def report(*alpha: float) -> dict[str, torch.Tensor]:
-        first = torch.tensor(alpha, dtype=torch.float64)[:, None]
-        return {"alpha": torch.cat([first, 1 - first], 1), "beta": torch.cat([1 - first, first], 1)}
+        column = torch.tensor(alpha, dtype=torch.float64)[:, None]
+        return {"alpha": torch.cat([column, 1 - column], 1), "beta": torch.cat([1 - column, column], 1)}
 
-    one, other = report(0.9, 0.2), report(0.6, 0.7)
-    before = wca.learn({}, labels, one, everybody)
-    after = wca.learn(before, labels, other, torch.tensor([True, False]))
+    first, second = report(0.9, 0.2), report(0.6, 0.7)
+    before = wca.learn({}, labels, first, everybody)
+    after = wca.learn(before, labels, second, torch.tensor([True, False]))
     latest = report(0.6, 0.2)
     torch.testing.assert_close(after["soft"], soft_cluster_weights(latest["alpha"], latest["beta"], labels))
     revised = RevisedWCA(u=2)
     before = revised.learn({}, labels, {}, everybody)
-    before = revised.learn(before, labels, one, everybody)
-    after = revised.learn(before, labels, other, torch.tensor([True, False]))
+    before = revised.learn(before, labels, first, everybody)
+    after = revised.learn(before, labels, second, torch.tensor([True, False]))
     assert torch.equal(after["v"][1], before["v"][1])
     assert not torch.allclose(after["v"][0], before["v"][0])
 
 
 def test_mdmgbs_centroids_by_known_labels() -> None:
     features = torch.tensor([[2.0, 0.0], [4.0, 0.0], [0.0, 3.0]])
-    given = Predictions(torch.zeros(3, 2), features)
-    found = MDMGB(centroids="labels").answer(given, torch.tensor([0, 0, 1]))["centroids"]
-    assert found.tolist() == [[3, 0, 1], [0, 3, 1]]
+    predictions = Predictions(torch.zeros(3, 2), features)
+    centroids = MDMGB(centroids="labels").answer(predictions, torch.tensor([0, 0, 1]))["centroids"]
+    assert centroids.tolist() == [[3, 0, 1], [0, 3, 1]]

@@ -1,4 +1,4 @@
-"""What the published methods are made of."""
+"""What components the published methods are composed of."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ TABLE_5 = ["table5_none", "table5_pp", "table5_pp_fp", "table5_pp_fp_tm", "table
 
 def methods(*names: str, preset: str = "default", **layer: Any) -> dict[str, Method]:
     """Baselines by name, composed as a run does it."""
-    made = resolve_plan({"baselines": list(names), "name": "own", **layer}, preset_name=preset)
-    return {method.name: method for method, _ in made.methods}
+    plan = resolve_plan({"baselines": list(names), "name": "own", **layer}, preset_name=preset)
+    return {method.name: method for method, _ in plan.methods}
 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])
 @pytest.mark.parametrize("dataset", ["digits-mini", "digit-five", "pacs", "office-home"])
 def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> None:
-    found = methods(*TABLE_5, "fedwca", preset=preset, dataset=dataset)
-    labelers = {name: found[name].pseudo_labeler for name in TABLE_5}
-    assert [found[name].label for name in TABLE_5] == ["none", "PP", "PP+FP", "PP+FP+TM", "PP+FP+TM+MU"]
+    by_name = methods(*TABLE_5, "fedwca", preset=preset, dataset=dataset)
+    labelers = {name: by_name[name].pseudo_labeler for name in TABLE_5}
+    assert [by_name[name].label for name in TABLE_5] == ["none", "PP", "PP+FP", "PP+FP+TM", "PP+FP+TM+MU"]
     assert [labeler.name for labeler in labelers.values()] == ["argmax", "prototype", "prototype", *["two_model"] * 2]
     assert [labeler.renew for labeler in labelers.values()] == ["epoch", "epoch", "round", "round", "round"]
     assert labelers["table5_none"].model_dump() == {
@@ -40,9 +40,11 @@ def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> No
     four, five = (labelers[name].model_dump() for name in TABLE_5[3:])
     assert (four.pop("mixup"), five.pop("mixup")) == (False, True)
     assert four == five
-    without = [[part for part in component_values(found[name]) if part["kind"] != "pseudo_labeler"] for name in TABLE_5]
-    assert without == [without[0]] * 5
-    assert component_values(found[TABLE_5[-1]]) == component_values(found["fedwca"])
+    other_parts = [
+        [part for part in component_values(by_name[name]) if part["kind"] != "pseudo_labeler"] for name in TABLE_5
+    ]
+    assert other_parts == [other_parts[0]] * 5
+    assert component_values(by_name[TABLE_5[-1]]) == component_values(by_name["fedwca"])
 
 
 def methods_table(setting: str) -> str:
@@ -53,14 +55,14 @@ def methods_table(setting: str) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in baseline_names(setting):
-        given = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())
-        first = given.get("clusterer") or given.get("adaptation") or ", ".join(given.get("finish", ()))
-        parts = [first, given["aggregator"], given["pseudo_labeler"]]
+        settings = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())
+        first = settings.get("clusterer") or settings.get("adaptation") or ", ".join(settings.get("finish", ()))
+        parts = [first, settings["aggregator"], settings["pseudo_labeler"]]
         cells = [f"`{part}`" if part else "" for part in parts]
-        objectives = ", ".join(f"`{objective}`" for objective in given["objectives"])
-        rounds = str(given.get("rounds", ""))
-        shown = [f"`{name.replace('_', '-')}`", given["label"], *cells, objectives, rounds, given["paper"]]
-        lines.append(f"| {' | '.join(shown)} |".replace("|  |", "| |"))
+        objectives = ", ".join(f"`{objective}`" for objective in settings["objectives"])
+        rounds = str(settings.get("rounds", ""))
+        row = [f"`{name.replace('_', '-')}`", settings["label"], *cells, objectives, rounds, settings["paper"]]
+        lines.append(f"| {' | '.join(row)} |".replace("|  |", "| |"))
     return "\n".join(lines)
 
 
@@ -76,16 +78,16 @@ def values_table() -> str:
         ("office-home", "clipart"),
     ):
         names = ["fedwca", "ladd", "revised_fedwca", "fedwca_l", "one_equal_a"]
-        made = resolve_plan(
+        plan = resolve_plan(
             {"dataset": dataset, "source": source, "baselines": names, "name": "own"}, preset_name="paper"
         )
-        found = {method.name: method for method, _ in made.methods}
-        weights = {name: found[name].aggregator.model_dump() for name in names}
+        by_name = {method.name: method for method, _ in plan.methods}
+        weights = {name: by_name[name].aggregator.model_dump() for name in names}
         ta, tb = weights["fedwca"]["ta"], weights["fedwca"]["tb"]
         assert {weights[name].get("ta", ta) for name in names} == {ta}
         assert {weights[name].get("tb", tb) for name in names} == {tb}
-        objective, labeler = found["fedwca"].objectives[0].model_dump(), found["fedwca"].pseudo_labeler.model_dump()
-        numbers = [made.config.rounds, made.config.training.lr, objective["lam"], labeler["mu"], ta, tb]
+        objective, labeler = by_name["fedwca"].objectives[0].model_dump(), by_name["fedwca"].pseudo_labeler.model_dump()
+        numbers = [plan.config.rounds, plan.config.training.lr, objective["lam"], labeler["mu"], ta, tb]
         row = [dataset, source or "others", *(f"{n:g}" for n in (*numbers, weights["ladd"]["start"]))]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
@@ -106,8 +108,8 @@ def test_what_a_baseline_reads_is_given(name: str) -> None:
 
 
 def test_ladd_fedpcl_and_fedscal_are_what_their_papers_say() -> None:
-    found = methods("ladd", "ladd_plus", "fedpcl_pl", "fedscal", preset="paper", dataset="digit-five")
-    ladd, plus = found["ladd"], found["ladd_plus"]
+    by_name = methods("ladd", "ladd_plus", "fedpcl_pl", "fedscal", preset="paper", dataset="digit-five")
+    ladd, plus = by_name["ladd"], by_name["ladd_plus"]
     assert ladd.clusterer is not None
     assert (ladd.clusterer.name, ladd.aggregator.name, ladd.aggregator.weighting) == ("ladd", "ladd", "samples")
     labeler = ladd.pseudo_labeler.model_dump()
@@ -116,17 +118,17 @@ def test_ladd_fedpcl_and_fedscal_are_what_their_papers_say() -> None:
     assert [objective.name for objective in plus.objectives] == ["shot", "self_training"]
     assert plus.objectives[0].model_dump()["lam"] == 0.1
     assert plus.objectives[1].model_dump()["lam"] == 0
-    assert found["fedpcl_pl"].objectives[0].model_dump() == {"tau": 70, "base_tau": 0.07}
-    assert not found["fedpcl_pl"].aggregator.travels
-    shot, alignment = (objective.model_dump() for objective in found["fedscal"].objectives)
+    assert by_name["fedpcl_pl"].objectives[0].model_dump() == {"tau": 70, "base_tau": 0.07}
+    assert not by_name["fedpcl_pl"].aggregator.travels
+    shot, alignment = (objective.model_dump() for objective in by_name["fedscal"].objectives)
     assert shot["lam"] == 0.5
     assert (alignment["client"], alignment["server"], alignment["threshold"]) == (3, 0.3, 0.8)
 
 
 def test_a_baselines_rounds_are_a_limit() -> None:
     def rounds(count: int) -> dict[str, int]:
-        made = resolve_plan({"baselines": ["fedpcl_pl", "source_only", "fedavg"], "name": "own", "rounds": count})
-        return {method.name: rounds for method, rounds in made.methods}
+        plan = resolve_plan({"baselines": ["fedpcl_pl", "source_only", "fedavg"], "name": "own", "rounds": count})
+        return {method.name: rounds for method, rounds in plan.methods}
 
     assert rounds(100) == {"fedpcl_pl": 20, "source_only": 0, "fedavg": 100, "own": 100}
     assert rounds(3) == {"fedpcl_pl": 3, "source_only": 0, "fedavg": 3, "own": 3}

@@ -57,17 +57,17 @@ class FakeSignatures:
 
 
 def signatures(groups: list[int], seed: int = 0) -> FakeSignatures:
-    """Clients near one common model, moved a little by their group and less by themselves."""
+    """Clients near one common model; the shift by group is ten times larger than that by client."""
     draw = torch.Generator().manual_seed(seed)
     truth = torch.tensor(groups)
     common = torch.randn(40, generator=draw, dtype=torch.float64)
     centres = torch.randn(int(truth.max()) + 1, 40, generator=draw, dtype=torch.float64)
-    own = torch.randn(len(groups), 40, generator=draw, dtype=torch.float64)
-    return FakeSignatures(common + 1e-3 * centres[truth] + 1e-4 * own, truth)
+    individual = torch.randn(len(groups), 40, generator=draw, dtype=torch.float64)
+    return FakeSignatures(common + 1e-3 * centres[truth] + 1e-4 * individual, truth)
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    """Two partitions with other numbers."""
+    """Whether two labelings are the same partition, whatever the numbers."""
     return torch.equal(a[:, None] == a, b[:, None] == b)
 
 
@@ -82,10 +82,10 @@ def test_clusters_are_numbered_without_gaps(clusterer: Clusterer, groups: list[i
 
 @every
 def test_the_order_of_clients_does_not_matter(clusterer: Clusterer) -> None:
-    given = signatures([0, 0, 1, 1, 2, 2, 2])
+    original = signatures([0, 0, 1, 1, 2, 2, 2])
     order = torch.tensor([3, 6, 0, 5, 1, 4, 2])
-    moved = FakeSignatures(given.values[order], given.truth[order])
-    assert same(clusterer(given)[order], clusterer(moved))
+    permuted = FakeSignatures(original.values[order], original.truth[order])
+    assert same(clusterer(original)[order], clusterer(permuted))
 
 
 @every
@@ -94,25 +94,25 @@ def test_only_oracles_ask_for_the_truth(clusterer: Clusterer) -> None:
         def domains(self) -> Tensor:
             raise PermissionError("no oracle")
 
-    given = signatures([0, 0, 1, 1])
+    fake = signatures([0, 0, 1, 1])
     if clusterer.oracle:
-        assert torch.equal(clusterer(given), given.truth)
+        assert torch.equal(clusterer(fake), fake.truth)
     else:
-        clusterer(Guarded(given.values, given.truth))
+        clusterer(Guarded(fake.values, fake.truth))
 
 
 @pytest.mark.parametrize("fields", [{}, {"signature": 3}, {"signature": "all"}, {"reference": "source"}], ids=str)
 def test_finch_finds_groups_that_are_apart(fields: dict[str, object]) -> None:
-    given = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
-    labels = Finch(**fields)(given)  # type: ignore[arg-type]
-    assert same(labels, given.truth)
+    fake = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
+    labels = Finch(**fields)(fake)  # type: ignore[arg-type]
+    assert same(labels, fake.truth)
 
 
 @pytest.mark.parametrize("name", ["kmeans", "ladd"])
 def test_silhouette_finds_the_number_of_groups(name: str) -> None:
-    given = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
-    assert clusterers.build(name)(given).tolist() == given.truth.tolist()
-    assert clusterers.build({"name": name, "least": 2, "most": 2})(given).max() == 1
+    fake = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
+    assert clusterers.build(name)(fake).tolist() == fake.truth.tolist()
+    assert clusterers.build({"name": name, "least": 2, "most": 2})(fake).max() == 1
 
 
 @pytest.mark.parametrize("name", ["kmeans", "ladd"])
@@ -121,26 +121,26 @@ def test_a_number_of_groups_that_cannot_be_is_refused_or_the_nearest(name: str) 
         clusterers.build({"name": name, "least": 9, "most": 3})
     with pytest.raises(UsageError, match="most, which is 19, is below least, which is 25"):
         clusterers.build({"name": name, "least": 25})
-    given = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
-    assert len(clusterers.build({"name": name, "least": 12})(given).unique()) == 8, "at most K - 1"
+    fake = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
+    assert len(clusterers.build({"name": name, "least": 12})(fake).unique()) == 8, "at most K - 1"
 
 
 def test_identical_clients_do_not_break_finch() -> None:
-    given = FakeSignatures(torch.ones(4, 8, dtype=torch.float64), torch.tensor([0, 0, 1, 1]))
-    assert Finch()(given).shape == (4,)
+    fake = FakeSignatures(torch.ones(4, 8, dtype=torch.float64), torch.tensor([0, 0, 1, 1]))
+    assert Finch()(fake).shape == (4,)
 
 
 def test_finch_notes_the_sizes_of_all_levels() -> None:
-    found = signatures([0, 0, 1, 1, 2, 2, 3, 3])
-    notes = Finch().notes(found)
+    fake = signatures([0, 0, 1, 1, 2, 2, 3, 3])
+    notes = Finch().notes(fake)
     assert notes["layer"] == 1
     assert "warning" not in notes
     levels = notes["levels"]
-    assert levels[0] == Finch()(found).bincount().tolist() == [2, 2, 2, 2]
+    assert levels[0] == Finch()(fake).bincount().tolist() == [2, 2, 2, 2]
     assert [sum(sizes) for sizes in levels] == [8] * len(levels)
     assert [len(sizes) for sizes in levels] == sorted((len(sizes) for sizes in levels), reverse=True)
     assert len(levels[-1]) == 1
-    assert "layer" not in Finch(signature="all").notes(found)
+    assert "layer" not in Finch(signature="all").notes(fake)
 
 
 @every
@@ -150,7 +150,7 @@ def test_notes_are_plain(clusterer: Clusterer) -> None:
 
 
 class Frozen(FakeSignatures):
-    """Signatures whose first two layers nobody trained."""
+    """Signatures whose first two layers were not trained."""
 
     def layer(self, index: int) -> Tensor:
         return torch.ones(len(self.values), 5, dtype=torch.float64) if index < 3 else self.values
@@ -160,9 +160,9 @@ class Frozen(FakeSignatures):
 
 
 def test_a_frozen_layer_is_passed_over() -> None:
-    given = signatures([0, 0, 1, 1, 2, 2])
-    frozen = Frozen(given.values, given.truth)
-    assert same(Finch()(frozen), given.truth)
+    fake = signatures([0, 0, 1, 1, 2, 2])
+    frozen = Frozen(fake.values, fake.truth)
+    assert same(Finch()(frozen), fake.truth)
     notes = Finch().notes(frozen)
     assert notes["layer"] == 3
     assert "layer 1 is the source model's at every client, so layer 3 is compared" in notes["warning"]
@@ -177,21 +177,21 @@ def test_an_update_of_nothing_has_no_direction() -> None:
         def reference(self) -> FakeSignatures:
             return FakeSignatures(torch.ones_like(self.values[:1]), self.truth[:1])
 
-    found = Idle(signatures([0, 0, 1, 1]).values, torch.tensor([0, 0, 0, 1, 1]))
+    idle = Idle(signatures([0, 0, 1, 1]).values, torch.tensor([0, 0, 0, 1, 1]))
     with pytest.raises(UsageError, match="client 2 did not train in round 0, so its update has no direction; take"):
-        Finch(reference="source")(found)
-    assert len(Finch(reference="source", metric="euclidean")(found)) == 5
-    assert len(Finch()(found)) == 5
+        Finch(reference="source")(idle)
+    assert len(Finch(reference="source", metric="euclidean")(idle)) == 5
+    assert len(Finch()(idle)) == 5
 
 
 def test_levels_and_distances_are_those_that_were_asked_for() -> None:
-    far = torch.tensor([0.0, 1, 10, 11, 100, 101, 110, 111])[:, None]
-    apart = FakeSignatures(far, torch.arange(8))
+    values = torch.tensor([0.0, 1, 10, 11, 100, 101, 110, 111])[:, None]
+    apart = FakeSignatures(values, torch.arange(8))
     for clusterer in (Finch(level=1, metric="euclidean"), AdaBN(level=1)):
         assert clusterer(apart).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert AdaBN()(apart).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     alike = FakeSignatures(torch.tensor([[1.0, 0], [2, 0], [10, 1], [11, 0]]), torch.arange(4))
-    assert AdaBN()(alike).tolist() == [0, 0, 1, 1]  # all are near by their angles
+    assert AdaBN()(alike).tolist() == [0, 0, 1, 1]  # by angles all would be near one another
 
 
 def test_a_number_of_clusters_that_is_given_needs_no_silhouette() -> None:

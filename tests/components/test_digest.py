@@ -1,4 +1,4 @@
-"""Distillation of predictions of public images, against values worked out by hand (eq. 14)."""
+"""Distillation of predictions of public images, compared with values worked out by hand (eq. 14)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FORWARD = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)  # KL(1/2, 1/2 || 1/4, 3/4)
 
 
 def batch(plain: Tensor, adapted: Tensor | None) -> Batch:
-    said = {"adapted": UNEVEN.expand(len(plain), -1), "base": UNEVEN.expand(len(plain), -1)}
+    teachers = {"adapted": UNEVEN.expand(len(plain), -1), "base": UNEVEN.expand(len(plain), -1)}
     labels = torch.zeros(len(plain), dtype=torch.int64)
-    return Batch(plain, plain, plain, labels, torch.zeros(len(plain)), said, adapted_logits=adapted)
+    return Batch(plain, plain, plain, labels, torch.zeros(len(plain)), teachers, adapted_logits=adapted)
 
 
 def test_the_loss_and_its_gradient_are_those_worked_out_by_hand() -> None:
@@ -44,12 +44,12 @@ def test_the_other_direction_has_another_gradient() -> None:
 
 
 def test_only_what_is_read_is_uploaded() -> None:
-    found = Predictions(EVEN, EVEN, UNEVEN)
-    nothing = None  # targets are not read
-    assert set(Digest().collect(found, nothing)) == {"adapted", "base"}  # type: ignore[arg-type]
-    assert set(Digest(lam=0).collect(found, nothing)) == {"adapted"}  # type: ignore[arg-type]
+    predictions = Predictions(EVEN, EVEN, UNEVEN)
+    targets = None  # targets are not read
+    assert set(Digest().collect(predictions, targets)) == {"adapted", "base"}  # type: ignore[arg-type]
+    assert set(Digest(lam=0).collect(predictions, targets)) == {"adapted"}  # type: ignore[arg-type]
     with pytest.raises(FedwcaError, match="no predictions after a step"):
-        Digest().collect(Predictions(EVEN, EVEN), nothing)  # type: ignore[arg-type]
+        Digest().collect(Predictions(EVEN, EVEN), targets)  # type: ignore[arg-type]
     with pytest.raises(FedwcaError, match="no outputs after a step"):
         Digest()(batch(EVEN, None))
 

@@ -27,11 +27,11 @@ every = pytest.mark.parametrize("objective", [objectives.build(name) for name in
 def batch(logits: Tensor, labels: list[int], weights: list[float], target: Tensor | None = None) -> Batch:
     features = 0 * logits[:, :2]
     target = logits if target is None else target
-    kept = torch.tensor(weights, dtype=logits.dtype)
+    label_weights = torch.tensor(weights, dtype=logits.dtype)
     names = ("start", "cluster", "source", "teacher", "adapted", "base")
     teachers, views = dict.fromkeys(names, logits.detach()), dict.fromkeys(("weak", "strong"), logits)
     observed = {"threshold": torch.tensor(0.8)}
-    return Batch(logits, features, target, torch.tensor(labels), kept, teachers, views, observed, {}, target)
+    return Batch(logits, features, target, torch.tensor(labels), label_weights, teachers, views, observed, {}, target)
 
 
 def logits_of(*probabilities: list[float]) -> Tensor:
@@ -40,11 +40,11 @@ def logits_of(*probabilities: list[float]) -> Tensor:
 
 def test_information_maximization_by_hand() -> None:
     # Outputs (3/4, 1/4) and (1/4, 3/4): mean entropy h = log 4 - 3/4 log 3, entropy of the mean log 2.
-    given = batch(logits_of([0.75, 0.25], [0.25, 0.75]), [0, 1], [0, 0])
+    data = batch(logits_of([0.75, 0.25], [0.25, 0.75]), [0, 1], [0, 0])
     expected = math.log(4) - 0.75 * math.log(3) - math.log(2)
-    assert float(Shot(eps=1e-15)(given)) == pytest.approx(expected, abs=1e-12)
+    assert float(Shot(eps=1e-15)(data)) == pytest.approx(expected, abs=1e-12)
     # With 1e-5 in the logarithms, each of the four terms p·log(p + eps) moves by about eps.
-    assert float(Shot()(given)) == pytest.approx(expected, abs=5e-5)
+    assert float(Shot()(data)) == pytest.approx(expected, abs=5e-5)
 
 
 def test_strong_views_by_hand() -> None:
@@ -52,52 +52,52 @@ def test_strong_views_by_hand() -> None:
     plain, strong = logits_of([0.5, 0.5], [0.5, 0.5]), logits_of([0.75, 0.25], [0.75, 0.25])
 
     def loss(*weights: float) -> float:
-        given = replace(batch(plain, [0, 1], list(weights)), view_logits={"strong": strong})
-        return float(StrongViews(plain=0.3, strong=2, eps=1e-15)(given))
+        data = replace(batch(plain, [0, 1], list(weights)), view_logits={"strong": strong})
+        return float(StrongViews(plain=0.3, strong=2, eps=1e-15)(data))
 
     assert loss(1, 1) == pytest.approx(0.3 * math.log(2) + (math.log(4 / 3) + math.log(4)))
-    assert loss(1, 0.5) == pytest.approx(0.3 * math.log(2) + 2 * math.log(4 / 3))  # labels that count in full alone
+    assert loss(1, 0.5) == pytest.approx(0.3 * math.log(2) + 2 * math.log(4 / 3))  # only labels of weight 1 count
     assert loss(0, 0) == pytest.approx(0, abs=1e-12)
 
 
 def test_cross_entropy_is_over_labelled_samples_only() -> None:
     # -log 3/4 and -log 1/4 at weights 1 and 0, then 1 and 1.
-    given = logits_of([0.75, 0.25], [0.75, 0.25])
-    one = float(Shot(im=0, lam=2)(batch(given, [0, 1], [1, 0])))
-    both = float(Shot(im=0, lam=2)(batch(given, [0, 1], [1, 1])))
-    assert one == pytest.approx(-2 * math.log(0.75))
+    logits = logits_of([0.75, 0.25], [0.75, 0.25])
+    first = float(Shot(im=0, lam=2)(batch(logits, [0, 1], [1, 0])))
+    both = float(Shot(im=0, lam=2)(batch(logits, [0, 1], [1, 1])))
+    assert first == pytest.approx(-2 * math.log(0.75))
     assert both == pytest.approx(-math.log(0.75) - math.log(0.25))
 
 
 def test_the_control_term_adds_the_difference_of_controls_to_the_gradient() -> None:
-    own = torch.tensor([1.0, -2.0], requires_grad=True)
+    parameters = torch.tensor([1.0, -2.0], requires_grad=True)
     controls = {"control": torch.tensor([3.0, 1.0]), "own_control": torch.tensor([1.0, 1.5])}
-    value = Control().penalty(own, controls)
-    assert (float(value.detach()), torch.autograd.grad(value, own)[0].tolist()) == (3.0, [2.0, -0.5])
+    value = Control().penalty(parameters, controls)
+    assert (float(value.detach()), torch.autograd.grad(value, parameters)[0].tolist()) == (3.0, [2.0, -0.5])
 
 
 def test_cross_entropy_after_a_step_and_the_divergence_before_it() -> None:
     # -log 0.9 after the step; before it KL((3/4, 1/4) || (1/2, 1/2)) = log 2 - H(3/4), the other way log 2/sqrt(3).
     start, before = logits_of([0.5, 0.5]), logits_of([0.75, 0.25])
-    given = replace(batch(before, [0], [1], logits_of([0.9, 0.1])), reference_logits={"start": start})
-    assert float(AdaptedCrossEntropy()(given)) == pytest.approx(-math.log(0.9))
+    data = replace(batch(before, [0], [1], logits_of([0.9, 0.1])), reference_logits={"start": start})
+    assert float(AdaptedCrossEntropy()(data)) == pytest.approx(-math.log(0.9))
     entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
-    assert float(AdaptedCrossEntropy(mu=2)(given)) == pytest.approx(-math.log(0.9) + 2 * (math.log(2) - entropy))
+    assert float(AdaptedCrossEntropy(mu=2)(data)) == pytest.approx(-math.log(0.9) + 2 * (math.log(2) - entropy))
     reverse = AdaptedCrossEntropy(mu=2, reverse=True)
-    assert float(reverse(given)) == pytest.approx(-math.log(0.9) + 2 * math.log(2 / math.sqrt(3)))
+    assert float(reverse(data)) == pytest.approx(-math.log(0.9) + 2 * math.log(2 / math.sqrt(3)))
     assert (AdaptedCrossEntropy().teachers, reverse.teachers) == ((), ("start",))
 
 
 def test_labels_belong_to_the_mixed_image_and_information_to_the_plain_one() -> None:
     plain, mixed = logits_of([0.75, 0.25], [0.25, 0.75]), logits_of([0.9, 0.1], [0.9, 0.1])
-    given = batch(plain, [0, 1], [1, 1], mixed)
+    data = batch(plain, [0, 1], [1, 1], mixed)
     expected = 0.5 * (-math.log(0.9) - math.log(0.1))
-    assert float(Shot(im=0, lam=1)(given)) == pytest.approx(expected)
-    assert float(Shot(lam=0)(given)) == pytest.approx(float(Shot(lam=0)(batch(plain, [0, 0], [0, 0]))))
+    assert float(Shot(im=0, lam=1)(data)) == pytest.approx(expected)
+    assert float(Shot(lam=0)(data)) == pytest.approx(float(Shot(lam=0)(batch(plain, [0, 0], [0, 0]))))
 
 
 def test_best_and_worst_information() -> None:
-    # Sure and balanced: -log M; all alike: 0.
+    # Confident and balanced: -log M; all equal: 0.
     sure = batch(60 * torch.eye(3, dtype=torch.float64), [0, 1, 2], [0, 0, 0])
     assert float(Shot()(sure)) == pytest.approx(-math.log(3), abs=5e-5)
     alike = batch(torch.zeros(3, 3, dtype=torch.float64), [0, 1, 2], [0, 0, 0])
@@ -106,9 +106,9 @@ def test_best_and_worst_information() -> None:
 
 def test_smoothed_labels_by_hand() -> None:
     # Three classes, s = 0.3: 0.8 on the label and 0.1 on each other one; the second image has no label.
-    given = batch(logits_of([0.5, 0.25, 0.25], [0.1, 0.1, 0.8]), [0, 2], [1, 0])
-    assert float(CrossEntropy()(given)) == pytest.approx(-math.log(0.5))
-    assert float(CrossEntropy(smoothing=0.3)(given)) == pytest.approx(-0.8 * math.log(0.5) - 0.2 * math.log(0.25))
+    data = batch(logits_of([0.5, 0.25, 0.25], [0.1, 0.1, 0.8]), [0, 2], [1, 0])
+    assert float(CrossEntropy()(data)) == pytest.approx(-math.log(0.5))
+    assert float(CrossEntropy(smoothing=0.3)(data)) == pytest.approx(-0.8 * math.log(0.5) - 0.2 * math.log(0.25))
 
 
 @every
@@ -127,25 +127,25 @@ def test_a_finite_number_with_gradients_even_where_nothing_is_labelled(objective
 
 @every
 def test_it_names_rates_and_what_stays_of_its_own_networks_alone(objective: Objective) -> None:
-    made = objective.networks(3, 8)
-    assert {*objective.rates(), *objective.stays} <= set(made)
-    assert not [name for module in made.values() for name, _ in module.named_buffers()]
+    networks = objective.networks(3, 8)
+    assert {*objective.rates(), *objective.stays} <= set(networks)
+    assert not [name for module in networks.values() for name, _ in module.named_buffers()]
 
 
 def test_self_training_by_hand() -> None:
     # Labels at weights 1 and 0: the cross-entropy counts the second as 0, mean over both.
-    given = batch(logits_of([0.75, 0.25], [0.75, 0.25]), [0, 1], [1, 0])
+    data = batch(logits_of([0.75, 0.25], [0.75, 0.25]), [0, 1], [1, 0])
     alone = SelfTraining(distillation=0)
     assert alone.teachers == ()
-    assert float(alone(replace(given, reference_logits={}))) == pytest.approx(-math.log(0.75) / 2)
+    assert float(alone(replace(data, reference_logits={}))) == pytest.approx(-math.log(0.75) / 2)
     # Source (4/5, 1/5) with alpha 1/2: odds 2, so (2/3, 1/3); mean over classes of target times -log output.
-    source = replace(given, reference_logits={"source": logits_of([0.8, 0.2], [0.8, 0.2])})
-    one = (-math.log(0.75) * 2 / 3 - math.log(0.25) / 3) / 2
-    assert float(SelfTraining(lam=0, distillation=10)(source)) == pytest.approx(10 * one)
-    # Both are sure at 0.8, of equal ones the first is in the surer half of its class.
-    assert float(SelfTraining(lam=0, confidence=0.75)(source)) == pytest.approx(one)
+    source = replace(data, reference_logits={"source": logits_of([0.8, 0.2], [0.8, 0.2])})
+    distillation = (-math.log(0.75) * 2 / 3 - math.log(0.25) / 3) / 2
+    assert float(SelfTraining(lam=0, distillation=10)(source)) == pytest.approx(10 * distillation)
+    # Both outputs have confidence 0.8; of equals, the first is in the more confident half of its class.
+    assert float(SelfTraining(lam=0, confidence=0.75)(source)) == pytest.approx(distillation)
     assert float(SelfTraining(lam=0, confidence=0.9)(source)) == 0
-    assert float(SelfTraining(lam=0, confidence=0.9, share=0.5)(source)) == pytest.approx(one / 2)
+    assert float(SelfTraining(lam=0, confidence=0.9, share=0.5)(source)) == pytest.approx(distillation / 2)
 
 
 def test_self_training_teaches_the_student_alone() -> None:
@@ -161,27 +161,27 @@ PROTOTYPES = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 0.0]]], 
 
 def test_prototype_contrast_by_hand() -> None:
     features = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.0, 5.0]], dtype=torch.float64)
-    given = replace(batch(torch.zeros(3, 2, dtype=torch.float64), [0, 0, 1], [1, 1, 1]), features=features)
-    # Round 0: nothing was sent.
-    assert float(PrototypeContrastive()(given)) == 0
+    data = replace(batch(torch.zeros(3, 2, dtype=torch.float64), [0, 0, 1], [1, 1, 1]), features=features)
+    # Round 0: no prototypes were sent.
+    assert float(PrototypeContrastive()(data)) == 0
     objective = PrototypeContrastive(tau=2, base_tau=0.5)
     sent = objective.pool({"prototypes": PROTOTYPES})
     assert sent["prototypes"][1].tolist() == [[1, 0], [0, 1]]  # the second client's gap is filled by the first's
     # Images 0 and 1 each see the other at cosine 1 and image 2 at 0; image 2 is alone and costs nothing. Both clients
     # have the same prototypes: a mean over them.
     expected = 2 / 0.5 * math.log(1 + math.exp(-1 / 2))
-    assert float(objective(replace(given, shared=sent))) == pytest.approx(expected)
-    # Without a label image 1 is nobody's partner: no label is there twice.
-    assert float(objective(replace(given, shared=sent, weights=torch.tensor([1.0, 0, 1]).double()))) == 0
+    assert float(objective(replace(data, shared=sent))) == pytest.approx(expected)
+    # If image 1 has no label, no label occurs twice, so there is no pair.
+    assert float(objective(replace(data, shared=sent, weights=torch.tensor([1.0, 0, 1]).double()))) == 0
 
 
 def test_prototypes_are_means_of_unit_features_of_labelled_images() -> None:
     features = torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]], dtype=torch.float64)
     predictions = Predictions(torch.zeros(3, 3, dtype=torch.float64), features)
-    nothing = torch.zeros(3)
-    targets = Targets(torch.tensor([0, 0, 2]), torch.tensor([1.0, 1, 0]), torch.arange(3), nothing, nothing == 0)
-    found = PrototypeContrastive().collect(predictions, targets)["prototypes"]
-    assert found.tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
+    mix = torch.zeros(3)
+    targets = Targets(torch.tensor([0, 0, 2]), torch.tensor([1.0, 1, 0]), torch.arange(3), mix, mix == 0)
+    prototypes = PrototypeContrastive().collect(predictions, targets)["prototypes"]
+    assert prototypes.tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
 
 
 def test_tau_does_not_shrink_the_gradient() -> None:
@@ -189,9 +189,9 @@ def test_tau_does_not_shrink_the_gradient() -> None:
     norms = []
     for tau in (7.0, 70.0):
         features = torch.randn(12, 4, generator=draw.manual_seed(1), dtype=torch.float64).requires_grad_()
-        given = batch(torch.zeros(12, 3, dtype=torch.float64), [0, 1, 2] * 4, [1] * 12)
+        data = batch(torch.zeros(12, 3, dtype=torch.float64), [0, 1, 2] * 4, [1] * 12)
         sent = {"prototypes": torch.randn(2, 3, 4, generator=draw.manual_seed(2), dtype=torch.float64)}
-        PrototypeContrastive(tau=tau)(replace(given, features=features, shared=sent)).backward()
+        PrototypeContrastive(tau=tau)(replace(data, features=features, shared=sent)).backward()
         assert features.grad is not None
         norms.append(float(features.grad.norm()))
     assert norms[0] == pytest.approx(norms[1], rel=0.2)
@@ -200,35 +200,35 @@ def test_tau_does_not_shrink_the_gradient() -> None:
 def test_alignment_by_hand() -> None:
     weak, strong = logits_of([0.9, 0.1], [0.7, 0.3]), logits_of([0.6, 0.4], [0.6, 0.4])
     server = logits_of([0.3, 0.7], [0.05, 0.95])
-    given = replace(
+    data = replace(
         batch(weak, [0, 0], [0, 0]),
         view_logits={"weak": weak, "strong": strong},
         reference_logits={"start": server},
     )
     # Own label 0 counts for the first image only, the server's label 1 for the second only; means over both.
-    assert float(ServerClientAlignment(client=3, server=0)(given)) == pytest.approx(-3 * math.log(0.6) / 2)
-    assert float(ServerClientAlignment(client=0, server=0.3)(given)) == pytest.approx(-0.3 * math.log(0.4) / 2)
+    assert float(ServerClientAlignment(client=3, server=0)(data)) == pytest.approx(-3 * math.log(0.6) / 2)
+    assert float(ServerClientAlignment(client=0, server=0.3)(data)) == pytest.approx(-0.3 * math.log(0.4) / 2)
     # Over the one image whose label counts: twice as much.
     counted = ServerClientAlignment(client=3, server=0.3, over="counted")
-    assert float(counted(given)) == pytest.approx(-3 * math.log(0.6) - 0.3 * math.log(0.4))
-    nobody = replace(given, observed={"threshold": torch.tensor(0.99)})
+    assert float(counted(data)) == pytest.approx(-3 * math.log(0.6) - 0.3 * math.log(0.4))
+    nobody = replace(data, observed={"threshold": torch.tensor(0.99)})
     assert float(ServerClientAlignment()(nobody)) == float(counted(nobody)) == 0
 
 
 def test_a_label_at_the_threshold_counts() -> None:
     weak = logits_of([0.75, 0.25])
-    given = replace(
+    data = replace(
         batch(weak, [0], [0]),
         view_logits={"weak": weak, "strong": logits_of([0.6, 0.4])},
         observed={"threshold": weak.softmax(-1).max()},
     )
-    assert float(ServerClientAlignment(client=3, server=0)(given)) == pytest.approx(-3 * math.log(0.6))
+    assert float(ServerClientAlignment(client=3, server=0)(data)) == pytest.approx(-3 * math.log(0.6))
 
 
 def test_alignment_moves_the_strong_view_only() -> None:
     weak, strong = logits_of([0.9, 0.1]).requires_grad_(), logits_of([0.6, 0.4]).requires_grad_()
-    given = replace(batch(weak, [0], [0]), view_logits={"weak": weak, "strong": strong})
-    ServerClientAlignment()(given).backward()
+    data = replace(batch(weak, [0], [0]), view_logits={"weak": weak, "strong": strong})
+    ServerClientAlignment()(data).backward()
     assert weak.grad is None
     assert strong.grad is not None
 

@@ -1,4 +1,4 @@
-"""What holds for every aggregator, whoever wrote it: new files in ``aggregators/`` are picked up by name."""
+"""What holds for every aggregator; files that are added to ``aggregators/`` are included by name."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ takes_partition = pytest.mark.parametrize(
 
 
 def is_mixture(weights: Tensor) -> bool:
-    """Rows at least 0 and of sum 1, in float64."""
-    whole = torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.float64), atol=1e-12)
-    return weights.dtype == torch.float64 and bool((weights >= -1e-15).all()) and whole
+    """Whether rows are float64, not negative, and sum to 1."""
+    sums_to_one = torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.float64), atol=1e-12)
+    return weights.dtype == torch.float64 and bool((weights >= -1e-15).all()) and sums_to_one
 
 
 def close(a: Tensor, b: Tensor) -> bool:
@@ -79,17 +79,17 @@ def test_a_client_knows_only_itself(aggregator: Aggregator, given: Tensor) -> No
 @partitions
 def test_clients_have_no_order(aggregator: Aggregator, given: Tensor) -> None:
     order = torch.randperm(len(given), generator=torch.Generator().manual_seed(3))
-    one, other = play(aggregator, given), play(aggregator, given, order=order)
-    # Where each client has a row, which come last, rows change places with clients.
-    common = len(one.gathers[0]) - (len(given) if aggregator.count_rows(len(given), 0) else 0)
-    rows = torch.cat([torch.arange(common), common + order[: len(one.gathers[0]) - common]])
-    for before, after, kept in zip(one.gathers, other.gathers, (1, len(one.rows[0])), strict=True):
-        assert close(before[rows][:, kept:][:, order], after[:, kept:])
-    assert close(one.rows[-1][rows], other.rows[-1])
-    assert close(one.offer.personal[order][:, :, rows], other.offer.personal)
-    assert close(one.blend.start[order], other.blend.start)
-    delivered = aggregator.deliver(one.states[-1], len(one.rows[-1])) @ one.rows[-1]
-    assert close(delivered[order], aggregator.deliver(other.states[-1], len(other.rows[-1])) @ other.rows[-1])
+    case, permuted = play(aggregator, given), play(aggregator, given, order=order)
+    # If each client has a row of its own (these come last), the rows are permuted as the clients are.
+    common = len(case.gathers[0]) - (len(given) if aggregator.count_rows(len(given), 0) else 0)
+    rows = torch.cat([torch.arange(common), common + order[: len(case.gathers[0]) - common]])
+    for before, after, count in zip(case.gathers, permuted.gathers, (1, len(case.rows[0])), strict=True):
+        assert close(before[rows][:, count:][:, order], after[:, count:])
+    assert close(case.rows[-1][rows], permuted.rows[-1])
+    assert close(case.offer.personal[order][:, :, rows], permuted.offer.personal)
+    assert close(case.blend.start[order], permuted.blend.start)
+    delivered = aggregator.deliver(case.states[-1], len(case.rows[-1])) @ case.rows[-1]
+    assert close(delivered[order], aggregator.deliver(permuted.states[-1], len(permuted.rows[-1])) @ permuted.rows[-1])
 
 
 @every
@@ -141,13 +141,13 @@ def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> N
 
 @takes_partition
 def test_one_cluster_is_fedavg(aggregator: Aggregator) -> None:
-    given = torch.zeros(5, dtype=torch.int64)
+    labels = torch.zeros(5, dtype=torch.int64)
     uniform = aggregator.model_copy(update={"weighting": "uniform"})
-    case, average = play(uniform, given), play(FedAvg(weighting="uniform"), given)
+    case, average = play(uniform, labels), play(FedAvg(weighting="uniform"), labels)
     starts = torch.einsum("ks,ksp->kp", case.blend.start, case.view.received)
     assert close(starts, average.rows[0].expand(5, -1))
-    for state, rows, other in zip(case.states, case.rows, average.rows, strict=True):
-        assert close(uniform.deliver(state, len(rows)) @ rows, other.expand(5, -1))
+    for state, rows, average_rows in zip(case.states, case.rows, average.rows, strict=True):
+        assert close(uniform.deliver(state, len(rows)) @ rows, average_rows.expand(5, -1))
 
 
 def test_samples_weigh_where_asked() -> None:
@@ -165,17 +165,17 @@ def test_wca_starts_from_equation_8(given: Tensor, direction: str) -> None:
     case = play(WCA(ta=0.4, tb=0.7, direction=direction), given)
     alpha, beta = case.blend.report["alpha"], case.blend.report["beta"]
     clusters = int(given.max()) + 1
-    own = torch.nn.functional.one_hot(given, clusters)
+    membership = torch.nn.functional.one_hot(given, clusters)
     mixtures = torch.cat([case.offer.personal, case.offer.shared.expand(len(given), -1, -1)], 1)
     in_rows = torch.einsum("ks,ksr->kr", case.blend.start, mixtures)
-    # In round 1 nobody has reported: soft models are the cluster models.
-    assert close(in_rows, blend_weights(own, alpha, beta, torch.eye(clusters, dtype=torch.float64)))
+    # In round 1 no client has reported yet, so soft models are the cluster models.
+    assert close(in_rows, blend_weights(membership, alpha, beta, torch.eye(clusters, dtype=torch.float64)))
     assert close(case.states[-1]["soft"], soft_cluster_weights(alpha, beta, given, direction))  # type: ignore[arg-type]
     offer = case.aggregator.offer(case.states[-1], 2, case.rows[-1])
     mixtures = torch.cat([offer.personal, offer.shared.expand(len(given), -1, -1)], 1)
     view = type(case.view)(case.view.tables, mixtures @ case.rows[-1], 1)
     later = case.aggregator.blend(2, view)
-    expected = blend_weights(own, later.report["alpha"], later.report["beta"], case.states[-1]["soft"])
+    expected = blend_weights(membership, later.report["alpha"], later.report["beta"], case.states[-1]["soft"])
     assert close(torch.einsum("ks,ksr->kr", later.start, mixtures), expected)
 
 
@@ -190,20 +190,20 @@ def test_wca_asks_each_client_its_own_question() -> None:
 
 
 def test_wca_temperatures_at_their_ends() -> None:
-    given = torch.tensor([0, 1, 1, 2, 2])
-    hot = play(WCA(ta=1e12, tb=1e12), given)
+    clusters = torch.tensor([0, 1, 1, 2, 2])
+    hot = play(WCA(ta=1e12, tb=1e12), clusters)
     assert torch.allclose(hot.blend.report["alpha"], torch.tensor(1 / 3, dtype=torch.float64))
     assert torch.allclose(hot.blend.report["beta"], torch.tensor(1 / 2, dtype=torch.float64))
-    cold = play(WCA(ta=1e-9), given)
+    cold = play(WCA(ta=1e-9), clusters)
     best = cold.view.alignment(cold.view.shared).argmax(1)
     assert torch.equal(cold.blend.report["alpha"], torch.nn.functional.one_hot(best, 3).double())
-    # With such an alpha the mixed model may be the own one, a tie for beta; so alpha stays soft here.
-    decided = play(WCA(ta=0.4, tb=1e-9), given).blend.report["beta"]
+    # With a hard alpha the mixed model may equal the own model, a tie for beta; so alpha stays soft here.
+    decided = play(WCA(ta=0.4, tb=1e-9), clusters).blend.report["beta"]
     assert torch.equal(decided.sort(1).values, torch.tensor([[0.0, 1.0]]).double().expand(5, -1))
 
 
 def test_wca_directions_differ_where_gains_are_one_sided() -> None:
-    # Both clusters like model 0, so only "row" lets cluster 1 put in nothing of its own.
+    # Both clusters prefer model 0, so only "row" gives cluster 1 no weight on its own model.
     labels, present = torch.tensor([0, 1]), torch.ones(2, dtype=torch.bool)
     report = {
         "alpha": torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64),
@@ -216,9 +216,9 @@ def test_wca_directions_differ_where_gains_are_one_sided() -> None:
 
 
 def ladd_rounds(start: int, weighting: str = "samples", untrusted: int = 0) -> list[Tensor]:
-    """Server rows of one number each over rounds 0…4: clients upload round + 1, + 10 for the second cluster's.
+    """Server rows over rounds 0 to 4, of one number each; clients upload ``round``, ``round + 4`` and ``round + 10``.
 
-    Untrusted ones join the second cluster; they come in every round and are in no mean.
+    Untrusted clients join the second cluster; they come in every round and are in no mean.
     """
     ladd = aggregators.build(f"ladd:start={start},weighting={weighting}")
     labels, sizes = torch.tensor([0, 0, 1] + untrusted * [1]), torch.tensor([1, 3, 5] + untrusted * [7])
@@ -252,15 +252,15 @@ def test_ladds_teachers_by_hand() -> None:
 
 
 def test_ladd_sends_a_teacher_only_where_it_is_another_model() -> None:
-    given, rows = torch.tensor([0, 1, 1, 2]), torch.eye(6, dtype=torch.float64)
+    clusters, rows = torch.tensor([0, 1, 1, 2]), torch.eye(6, dtype=torch.float64)
     ladd, without = aggregators.build("ladd:start=1"), aggregators.build("ladd:start=0")
     numbers: list[list[int]] = []
     state: State = {}
     for number in range(5):
-        state = ladd.learn(state, given, {}, torch.ones(4, dtype=torch.bool))
-        numbers.append([own.offer(state, number + 1, rows).models for own in (ladd, without)])
+        state = ladd.learn(state, clusters, {}, torch.ones(4, dtype=torch.bool))
+        numbers.append([aggregator.offer(state, number + 1, rows).models for aggregator in (ladd, without)])
     assert numbers == [[1, 1], [1, 1], [2, 1], [2, 1], [2, 1]]
-    # Whoever comes after the last round is sent what there is by then, as in round 1.
+    # A client that comes after the last round is asked as in round 1, and gets the teachers of the last round.
     assert ladd.offer(state, 1, rows).models == 2
     sent = ladd.offer(state, 3, rows).personal @ rows
     assert sent.argmax(2).tolist() == [[0, 3], [1, 4], [1, 4], [2, 5]]

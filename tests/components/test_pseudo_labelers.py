@@ -33,7 +33,7 @@ def ask(labeler: PseudoLabeler, n: int, classes: int = 3) -> Targets:
 
 
 def facing(*classes: int, sure: float = 4.0, of: int = 3) -> Predictions:
-    """A model whose features point at the classes it predicts; a tenth of the others breaks ties."""
+    """A model whose features point at the classes it predicts, plus a tenth of the next class to break ties."""
     hot = torch.nn.functional.one_hot(torch.tensor(classes), of).double()
     return Predictions(sure * hot, hot + 0.1 * torch.roll(hot, 1, 1))
 
@@ -53,14 +53,16 @@ def test_targets_are_in_range(labeler: PseudoLabeler, n: int, classes: int) -> N
 
 @every
 def test_the_same_draws_give_the_same_targets(labeler: PseudoLabeler) -> None:
-    one, other = ask(labeler, 9), ask(labeler, 9)
-    assert all(torch.equal(getattr(one, f), getattr(other, f)) for f in ("labels", "weights", "partners", "mix"))
+    first, second = ask(labeler, 9), ask(labeler, 9)
+    assert all(
+        torch.equal(getattr(first, field), getattr(second, field)) for field in ("labels", "weights", "partners", "mix")
+    )
 
 
 @every
 def test_one_class_only(labeler: PseudoLabeler) -> None:
     targets = labeler(dict.fromkeys(labeler.models, facing(1, 1, 1, 1)), drawn(4))
-    # Equal features make all prototypes parallel: a tie, which goes to one class for all.
+    # With equal features all prototypes are parallel: a tie, which is decided alike for all images.
     assert len(targets.labels.unique()) == 1
     assert targets.weights.tolist() == [1, 1, 1, 1]
     assert targets.mix.sum() == 0
@@ -79,10 +81,10 @@ def test_prototype_labels_are_those_of_equation_4() -> None:
 def test_options_of_prototypes_reach_the_equation() -> None:
     model = predictions(4, 40)
     options: list[dict[str, Any]] = [{}, {"refine": 3}, {"append_one": True}, {"normalize_first": True}]
-    found = [Prototype(**fields)({"start": model}, drawn(40)).labels for fields in options]
-    for fields, labels in zip(options, found, strict=True):
+    labels_by_options = [Prototype(**fields)({"start": model}, drawn(40)).labels for fields in options]
+    for fields, labels in zip(options, labels_by_options, strict=True):
         assert torch.equal(labels, prototype_labels(model.features, model.probabilities, **fields)[0])
-    assert len({tuple(labels.tolist()) for labels in found}) > 1
+    assert len({tuple(labels.tolist()) for labels in labels_by_options}) > 1
 
 
 @pytest.mark.parametrize("selection", ["margin", "ratio"])
@@ -127,7 +129,7 @@ def test_mu_0_leaves_images_alone() -> None:
     [("drop", 0.0, 0.0, True), ("keep", 1.0, 0.0, True), ("any", 1.0, 0.55, False)],
 )
 def test_fallbacks_where_no_match_has_the_label(fallback: str, weight: float, mix: float, itself: bool) -> None:
-    # Both call the last image something that no other image is: 2 and 1.
+    # The two models give the last image the labels 2 and 1, which no other image has.
     models = {"start": facing(0, 0, 0, 2), "cluster": facing(0, 0, 0, 1)}
     targets = TwoModel(fallback=fallback)(models, drawn(4))
     assert targets.matched.tolist() == [True, True, True, False]
@@ -147,16 +149,16 @@ def test_all_mismatched(fallback: str, weight: float) -> None:
 
 
 def test_the_rules_differ_where_prototypes_point_apart() -> None:
-    # Behind BatchNorm prototypes have negative cosines: dividing by them turns the preference round (A13).
-    found = set()
+    # After BatchNorm, prototypes may have negative cosines: dividing by them reverses the preference (A13).
+    has_negative_divisors = set()
     for seed in range(5):
         models = {"start": predictions(seed, 30), "cluster": predictions(seed + 50, 30)}
         margin = TwoModel(selection="margin", mixup=False)(models, drawn(30))
         ratio = TwoModel(selection="ratio", mixup=False)(models, drawn(30))
         assert bool((margin.notes["divisors"] > 0).all())
-        found.add(bool((ratio.notes["divisors"] <= 0).any()))
+        has_negative_divisors.add(bool((ratio.notes["divisors"] <= 0).any()))
         assert torch.equal(margin.matched, ratio.matched)
-    assert True in found
+    assert True in has_negative_divisors
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -164,13 +166,13 @@ def test_the_rules_differ_where_prototypes_point_apart() -> None:
 def test_the_nearer_models_label_wins(seed: int, rule: Any) -> None:
     """Algorithm 2, lines 5 to 7."""
     models = {"start": predictions(seed, 30), "cluster": predictions(seed + 50, 30)}
-    found = TwoModel(selection=rule, mixup=False)(models, drawn(30)).labels
-    one, two = (prototype_labels(own.features, own.probabilities) for own in models.values())
-    own = [(labels, cosines, prototype_similarity(prototypes)) for labels, cosines, prototypes in (one, two)]
-    right = select_labels(own[0][:2], own[1][:2], own[0][2], own[1][2], rule)
-    assert torch.equal(found, right)
-    assert not torch.equal(found, one[0])
-    assert not torch.equal(found, two[0])
+    selected = TwoModel(selection=rule, mixup=False)(models, drawn(30)).labels
+    first, second = (prototype_labels(model.features, model.probabilities) for model in models.values())
+    both = [(labels, cosines, prototype_similarity(prototypes)) for labels, cosines, prototypes in (first, second)]
+    right = select_labels(both[0][:2], both[1][:2], both[0][2], both[1][2], rule)
+    assert torch.equal(selected, right)
+    assert not torch.equal(selected, first[0])
+    assert not torch.equal(selected, second[0])
 
 
 def sure(*probabilities: float, label: int = 0) -> list[list[float]]:
@@ -220,19 +222,19 @@ def test_a_class_the_model_never_predicts_is_left_out_where_asked() -> None:
 def test_whom_trusted_trusts() -> None:
     sure, one_class, unsure = facing(0, 1, 2, sure=9.0), facing(0, 0, 0, sure=9.0), facing(0, 1, 2, sure=0.5)
     half = facing(0, 1, 2, sure=2.0)
-    found = mutual_information(half.logits.double())
-    assert 0.1 < float(found) < 0.5
+    information = mutual_information(half.logits.double())
+    assert 0.1 < float(information) < 0.5
 
     def trust(**named: Any) -> list[float]:
         labeler = Trusted(**named)
-        return [float(labeler.trusts(own)) for own in (sure, half, unsure, one_class)]
+        return [float(labeler.trusts(model)) for model in (sure, half, unsure, one_class)]
 
     assert trust() == [1, 0, 0, 0]
     assert trust(least=2) == [0, 0, 0, 0]
     assert trust(measure="confidence") == [1, 1, 0, 1]
     assert trust(untrusted="plain") == [1, 0.5, 0.5, 0.5]
-    assert trust(untrusted=float(found)) == [1, 0.5, 0, 0]
-    assert trust(untrusted=float(found) + 1e-9) == [1, 0, 0, 0]
+    assert trust(untrusted=float(information)) == [1, 0.5, 0, 0]
+    assert trust(untrusted=float(information) + 1e-9) == [1, 0, 0, 0]
     assert trust(least=0.05, untrusted=0.04) == [1, 1, float(mutual_information(unsure.logits.double()) >= 0.05), 0]
     with pytest.raises(ValidationError, match=r"is not below least=0\.05, so nobody trains"):
         Trusted(least=0.05, untrusted=0.05)
