@@ -1,4 +1,4 @@
-"""Command lines with something wrong in them, each from a seed that is kept: the same seed gives the same case."""
+"""Command lines with something wrong in them, each drawn from a seed: the same seed gives the same case."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ READ_ONLY = ("runs", "runs show", "runs diff", "data check", "predict", "export"
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and what it may do."""
+    """A command line, and which files it must not change."""
 
     family: str
     command: CommandLine
@@ -73,36 +73,37 @@ def make_case(seed: int, folder: Path, good: Materials) -> Case:
     return replace(case, family=family)
 
 
-def _line(words: list[str], folder: Path, good: Materials, **more: object) -> CommandLine:
+def _line(words: list[str], folder: Path, good: Materials, **options: object) -> CommandLine:
     # No command line holds a zero byte: the system lets none through.
     words = [word.replace("\0", "") for word in words]
-    return CommandLine(words, str(folder), good.environment, **more)  # type: ignore[arg-type]
+    return CommandLine(words, str(folder), good.environment, **options)  # type: ignore[arg-type]
 
 
-def _bench(random: Random, good: Materials, *more: str) -> list[str]:
-    return ["bench", "--data", str(good.shades), *SMALL, "--quiet", *more]
+def _bench(random: Random, good: Materials, *options: str) -> list[str]:
+    return ["bench", "--data", str(good.shades), *SMALL, "--quiet", *options]
 
 
 def _options(random: Random, folder: Path, good: Materials) -> Case:
     """One or two options of a bench with odd values."""
-    more: list[str] = []
+    arguments: list[str] = []
     for name in random.sample(OPTIONS, random.choice([1, 1, 2])):
         value = odd_text(random)
         if name == "set":
             kind = random.choice(["aggregator", "training", "model", "objective", "dataset", odd_text(random)])
             field = random.choice(["ta", "lr", "bottleneck", "root", "momentum", "nesterov", odd_text(random)])
             value = f"{kind}.{field}={value}"
-        more += random.choice([[f"--{name}", value], [f"--{name}={value}"]])
-    return Case("", _line(_bench(random, good, *more), folder, good))
+        arguments += random.choice([[f"--{name}", value], [f"--{name}={value}"]])
+    return Case("", _line(_bench(random, good, *arguments), folder, good))
 
 
 def _place(random: Random, word: str, folder: Path, good: Materials) -> str:
+    """An argument for a placeholder such as ``RUN``: one that fits, or an odd text."""
     if random.random() < 0.35:
         return odd_text(random)
-    copied = folder / "run"
-    if word == "RUN" and not copied.exists():
-        shutil.copytree(good.run, copied)
-    known = {
+    run_folder = folder / "run"
+    if word == "RUN" and not run_folder.exists():
+        shutil.copytree(good.run, run_folder)
+    values = {
         "RUN": "run",
         "METHOD": random.choice(["fedavg", "local", "fedwca:ta=0.1"]),
         "TABLE": "table2",
@@ -113,7 +114,7 @@ def _place(random: Random, word: str, folder: Path, good: Materials) -> str:
         "IMAGES": str(good.pictures / "one"),
         "DIR": "made",
     }
-    return known.get(word, word)
+    return values.get(word, word)
 
 
 def _arguments(random: Random, folder: Path, good: Materials) -> Case:
@@ -218,13 +219,13 @@ def _runs(random: Random, folder: Path, good: Materials) -> Case:
     run = folder / "runs" / "edited"
     shutil.copytree(good.run, run)
     for _ in range(random.choice([1, 1, 2])):
-        there = sorted(path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
-        weights = [4 if path.suffix in (".json", ".jsonl") else 1 for path in there]
-        file = random.choices(there, weights)[0]
-        act = random.random()
-        if act < 0.1:
+        files = sorted(path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
+        weights = [4 if path.suffix in (".json", ".jsonl") else 1 for path in files]
+        file = random.choices(files, weights)[0]
+        draw = random.random()
+        if draw < 0.1:
             file.unlink()
-        elif act < 0.15:
+        elif draw < 0.15:
             file.unlink()
             file.mkdir()
         elif file.suffix in (".json", ".jsonl"):
@@ -296,7 +297,7 @@ VARIABLES = [
 
 
 def _surroundings(random: Random, folder: Path, good: Materials) -> Case:
-    """A fine command where the system is odd."""
+    """A correct command in an odd environment: variables, closed streams, encodings, limits."""
     shutil.copytree(good.run, folder / "runs" / "fine")
     words = random.choice(
         [

@@ -1,4 +1,4 @@
-"""Ways in which a file is wrong, drawn at random from a seed."""
+"""Ways to make a file wrong, drawn at random from a seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 TRACE = "TRACE"
-"""A file of this name in the working directory says that a payload ran."""
+"""If the working directory has a file of this name, a payload was run."""
 TEXTS = (
     "", " ", "0", "-1", "1", "2", "0.5", "1e-300", "nan", "inf", "-inf", "1e309", "9" * 30, "-" + "9" * 30, "1e5",
     "007", "true", "none", "null", "all", "auto", "last", "wca", "fedavg", "fedwca", "digits-mini", "nosuch",
@@ -27,11 +27,11 @@ TEXTS = (
     f"!!python/object/apply:os.system ['touch {TRACE}']", "%s%n%d", "{0}", "{self}", "cpu:1", "cuda:99", "cpu",
     "meta", "1..2", "2..1", "1,2", ",,", "1..2:log", "0..1:log", "1:2", "3,1",
 )  # fmt: skip
-"""Values that are no names, no numbers, no paths, or would be run by what trusts them."""
+"""Values that are not valid as names, numbers or paths, or that careless code would run."""
 
 
 class Payload:
-    """A pickle of it runs a command where it is loaded."""
+    """An object whose pickle runs a command when it is loaded."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, (f"touch {TRACE}",)
@@ -50,66 +50,67 @@ def odd_value(random: Random) -> Any:
 
 
 def odd_bytes(random: Random, content: bytes) -> bytes:
-    """Content that was cut off, overwritten, emptied or replaced."""
+    """The content cut off, overwritten, emptied or replaced."""
     way = random.randrange(8)
     if way == 0:
         return b""
     if way == 1:
         return content[: random.randrange(len(content) + 1)]
     if way == 2:
-        found = bytearray(content)
+        changed = bytearray(content)
         for _ in range(random.choice([1, 4, 64])):
-            if found:
-                found[random.randrange(len(found))] = random.randrange(256)
-        return bytes(found)
+            if changed:
+                changed[random.randrange(len(changed))] = random.randrange(256)
+        return bytes(changed)
     if way == 3:
         return pickle.dumps(Payload())
     if way == 4:
         return random.randbytes(random.choice([1, 8, 200, 5000]))
     if way == 5:
-        at = random.randrange(len(content) + 1)
-        return content[:at] + random.randbytes(8) + content[at:]
+        position = random.randrange(len(content) + 1)
+        return content[:position] + random.randbytes(8) + content[position:]
     if way == 6:
         return b"\x00" * len(content)
     return content + content
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
+    """Paths of keys and indices to all values in a JSON value; of a list, only to the first three."""
+    paths = [path] if path else []
     if isinstance(value, dict):
         for key, inner in value.items():
-            found += _places(inner, (*path, key))
+            paths += _places(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value[:3]):
-            found += _places(inner, (*path, index))
-    return found
+            paths += _places(inner, (*path, index))
+    return paths
 
 
 def odd_json(random: Random, value: Any) -> Any:
-    """A JSON value with one to three places changed, taken away or added."""
+    """A JSON value with one to three of its values changed, removed or added."""
     value = json.loads(json.dumps(value))
     for _ in range(random.choice([1, 1, 2, 3])):
         places = _places(value)
         if not places or random.random() < 0.03:
             return odd_value(random)
-        *way, last = random.choice(places)
-        inner = value
-        for step in way:
-            inner = inner[step]
-        act = random.randrange(4)
-        if act == 0:
-            del inner[last]
-        elif act == 1 and isinstance(inner, dict):
-            inner[odd_text(random)] = inner[last]
-        elif act == 2 and isinstance(inner[last], list):
-            inner[last] = inner[last] * 2
+        *path, last = random.choice(places)
+        container = value
+        for step in path:
+            container = container[step]
+        action = random.randrange(4)
+        if action == 0:
+            del container[last]
+        elif action == 1 and isinstance(container, dict):
+            container[odd_text(random)] = container[last]
+        elif action == 2 and isinstance(container[last], list):
+            container[last] = container[last] * 2
         else:
-            inner[last] = odd_value(random)
+            container[last] = odd_value(random)
     return value
 
 
 def change_json_file(random: Random, file: Path) -> None:
-    """Change a JSON file, or a line of one with a value a line."""
+    """Change a JSON file, or one line of a JSON Lines file."""
     if random.random() < 0.3:
         file.write_bytes(odd_bytes(random, file.read_bytes()))
         return
@@ -130,7 +131,7 @@ def change_json_file(random: Random, file: Path) -> None:
 
 
 def toml_of(random: Random) -> str:
-    """A configuration in TOML, mostly wrong."""
+    """A configuration in TOML, in most cases invalid."""
     keys = (
         "rounds",
         "clients",
@@ -157,7 +158,7 @@ TYPES = ("float32", "int8", "bool", "complex64", "U3", "M8[s]")
 
 
 def _odd_arrays(random: Random) -> dict[str, Any]:
-    """Arrays of an archive, one of them of another type, shape or content, or missing."""
+    """Arrays of an archive; one of them has another type, shape or content, or is missing."""
     count = random.choice([0, 1, 3, 24])
     images, labels = np.zeros((count, 8, 8, 3), np.uint8), np.arange(count, dtype=np.int64) % 2
     arrays: dict[str, Any] = {"images": images, "labels": labels}
@@ -179,38 +180,44 @@ def _odd_arrays(random: Random) -> dict[str, Any]:
 
 
 def write_archive(random: Random, file: Path) -> None:
-    """An ``.npz`` that is not right: other types, shapes, keys, members or bytes."""
-    held = io.BytesIO()
+    """Write an invalid ``.npz``: other types, shapes, keys, members or bytes."""
+    buffer = io.BytesIO()
     way = random.randrange(12)
     if way == 0:
-        np.save(held, np.zeros((4, 8, 8, 3), np.uint8))
+        np.save(buffer, np.zeros((4, 8, 8, 3), np.uint8))
     elif way < 3:
         count = 4 if way == 1 else random.choice([10**9, 10**13])
         header = (HEADER % count).encode()
         member = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-        with zipfile.ZipFile(held, "w") as archive:
+        with zipfile.ZipFile(buffer, "w") as archive:
             for name in random.choice([["images.npy", "labels.npy"], ["images.npy"], ["../x.npy"], ["images"]]):
                 archive.writestr(name, odd_bytes(random, member) if way == 1 else member)
     else:
-        np.savez(held, **_odd_arrays(random))
-    content = held.getvalue()
+        np.savez(buffer, **_odd_arrays(random))
+    content = buffer.getvalue()
     file.write_bytes(odd_bytes(random, content) if random.random() < 0.25 else content)
 
 
 def write_model(random: Random, file: Path, good: bytes) -> None:
-    """A model file, of a safetensors file: header changed, values changed, or something else altogether."""
+    """Write a model file with a changed header or changed values, or something else instead.
+
+    Args:
+        random: draws the change.
+        file: the file.
+        good: content of a valid safetensors file.
+    """
     way = random.randrange(6)
     if way < 3 and len(good) > 8:
         size = int.from_bytes(good[:8], "little")
         header, body = json.loads(good[8 : 8 + size]), good[8 + size :]
         if way == 0:
-            about = header.get("__metadata__", {})
-            for key, text in about.items():
+            metadata = header.get("__metadata__", {})
+            for key, text in metadata.items():
                 if random.random() < 0.9:
                     try:
-                        about[key] = json.dumps(odd_json(random, json.loads(text)))
+                        metadata[key] = json.dumps(odd_json(random, json.loads(text)))
                     except ValueError:
-                        about[key] = odd_text(random)
+                        metadata[key] = odd_text(random)
         elif way == 1:
             header = odd_json(random, header)
         else:

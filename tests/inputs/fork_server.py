@@ -1,6 +1,6 @@
-"""A process that has imported everything and computed nothing: it runs each command line in a fork of itself.
+"""A process that has imported everything and computed nothing; it runs each command line in a fork of itself.
 
-A command costs the time of its work, not of its imports, and is a process of its own all the same: what it does to its
+So a command takes the time of its work without that of its imports, but is a process of its own: what it does to its
 streams, its environment or its memory ends with it.
 """
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line with what is around it."""
+    """A command line and the environment that it runs in."""
 
     words: list[str]
     folder: str
@@ -35,28 +35,28 @@ class CommandLine:
     environment: dict[str, str] = field(default_factory=dict)
     encoding: str = "utf-8"
     closed: tuple[int, ...] = ()
-    """Streams that are closed: 0, 1, 2."""
+    """Numbers of the standard streams that are closed, from 0, 1 and 2."""
     full: bool = False
     """Whether stdout is a full device."""
     file_size: int | None = None
-    """Bytes that a file can have, as on a disk that is nearly full."""
+    """The largest size of a file in bytes, as on a disk that is nearly full."""
     files: int | None = None
-    """Files that can be open."""
+    """The largest number of open files."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How it ended."""
+    """How a command ended."""
 
     code: int
-    """Exit code; 128 and the number of a signal that ended it."""
+    """Exit code; 128 plus the signal's number if a signal ended it."""
     seconds: float
     out: str
     err: str
 
 
 class ForkServer:
-    """The other process, from this side.
+    """The fork server, as its parent process uses it.
 
     Args:
         limit: seconds after which a command is killed.
@@ -81,21 +81,21 @@ class ForkServer:
         self.process.stdout.close()
 
     def run(self, command: CommandLine) -> Ended:
-        """Run it to its end."""
+        """Run a command line to its end."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(asdict(command)) + "\n")
         self.process.stdin.flush()
-        found = json.loads(self.process.stdout.readline())
+        answer = json.loads(self.process.stdout.readline())
         out, err = (Path(f"{command.folder}.{name}") for name in ("out", "err"))
         texts = [file.read_bytes().decode("utf-8", "backslashreplace") for file in (out, err)]
         for file in (out, err):
             file.unlink()
-        return Ended(found["code"], found["seconds"], *texts)
+        return Ended(answer["code"], answer["seconds"], *texts)
 
 
 def serve(limit: float) -> None:
-    """Answer requests until there are none."""
+    """Answer requests until standard input ends."""
     import fedwca
 
     for module in pkgutil.walk_packages(fedwca.__path__, "fedwca."):
@@ -109,27 +109,28 @@ def serve(limit: float) -> None:
 
 
 def _forked(command: CommandLine, limit: float) -> dict[str, Any]:
-    began = time.monotonic()
+    """Run a command line in a forked process; return its exit code and its seconds."""
+    start = time.monotonic()
     child = os.fork()
     if child == 0:
         os.setsid()
         _become(command)
-    deadline, status = began + limit, None
+    deadline, status = start + limit, None
     while status is None:
-        ended, found = os.waitpid(child, os.WNOHANG)
-        if ended:
-            status = found
+        pid, wait_status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            status = wait_status
         elif time.monotonic() > deadline:
             os.killpg(child, signal.SIGKILL)
             status = os.waitpid(child, 0)[1]
         else:
             time.sleep(0.005)
     code = os.waitstatus_to_exitcode(status)
-    return {"code": code if code >= 0 else 128 - code, "seconds": time.monotonic() - began}
+    return {"code": code if code >= 0 else 128 - code, "seconds": time.monotonic() - start}
 
 
 def _become(command: CommandLine) -> None:
-    """Be that command; does not return."""
+    """Run the command line in this process and exit; does not return."""
     try:
         os.chdir(command.folder)
         os.environ.clear()
@@ -145,8 +146,8 @@ def _become(command: CommandLine) -> None:
 
         main()
         code = 0
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    except SystemExit as exit_request:
+        code = exit_request.code if isinstance(exit_request.code, int) else 0 if exit_request.code is None else 1
     except BaseException:
         traceback.print_exc()
         code = 1
@@ -160,18 +161,18 @@ def _become(command: CommandLine) -> None:
 
 
 def _open_streams(command: CommandLine) -> None:
-    ways = {
+    targets = {
         0: ("/dev/null", os.O_RDONLY),
         1: ("/dev/full" if command.full else f"{command.folder}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
         2: (f"{command.folder}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     }
     for name in ("out", "err"):
         Path(f"{command.folder}.{name}").touch()
-    for number, (path, flags) in ways.items():
-        opened = os.open(path, flags, 0o644)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
+    for number, (path, flags) in targets.items():
+        descriptor = os.open(path, flags, 0o644)
+        if descriptor != number:
+            os.dup2(descriptor, number)
+            os.close(descriptor)
     names = {0: "stdin", 1: "stdout", 2: "stderr"}
     for number, name in names.items():
         mode = "r" if number == 0 else "w"

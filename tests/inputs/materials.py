@@ -1,4 +1,4 @@
-"""Good things that bad ones are made from: data, runs, models and settings, made once."""
+"""Valid data, runs, models and settings that faulty ones are made from; created once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = [
 
 @dataclass(frozen=True)
 class Materials:
-    """Folders and files that nobody writes to; cases copy them."""
+    """Folders and files that are not changed; cases copy them."""
 
     root: Path
     environment: dict[str, str]
@@ -49,27 +49,36 @@ class Materials:
 
 
 def make_materials(root: Path, server: ForkServer) -> Materials:
-    """Make them all below a folder."""
+    """Create all of them below a folder."""
     environment = {
         **{name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")},
         **{"FEDWCA_CACHE": str(root / "cache"), "COLUMNS": "200", "OMP_NUM_THREADS": "1", "TMPDIR": str(root)},
     }
-    found = Materials(root, environment)
-    write_shades(found.shades, images=24, side=16)
+    materials = Materials(root, environment)
+    write_shades(materials.shades, images=24, side=16)
     random = np.random.default_rng(0)
     for domain in ("one", "two"):
         for label in ("circle", "square"):
-            folder = found.pictures / domain / label
+            folder = materials.pictures / domain / label
             folder.mkdir(parents=True)
             for number in range(6):
                 Image.fromarray(random.integers(0, 255, (12, 12, 3), dtype=np.uint8)).save(folder / f"{number}.png")
     commands = [
-        ["bench", "--data", str(found.shades), *SMALL[:-2], "--set", "model.bottleneck=4", "--out", str(found.run)],
-        ["export", str(found.run), "--client", "0", "--out", str(found.model)],
+        [
+            "bench",
+            "--data",
+            str(materials.shades),
+            *SMALL[:-2],
+            "--set",
+            "model.bottleneck=4",
+            "--out",
+            str(materials.run),
+        ],
+        ["export", str(materials.run), "--client", "0", "--out", str(materials.model)],
     ]
     (root / "made").mkdir()
     for words in commands:
         ended = server.run(CommandLine(words, str(root / "made"), environment))
         assert ended.code == 0, ended.err
-    assert json.loads((found.run / "summary.json").read_text())["complete"]
-    return found
+    assert json.loads((materials.run / "summary.json").read_text())["complete"]
+    return materials

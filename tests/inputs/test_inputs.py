@@ -1,6 +1,6 @@
-"""Whatever stands in a file, a flag or the system: one sentence, nothing run, nothing lost.
+"""Whatever is wrong in a file, an option or the system: the command ends in one sentence, runs no code, loses no file.
 
-Cases come from seeds: `make_case(SEED, …)` makes one again, and ``FEDWCA_SEEDS=7,93`` runs some alone.
+Cases come from seeds: `make_case(SEED, …)` makes a case again, and ``FEDWCA_SEEDS=7,93`` runs only these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .materials import Materials, make_materials
 SEEDS = range(2000)
 GATE = range(0, 2000, 10)
 LIMIT = 60.0
-"""Seconds that no command takes."""
+"""Seconds after which a command is killed and counts as failed."""
 TEMPORARY = re.compile(r"\.[^/]*-[0-9a-f]{32}")
 
 
@@ -42,43 +42,45 @@ Files = dict[str, tuple[int, int]]
 
 
 def files_in(folder: Path) -> Files:
-    """Every file and folder below, with its size and time of change."""
-    found = {}
+    """Size and modification time of every file and folder below a folder, by relative path."""
+    stats = {}
     for path in folder.rglob("*"):
         stat = path.lstat()
-        found[str(path.relative_to(folder))] = (-1, 0) if path.is_dir() else (stat.st_size, stat.st_mtime_ns)
-    return found
+        stats[str(path.relative_to(folder))] = (-1, 0) if path.is_dir() else (stat.st_size, stat.st_mtime_ns)
+    return stats
 
 
 def problems(case: Case, ended: Ended, before: Files, after: Files) -> list[str]:
-    """What is not as it should be."""
-    said = ended.out + ended.err
+    """What is wrong with how a case ended, one phrase each."""
+    output = ended.out + ended.err
     words = " ".join(case.command.words)
-    found = [f"exit code {ended.code}"] if ended.code not in (0, 1, 2, 130) else []
-    found += ["took too long"] if ended.seconds >= LIMIT else []
-    found += ["a traceback"] if "Traceback (most recent" in said else []
-    found += ["'unexpected'"] if re.search(r"Error: unexpected ", said) else []
-    found += ["a payload was run"] if any(Path(name).name == TRACE for name in after) else []
+    faults = [f"exit code {ended.code}"] if ended.code not in (0, 1, 2, 130) else []
+    faults += ["took too long"] if ended.seconds >= LIMIT else []
+    faults += ["a traceback"] if "Traceback (most recent" in output else []
+    faults += ["'unexpected'"] if re.search(r"Error: unexpected ", output) else []
+    faults += ["a payload was run"] if any(Path(name).name == TRACE for name in after) else []
     silent = {1, 2} & set(case.command.closed) or case.command.full or case.command.file_size == 0
-    found += ["failed without a word"] if ended.code in (1, 2) and not silent and not ended.err.strip() else []
+    faults += ["failed without a word"] if ended.code in (1, 2) and not silent and not ended.err.strip() else []
     new = [name for name in after if name not in before]
-    found += [f"left the temporary file {name}" for name in new if TEMPORARY.search(name)]
+    faults += [f"left the temporary file {name}" for name in new if TEMPORARY.search(name)]
     if ended.code == 2:
-        found += [f"wrote {name} though the request is wrong" for name in new if Path(name).parts[0] != "cache"][:1]
+        faults += [f"wrote {name} though the request is wrong" for name in new if Path(name).parts[0] != "cache"][:1]
     elif ended.code == 1 and not silent:
-        # What stays of a failure stands in what was asked for, or what was said; a model's card is beside the model.
-        named = (
+        # A failed command may leave only files that its arguments or its output name, and a model's card.
+        unexpected = (
             name
             for name in new
             if Path(name).parts[0] not in {*words.replace("=", " ").split(), "x.safetensors.md", "runs", "cache"}
         )
-        found += [f"left {name}, which nothing names" for name in named if Path(name).parts[0] not in said + words][:1]
+        faults += [
+            f"left {name}, which nothing names" for name in unexpected if Path(name).parts[0] not in output + words
+        ][:1]
     for kept in case.kept:
         changed = [
             name for name, stat in before.items() if _within(name, kept) and after.get(name) != stat and stat[0] >= 0
         ]
-        found += [f"changed {name}" for name in changed if Path(name).name != ".lock"][:1]
-    return found
+        faults += [f"changed {name}" for name in changed if Path(name).name != ".lock"][:1]
+    return faults
 
 
 def _within(name: str, folder: str) -> bool:
@@ -86,7 +88,7 @@ def _within(name: str, folder: str) -> bool:
 
 
 def check_seeds(seeds: Sequence[int], server: ForkServer, good: Materials, place: Path) -> None:
-    """Run cases, and fail with all that is wrong in any of them."""
+    """Run the cases, and fail with all that is wrong in any of them."""
     if chosen := os.environ.get("FEDWCA_SEEDS"):
         seeds = [int(seed) for seed in chosen.split(",")]
     wrong, codes, families = [], Counter[int](), Counter[str]()
@@ -97,10 +99,10 @@ def check_seeds(seeds: Sequence[int], server: ForkServer, good: Materials, place
         ended = server.run(case.command)
         codes[ended.code] += 1
         families[case.family] += 1
-        if found := problems(case, ended, before, files_in(folder)):
-            said = ended.err.strip().splitlines()[-1:] or [""]
+        if faults := problems(case, ended, before, files_in(folder)):
+            tail = ended.err.strip().splitlines()[-1:] or [""]
             wrong.append(
-                f"{seed} ({case.family}): {'; '.join(found)}\n    fedwca {case.command.words!r}\n    {said[0][:300]}"
+                f"{seed} ({case.family}): {'; '.join(faults)}\n    fedwca {case.command.words!r}\n    {tail[0][:300]}"
             )
         shutil.rmtree(folder)
     counts = f"{len(seeds)} command lines; by exit code {dict(sorted(codes.items()))}, by kind {dict(families)}"

@@ -1,4 +1,4 @@
-"""The networks of several sources: CNN-3 and ResNet-101."""
+"""Networks of the several-sources setting: CNN-3 and ResNet-101."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ def test_without_gradient_pooling_is_torchs_own_to_the_bit(size: tuple[int, ...]
     x = torch.randn(size, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=order)
     x[0, 0, 0, 0] = torch.nan
     with torch.no_grad():
-        found = halve_sides(x)
-    torch.testing.assert_close(found, F.max_pool2d(x, 2), rtol=0, atol=0, equal_nan=True)
-    assert found.is_contiguous(memory_format=order)
+        pooled = halve_sides(x)
+    torch.testing.assert_close(pooled, F.max_pool2d(x, 2), rtol=0, atol=0, equal_nan=True)
+    assert pooled.is_contiguous(memory_format=order)
 
 
 @pytest.mark.parametrize("name", ["lenet", "convnet:side=28"])

@@ -1,4 +1,4 @@
-"""What is between backbone and classifier, and networks that read grey images."""
+"""The layers between backbone and classifier, and networks that read grey images."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_many_at_once_give_what_each_gives(model: Architecture) -> None:
         both = StackedInput(torch.stack([prepared] * 2), [torch.stack([mask] * 2) for mask in masks])
         logits, features, _ = stacked(named, statistics, both)
         for index, network in enumerate(networks):
-            expected, inside = network.eval()(prepared, masks)
+            expected, expected_features = network.eval()(prepared, masks)
             assert torch.allclose(logits[index], expected, atol=1e-12)
-            assert torch.allclose(features[index], inside, atol=1e-12)
-            assert inside.shape == (5, network.features)
+            assert torch.allclose(features[index], expected_features, atol=1e-12)
+            assert expected_features.shape == (5, network.features)
 
 
 def test_grey_is_any_of_three_equal_channels_and_the_mean_of_others() -> None:
@@ -105,6 +105,6 @@ def test_nobody_needs_images_to_train_on_to_be_measured() -> None:
 
     network, none = Mlp(side=6).build(3, whole=True), pictures(0, 6)
     clients = [ClientImages(none, none, pictures(n, 6)) for n in (3, 0, 5)]
-    one, other = (kind(network, clients).classify() for kind in (SequentialEngine, StackedEngine))
-    assert [len(found) for found in one] == [3, 0, 5]
-    assert all(map(torch.equal, one, other))
+    sequential, stacked = (engine(network, clients).classify() for engine in (SequentialEngine, StackedEngine))
+    assert [len(predictions) for predictions in sequential] == [3, 0, 5]
+    assert all(map(torch.equal, sequential, stacked))

@@ -1,4 +1,4 @@
-"""Residual networks: torchvision's own outputs, their weights from files, and the engine around them."""
+"""Residual networks: outputs as torchvision's, weights from files, and use in the engines."""
 
 from __future__ import annotations
 
@@ -71,16 +71,18 @@ def body(network: Network) -> dict[str, Tensor]:
 
 
 def test_features_are_torchvisions() -> None:
-    given = resnet18(weights=None).eval()
+    reference = resnet18(weights=None).eval()
     network = SMALL.build(3).eval()
-    network.backbone.body.load_state_dict(given.state_dict(), strict=False)
-    given.fc = torch.nn.Identity()
+    network.backbone.body.load_state_dict(reference.state_dict(), strict=False)
+    reference.fc = torch.nn.Identity()
     images = some(3, 32)
     scaled = (images / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
         [0.229, 0.224, 0.225]
     ).view(3, 1, 1)
     with torch.no_grad():
-        torch.testing.assert_close(network.backbone(network.prepare(images), ()), given(scaled), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            network.backbone(network.prepare(images), ()), reference(scaled), atol=1e-4, rtol=1e-4
+        )
 
 
 def test_sizes() -> None:
@@ -116,15 +118,15 @@ def test_images_that_are_too_small_are_refused(network: Network) -> None:
 @pytest.mark.parametrize("name", ["own.pth", "own.pt", "own.safetensors"])
 @pytest.mark.parametrize("kind", ["whole", "without fc", "half"])
 def test_weights_from_a_file(tmp_path: Path, name: str, kind: str) -> None:
-    given = state()
-    tensors = given if kind == "whole" else {k: v for k, v in given.items() if not k.startswith("fc.")}
+    original = state()
+    tensors = original if kind == "whole" else {k: v for k, v in original.items() if not k.startswith("fc.")}
     if kind == "half":
         tensors = {k: v.half() for k, v in tensors.items() if not k.endswith("num_batches_tracked")}
     file = write(tmp_path / name, tensors)
-    found = body(SMALL.model_copy(update={"weights": file}).build(3))
-    for key, value in found.items():
-        assert value.dtype == given[key].dtype
-        torch.testing.assert_close(value, given[key], atol=1e-3 if kind == "half" else 0, rtol=1e-3)
+    loaded = body(SMALL.model_copy(update={"weights": file}).build(3))
+    for key, value in loaded.items():
+        assert value.dtype == original[key].dtype
+        torch.testing.assert_close(value, original[key], atol=1e-3 if kind == "half" else 0, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +174,14 @@ def test_a_failed_download_says_which_file_goes_where(monkeypatch: pytest.Monkey
 
 def test_the_source_models_key_knows_the_content_of_the_weights(tmp_path: Path) -> None:
     domain = Domain("toy", some(4).permute(0, 2, 3, 1).numpy(), torch.tensor([0, 1, 0, 1]).numpy())
-    one = write(tmp_path / "one.pth", state())
-    (tmp_path / "moved.pth").write_bytes(one.read_bytes())
-    other = write(tmp_path / "other.pth", {**state(), "bn1.bias": torch.ones(64)})
+    file = write(tmp_path / "one.pth", state())
+    (tmp_path / "moved.pth").write_bytes(file.read_bytes())
+    changed_file = write(tmp_path / "other.pth", {**state(), "bn1.bias": torch.ones(64)})
 
     def key(**fields: Any) -> str:
         return source_digest(domain, ("a", "b"), SMALL.model_copy(update=fields), SourceTraining(), 0, "cpu")
 
-    keys = [key(weights=one), key(weights=other), key(weights="none"), key(weights="imagenet"), key(side=33)]
+    keys = [key(weights=file), key(weights=changed_file), key(weights="none"), key(weights="imagenet"), key(side=33)]
     assert len({*keys, key(frozen=True)}) == 6
     assert key(weights=tmp_path / "moved.pth") == keys[0]
 
@@ -188,9 +190,9 @@ def test_real_weights_are_read(shared_data: Path) -> None:
     path = shared_data / "weights" / "resnet18_imagenet_fp16.pth"
     if not path.is_file():
         pytest.skip("the file of ImageNet weights is not here")
-    found = body(ResNet18(side=64, weights=path).build(7))
-    assert found["conv1.weight"].dtype == torch.float32
-    assert float(found["conv1.weight"].std()) > 0.05  # random ones have 0.025
+    loaded = body(ResNet18(side=64, weights=path).build(7))
+    assert loaded["conv1.weight"].dtype == torch.float32
+    assert float(loaded["conv1.weight"].std()) > 0.05  # random ones have 0.025
 
 
 # In the engine
@@ -222,8 +224,8 @@ def play(
     def work(worker: ClientWorker) -> list[Targets]:
         return worker.train(Blend(worker.own))
 
-    one = torch.ones(1, 1, dtype=torch.float64)
-    offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
+    ones = torch.ones(1, 1, dtype=torch.float64)
+    offer = Offer(personal=ones.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
     tasks = [Task(labeler, (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
     loop.run(SingleStep(offer, loop.bank[:1].clone(), lambda k: tasks[k], range(len(images)), work))
     return loop
@@ -304,7 +306,7 @@ def test_a_source_model(frozen: bool, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 class Payload:
-    """Leaves a trace when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, trace: Path) -> None:
         self.trace = trace

@@ -1,4 +1,4 @@
-"""Residual networks in whole runs: from a folder of images to accuracies."""
+"""Residual networks in whole runs, from a folder of images to accuracies."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
-    made = resolve_plan(
+    plan = resolve_plan(
         {**RUN, "data": photos, "model": f"resnet18:side=32,weights=none,frozen={frozen}", "clusterer": "finch"}
     )
-    dataset, source = load(made.config)
+    dataset, source = load(plan.config)
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rehearse_components(made.config, made.methods, dataset)
+        rehearse_components(plan.config, plan.methods, dataset)
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        records = list(run_bench(made.config, made.methods, dataset, source))
+        records = list(run_bench(plan.config, plan.methods, dataset, source))
     assert [record["round"] for record in records] == [-1, 0, 1]
     parameters = 512 * 256 + 256 + 2 * 256 + 2 * 256
-    every = parameters if frozen else parameters + 11_176_512 + 9600  # the backbone's BatchNorm statistics
-    assert records[2]["bytes_up"] == 2 * 4 * (every + 1 + 2)  # two clients; α of one cluster and β
+    width = parameters if frozen else parameters + 11_176_512 + 9600  # the backbone's BatchNorm statistics
+    assert records[2]["bytes_up"] == 2 * 4 * (width + 1 + 2)  # two clients; α of one cluster and β
     assert all(0 <= accuracy <= 100 for accuracy in records[2]["accuracy"])
 
 
 def test_weights_are_looked_at_before_images(tmp_path: Path) -> None:
-    made = resolve_plan({**RUN, "data": tmp_path / "nowhere", "model": "resnet18:weights=absent.pth"})
+    plan = resolve_plan({**RUN, "data": tmp_path / "nowhere", "model": "resnet18:weights=absent.pth"})
     with pytest.raises(CheckpointError, match=r"absent\.pth: no such file"):
-        load(made.config)
+        load(plan.config)
 
 
 def test_real_pictures(shared_data: Path, tmp_path: Path) -> None:
@@ -66,16 +66,16 @@ def test_real_pictures(shared_data: Path, tmp_path: Path) -> None:
     if not (weights.is_file() and (shared_data / "pacs").is_dir()):
         pytest.skip("PACS or the file of ImageNet weights is not here")
     for folder in (shared_data / "pacs").glob("*/*"):
-        few = tmp_path / "pacs" / folder.parent.name / folder.name
-        few.mkdir(parents=True)
+        target = tmp_path / "pacs" / folder.parent.name / folder.name
+        target.mkdir(parents=True)
         for file in sorted(folder.iterdir())[:3]:
-            (few / file.name).symlink_to(file)
+            (target / file.name).symlink_to(file)
     fields = {"model": {"resnet18": {"weights": str(weights), "side": 32}}}
     layer = {**RUN, "source": "photo", "data": tmp_path, "dataset": "pacs", "components": fields}
-    made = resolve_plan({**layer, "model": "resnet18", "source_training": {"epochs": 0}})
+    plan = resolve_plan({**layer, "model": "resnet18", "source_training": {"epochs": 0}})
     with pytest.warns(UserWarning, match="photo has 21 of 1670"):
-        dataset, source = load(made.config)
+        dataset, source = load(plan.config)
     assert dataset.domains["sketch"].images.shape == (21, 37, 37, 3)
-    records = list(run_bench(made.config, made.methods, dataset, source))
+    records = list(run_bench(plan.config, plan.methods, dataset, source))
     assert len(records[2]["accuracy"]) == 3
     assert torch.tensor(records[2]["accuracy"]).isfinite().all()

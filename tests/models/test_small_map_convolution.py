@@ -1,4 +1,4 @@
-"""Convolutions of many channels over few pixels: torch's own numbers, by a matrix product."""
+"""Convolutions of many channels over few pixels, computed as a matrix product: equal to torch's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMS = [
 
 
 class Calls(TorchDispatchMode):
-    """Names of torch's operations that are called."""
+    """Records the names of the torch operations that are called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,13 +42,15 @@ def make(channels: int = 4, out: int = 256, **form: object) -> SmallMapConvoluti
 def test_outputs_and_gradients_are_a_convolutions(form: dict[str, object]) -> None:
     conv, x = make(**form), torch.randn(3, 4, 4, 2, dtype=torch.float64).requires_grad_()
     with Calls() as calls:
-        found = conv(x)
+        outputs = conv(x)
     assert "convolution" not in calls.names
     expected = F.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(outputs, expected)
     inputs = (x, *conv.parameters())
-    back = torch.randn_like(expected)
-    torch.testing.assert_close(torch.autograd.grad(found, inputs, back), torch.autograd.grad(expected, inputs, back))
+    upstream = torch.randn_like(expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(outputs, inputs, upstream), torch.autograd.grad(expected, inputs, upstream)
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,5 +82,5 @@ def test_weights_are_where_they_were_and_others_stay_as_they_are() -> None:
 
 def test_a_resnet_of_64_pixels_has_products_in_its_last_stage() -> None:
     backbone = ResNet18(side=64, weights="none").build(3, seed=0).backbone
-    made = {name for name, part in backbone.body.named_modules() if isinstance(part, SmallMapConvolution)}
-    assert made == {f"layer{stage}.{block}.conv{i}" for stage in (3, 4) for block in (0, 1) for i in (1, 2)}
+    names = {name for name, part in backbone.body.named_modules() if isinstance(part, SmallMapConvolution)}
+    assert names == {f"layer{stage}.{block}.conv{i}" for stage in (3, 4) for block in (0, 1) for i in (1, 2)}

@@ -1,4 +1,4 @@
-"""Backbones of timm: their names, sides, scaling and weights; nothing here is fetched."""
+"""Backbones of timm: their names, sides, scaling and weights; nothing is downloaded here."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ NOISY = "ignore:Converting a tensor with requires_grad=True to a scalar:UserWarn
 
 
 def build(name: str, **fields: Any) -> Network:
-    given = {"side": 32, "weights": "none", "bottleneck": 4, **fields}
-    return models.build({"name": "timm", "network": name, **given}).build(3, seed=1)
+    options = {"side": 32, "weights": "none", "bottleneck": 4, **fields}
+    return models.build({"name": "timm", "network": name, **options}).build(3, seed=1)
 
 
 def images(n: int, side: int = 37) -> Tensor:
@@ -47,12 +47,12 @@ def state(name: str, **fields: Any) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         network = timm.create_model(name, **fields)
-        for own in network.parameters():  # what is drawn as 0 or 1 too
-            nn.init.normal_(own, std=0.1)
+        for parameter in network.parameters():  # also those whose initial value is constant
+            nn.init.normal_(parameter, std=0.1)
         for norm in network.modules():
             if isinstance(norm, nn.BatchNorm2d):
                 norm.running_mean += 0.1
-    return {key: own.contiguous() for key, own in network.state_dict().items()}
+    return {key: tensor.contiguous() for key, tensor in network.state_dict().items()}
 
 
 # Names
@@ -77,9 +77,9 @@ def test_near_names_are_said() -> None:
 
 
 def test_names_are_listed() -> None:
-    said = call("list", "models", "timm:vit_tiny_patch16*").out
-    assert "timm:vit_tiny_patch16_224" in said
-    assert "augreg" not in said
+    output = call("list", "models", "timm:vit_tiny_patch16*").out
+    assert "timm:vit_tiny_patch16_224" in output
+    assert "augreg" not in output
     assert "timm:vit_tiny_patch16_224.augreg_in21k" in call("list", "models", "timm:vit_tiny*.*").out
     assert "timm" in call("list", "models").out
 
@@ -96,17 +96,17 @@ def test_without_timm_one_sentence_says_how_to_have_it(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", NAMES)
 def test_features_are_timms(name: str) -> None:
     sized = {"img_size": 32} if name.startswith("vit") else {}
-    given = timm.create_model(name, num_classes=0, **sized).eval()
+    reference = timm.create_model(name, num_classes=0, **sized).eval()
     network = build(name).eval()
-    about = timm.models.get_pretrained_cfg(name)
-    scaled = images(2, 32) / 255 - torch.tensor(about.mean).view(3, 1, 1)
-    scaled = scaled / torch.tensor(about.std).view(3, 1, 1)
-    own = given.state_dict()
-    network.backbone.body.load_state_dict(dict(zip(network.backbone.body.state_dict(), own.values(), strict=True)))
+    pretrained_cfg = timm.models.get_pretrained_cfg(name)
+    scaled = images(2, 32) / 255 - torch.tensor(pretrained_cfg.mean).view(3, 1, 1)
+    scaled = scaled / torch.tensor(pretrained_cfg.std).view(3, 1, 1)
+    weights = reference.state_dict()
+    network.backbone.body.load_state_dict(dict(zip(network.backbone.body.state_dict(), weights.values(), strict=True)))
     with torch.no_grad():
-        found = network.backbone(network.prepare(images(2, 32)), ())
-        torch.testing.assert_close(found, given(scaled), atol=1e-4, rtol=1e-4)
-    assert found.shape == (2, network.backbone.width)
+        features = network.backbone(network.prepare(images(2, 32)), ())
+        torch.testing.assert_close(features, reference(scaled), atol=1e-4, rtol=1e-4)
+    assert features.shape == (2, network.backbone.width)
 
 
 def test_a_side_that_does_not_do_is_refused() -> None:
@@ -116,8 +116,8 @@ def test_a_side_that_does_not_do_is_refused() -> None:
 
 def test_layers_are_those_of_torchvisions_resnet() -> None:
     names = [slots[0].name for slots in Layout.of(build("resnet18")).layers()]
-    other = models.build("resnet18:side=32,weights=none,bottleneck=4").build(3)
-    assert names == [slots[0].name for slots in Layout.of(other).layers()]
+    torchvision_network = models.build("resnet18:side=32,weights=none,bottleneck=4").build(3)
+    assert names == [slots[0].name for slots in Layout.of(torchvision_network).layers()]
 
 
 @pytest.mark.filterwarnings(NOISY)
@@ -136,7 +136,7 @@ def test_both_engines_give_the_same(name: str, frozen: bool) -> None:
 
 
 class Reads(nn.Module):
-    """Asks for a value, which vmap has no rule for."""
+    """Reads a value, for which vmap has no rule."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * (1.0 if float(x.sum()) > 0 else 2.0)
@@ -156,13 +156,13 @@ def test_what_vmap_cannot_do_is_done_one_by_one() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_from_a_file(tmp_path: Path, name: str) -> None:
-    given = state(name)
-    save_file(given, str(tmp_path / "own.safetensors"))
+    original = state(name)
+    save_file(original, str(tmp_path / "own.safetensors"))
     body = build(name, weights=tmp_path / "own.safetensors").backbone.body.state_dict()
-    for key, own in body.items():
-        origin = given[key.replace(".norm.", ".") if key.replace(".norm.", ".") in given else key]
+    for key, value in body.items():
+        origin = original[key.replace(".norm.", ".") if key.replace(".norm.", ".") in original else key]
         if key != "pos_embed":  # of fewer patches
-            torch.testing.assert_close(own, origin)
+            torch.testing.assert_close(value, origin)
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_a_pickle_is_refused(tmp_path: Path) -> None:
 
 
 def test_weights_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, asked = tmp_path / "model.safetensors", []
+    path, requests = tmp_path / "model.safetensors", []
     save_file(state("resnet18"), str(path))
 
     def fetches(repository: str, file: str, revision: str | None) -> str:
-        asked.append((repository, file, revision))
+        requests.append((repository, file, revision))
         return str(path)
 
     def fails(*_: Any, **__: Any) -> str:
@@ -207,7 +207,7 @@ def test_weights_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=fetches))
     build("resnet18.a1_in1k", weights="pretrained")
-    assert asked == [("timm/resnet18.a1_in1k", "model.safetensors", None)]
+    assert requests == [("timm/resnet18.a1_in1k", "model.safetensors", None)]
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=fails))
     with pytest.raises(
         CheckpointError, match=r"weights of timm:resnet18 could not be fetched \(no route to host\); take"
@@ -230,17 +230,21 @@ def test_a_run_and_its_model_handed_on(tmp_path: Path, suffix: str) -> None:
     model = "timm:mobilenetv3_small_050,weights=none,side=32,bottleneck=4,frozen=true,augment=false"
     run = ("--data", tmp_path, "--source", "day", "--clients", 1, "--rounds", 1, "--epochs", 1, "--model", model)
     few = ("--set", "source_training.epochs=1", "--baseline", "none", "--out", tmp_path / "run")
-    done = call("bench", *map(str, (*run, *few)))
-    assert done.code == 0, done.err
-    (told,) = (line for line in done.out.splitlines() if line.startswith("Frozen backbone: "))
-    assert "features of 10 images are computed once and kept in memory (" in told
-    assert told.endswith("for all passes over plain images")
+    bench = call("bench", *map(str, (*run, *few)))
+    assert bench.code == 0, bench.err
+    (line,) = (line for line in bench.out.splitlines() if line.startswith("Frozen backbone: "))
+    assert "features of 10 images are computed once and kept in memory (" in line
+    assert line.endswith("for all passes over plain images")
     out = tmp_path / f"one{suffix}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, of .pt2
         assert call("export", str(tmp_path / "run"), "--client", "0", "--out", str(out)).code == 0
-        found = call("predict", str(out), str(tmp_path / "night.npz"), "--trust-code")
-    assert len(found.out.splitlines()) == 1 + 12, found.err
+        predicted = call("predict", str(out), str(tmp_path / "night.npz"), "--trust-code")
+    assert len(predicted.out.splitlines()) == 1 + 12, predicted.err
     if suffix == ".safetensors":
-        about = ModelDescription.read(open_tensors(out).metadata[KEY], out)
-        assert (about.model["network"], about.model["side"], about.side) == ("mobilenetv3_small_050", 32, 37)
+        description = ModelDescription.read(open_tensors(out).metadata[KEY], out)
+        assert (description.model["network"], description.model["side"], description.side) == (
+            "mobilenetv3_small_050",
+            32,
+            37,
+        )
