@@ -1,4 +1,4 @@
-"""The documentation as data: its pages, fenced blocks, headings, links and command lines."""
+"""The documentation as data: pages, fenced blocks, headings, links and command lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\s*\n(.*?)^```\s*$", re.M 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; one with a title is a file."""
+    """A fenced block; a block with a title is a file."""
 
     page: Path
     language: str
@@ -29,16 +29,16 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    return [Block(page, *found) for page in PAGES for found in FENCE.findall(page.read_text())]
+    return [Block(page, *match) for page in PAGES for match in FENCE.findall(page.read_text())]
 
 
 def files(page: str, suffix: str) -> list[Block]:
-    """Blocks of a page (or of all, for '') that are files of a kind."""
+    """Blocks that are files with this suffix, of one page or, if ``page`` is '', of all pages."""
     return [block for block in blocks() if block.title.endswith(suffix) and page in ("", block.page.stem)]
 
 
 def plugin_files(suffix: str) -> list[Block]:
-    """Files of a kind on the pages for authors of components."""
+    """Files with this suffix on the pages for authors of components."""
     return [block for page in ("first-component", "interfaces") for block in files(page, suffix)]
 
 
@@ -47,7 +47,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of headings, as code hosts make them."""
+    """Anchors of a page's headings, as code hosts derive them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -57,15 +57,18 @@ def links(page: Path) -> Iterator[str]:
 
 
 def mentions() -> list[tuple[Path, list[str]]]:
-    """Arguments of the fedwca command lines between backquotes in a text; not mere names, nor placeholders."""
+    """Page and arguments of every fedwca command line between backquotes in running text.
+
+    Command lines with placeholders, and mere names of commands, are left out.
+    """
     quoted = [(page, text) for page in PAGES for text in re.findall(r"(?<!`)`fedwca ([^`\n]+)`(?!`)", prose(page))]
     lines = [(page, shlex.split(text)) for page, text in quoted if not re.search(r"\b[A-Z]{2,}|…", text)]
     return [(page, words) for page, words in lines if len(words) > 2 or (words[0] == "reproduce" and words[1:])]
 
 
 def commands() -> list[tuple[Path, list[str]]]:
-    """Arguments of every fedwca command line in a shell block, without what a shell would take."""
-    found = []
+    """Page and arguments of every fedwca command line in a shell block, without redirections and the like."""
+    command_lines = []
     for block in blocks():
         if block.language not in SHELLS:
             continue
@@ -76,5 +79,5 @@ def commands() -> list[tuple[Path, list[str]]]:
             words = list(dropwhile(re.compile(r"[A-Z_]+=").match, words))
             words = words[: next((i for i, word in enumerate(words) if word in {">", "|", "&&", "&"}), len(words))]
             if words and Path(words[0]).name == "fedwca":
-                found.append((block.page, words[1:]))
-    return found
+                command_lines.append((block.page, words[1:]))
+    return command_lines

@@ -1,7 +1,7 @@
 """Every command line of the docs runs.
 
-The short ones run here, on runs that are there already. `pytest -m slow tests/docs` runs all of them, each in a process
-as a reader would, in the order of its page; with `FEDWCA_COMMANDS_LOG=tests/docs/commands.json` it writes the log.
+The short ones run here, on runs that are there already. `pytest -m slow tests/docs` runs all of them in the order of
+their page, each in a process as a reader would; with `FEDWCA_COMMANDS_LOG=tests/docs/commands.json` it writes the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .workplace import ALL, LOG, Command, Place, prepare
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Path:
-    """One folder with all that the pages speak of."""
+    """One folder with everything that the pages refer to."""
     folder = tmp_path_factory.mktemp("commands")
     prepare(folder, None)
     return folder
@@ -35,9 +35,9 @@ def test_a_short_command_runs(command: Command, place: Path, monkeypatch: pytest
     monkeypatch.chdir(place)
     monkeypatch.setenv("FEDWCA_DATA", str(place / "DATA"))
     monkeypatch.setattr("typer.launch", lambda address: 0)
-    done = call(*command.words, *command.appended)
-    assert done.code == 0, done.err
-    assert "Traceback" not in done.err
+    result = call(*command.words, *command.appended)
+    assert result.code == 0, result.err
+    assert "Traceback" not in result.err
 
 
 def logged() -> list[dict[str, Any]]:
@@ -47,13 +47,13 @@ def logged() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Callable[[Command], Place]:
     """The folder of a command's page."""
-    found: dict[Path, Place] = {}
+    places_by_page: dict[Path, Place] = {}
 
     def place_of(command: Command) -> Place:
-        if command.page not in found:
-            found[command.page] = Place(tmp_path_factory.mktemp(command.page.stem))
-            prepare(found[command.page].folder, command.page)
-        return found[command.page]
+        if command.page not in places_by_page:
+            places_by_page[command.page] = Place(tmp_path_factory.mktemp(command.page.stem))
+            prepare(places_by_page[command.page].folder, command.page)
+        return places_by_page[command.page]
 
     return place_of
 
@@ -64,16 +64,16 @@ def test_a_command_runs_as_a_reader_types_it(command: Command, places: Callable[
     if command.missing:
         pytest.skip(f"not installed: {', '.join(command.missing)}")
     place = places(command)
-    done = place.run(command)
-    if wanted := os.environ.get("FEDWCA_COMMANDS_LOG"):
-        write_log(Path(wanted), place.entry(command))
-    assert done.code == 0, done.err
-    assert "Traceback" not in done.err
+    result = place.run(command)
+    if log := os.environ.get("FEDWCA_COMMANDS_LOG"):
+        write_log(Path(log), place.entry(command))
+    assert result.code == 0, result.err
+    assert "Traceback" not in result.err
 
 
 def write_log(path: Path, entry: dict[str, Any]) -> None:
-    """Put an entry in its place; commands that the docs no longer have go."""
-    entries = {(one["page"], one["command"]): one for one in [*logged(), entry]}
+    """Put an entry in its place in the log; commands that the docs no longer have are removed."""
+    entries = {(item["page"], item["command"]): item for item in [*logged(), entry]}
     kept = [entries[c.where, c.line] for c in dict.fromkeys(ALL) if (c.where, c.line) in entries]
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
@@ -82,11 +82,11 @@ def write_log(path: Path, entry: dict[str, Any]) -> None:
     "words", [words for _, words in mentions() if words[0] == "reproduce" and len(words) == 2], ids=" ".join
 )
 def test_a_table_that_a_page_names_can_be_planned(words: list[str], tmp_path: Path) -> None:
-    done = call(*words, "--dry-run", "--out", str(tmp_path))
-    assert done.code == 0, done.err
+    result = call(*words, "--dry-run", "--out", str(tmp_path))
+    assert result.code == 0, result.err
 
 
 def test_every_command_is_in_the_log_and_went_well() -> None:
-    found = {(entry["page"], entry["command"]): (entry["appended"], entry["exit_code"]) for entry in logged()}
-    wanted = {(command.where, command.line): (shlex.join(command.appended), 0) for command in ALL}
-    assert found == wanted, "run: FEDWCA_COMMANDS_LOG=tests/docs/commands.json pytest -m slow tests/docs"
+    logged_results = {(entry["page"], entry["command"]): (entry["appended"], entry["exit_code"]) for entry in logged()}
+    expected = {(command.where, command.line): (shlex.join(command.appended), 0) for command in ALL}
+    assert logged_results == expected, "run: FEDWCA_COMMANDS_LOG=tests/docs/commands.json pytest -m slow tests/docs"

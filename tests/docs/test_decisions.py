@@ -1,4 +1,4 @@
-"""Alternatives that docs/decisions.md names do change something."""
+"""Each alternative that docs/decisions.md names changes a method."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "U": ("upfl", "upfl", {"dataset": "mnist", "partition": "shards:public=0.1"}),
     "T": ("ffreeda", "default", {"dataset": "digit_five", "source": "mnist"}),
 }
-"""Baselines, preset and settings of a row."""
+"""Baselines, preset and settings for each letter of rows."""
 
 
 @cache
 def resolve(rows: str, method: str, pairs: tuple[tuple[str, str], ...] = ()) -> dict[str, Any] | None:
-    """What decides the numbers of a baseline, and of the composed method where it is "none"; None: it is refused."""
+    """What decides the numbers of a baseline, or of the composed method for "none"; None if the plan is refused."""
     _, preset, layer = RUNS[rows]
     try:
         plan = resolve_plan({**layer, "baselines": [method]}, pairs, preset).described()
@@ -47,5 +47,5 @@ def resolve(rows: str, method: str, pairs: tuple[tuple[str, str], ...] = ()) -> 
 @pytest.mark.parametrize(("row", "key", "value"), ALTERNATIVES)
 def test_an_alternative_arrives_at_a_method(row: str, key: str, value: str) -> None:
     rows = row[0]
-    found = {name: resolve(rows, name, ((key, value),)) for name in ["none", *baseline_names(RUNS[rows][0])]}
-    assert any(other is not None and other != resolve(rows, name) for name, other in found.items())
+    plans = {name: resolve(rows, name, ((key, value),)) for name in ["none", *baseline_names(RUNS[rows][0])]}
+    assert any(plan is not None and plan != resolve(rows, name) for name, plan in plans.items())

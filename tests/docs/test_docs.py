@@ -1,4 +1,4 @@
-"""What the documentation says is so: its examples run, its links lead somewhere, its commands and names exist."""
+"""The documentation is true: examples run, links lead somewhere, commands and names exist."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Path:
-    """A folder with the plugins of the docs installed, their example images, and a run that uses all of them."""
+    """A folder with the plugins of the docs installed, their example images, and a run that uses all of these."""
     folder = tmp_path_factory.mktemp("docs")
     for block in plugin_files(".py"):
         (folder / block.title).write_text(block.text)
@@ -65,13 +65,13 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> 
 
 
 def python(folder: Path, *arguments: str) -> str:
-    """A process of its own, so that a plugin is known there and nowhere else; warnings are errors but for faiss'."""
+    """Run Python in a process of its own, so that plugins are known only there; return its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
@@ -110,10 +110,10 @@ def test_the_plan_in_the_tutorial_is_the_one_that_is_printed(tmp_path: Path, mon
     monkeypatch.setattr("fedwca.runs.execute_run.run_bench", stop)
     words = command.removeprefix("$ fedwca ").replace("runs/first", str(tmp_path / "first")).split()
     run = call(*words, "--data", str(write_shades(tmp_path / "shades")))
-    # Other data have other values, and another preset.
+    # Values and the preset differ, because the data are others; only what each line is about is compared.
     kinds = [
-        [re.split("[:,]", line)[0] for line in found if not line.startswith("From preset")]
-        for found in (lines, run.out.splitlines()[1:])
+        [re.split("[:,]", line)[0] for line in plan_lines if not line.startswith("From preset")]
+        for plan_lines in (lines, run.out.splitlines()[1:])
     ]
     assert kinds[0] == kinds[1]
 
@@ -132,8 +132,8 @@ def test_the_tutorials_first_run_has_clusters(tmp_path: Path, private_cache: Pat
 
 
 def test_every_python_block_of_the_docs_is_run() -> None:
-    ours = [block for block in blocks() if block.language == "python" and block.page.parent.name == "docs"]
-    assert [block.text for block in ours if not block.title.endswith(".py")] == []
+    python_blocks = [block for block in blocks() if block.language == "python" and block.page.parent.name == "docs"]
+    assert [block.text for block in python_blocks if not block.title.endswith(".py")] == []
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES, *ROOT.glob("*.md")}), ids=lambda page: page.stem)
@@ -150,7 +150,7 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 
 
 def known(words: list[str]) -> bool:
-    """Whether a command line speaks of no plugin."""
+    """Whether a command line names no plugin."""
     return not PLUGINS & {canonical_name(re.split("[:.]", word)[0]) for word in words}
 
 
@@ -180,9 +180,9 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
             with pytest.raises(typer.Exit):
                 command.callback(**{**values, "dry_run": False})  # which reads the data
     if words[0] == "compare":
-        given = {name: context.params[name] for name in ("partition", "model") if context.params[name]}
+        options = {name: context.params[name] for name in ("partition", "model") if context.params[name]}
         target = {"target": "neon"} if context.params["target"] else {}
-        layer = {**given, **target, "baselines": context.params["methods"], "composed": False}
+        layer = {**options, **target, "baselines": context.params["methods"], "composed": False}
         resolve_plan(layer, preset_name=context.params["preset"])
     if words[0] == "reproduce":
         definition(context.params["table"]).chosen(context.params["row"] or [])
@@ -191,7 +191,7 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
 
 
 def planned(request: Any, *_: Any) -> None:
-    """In place of a run: everything that is checked before one, without data."""
+    """In place of a run: make all checks that precede it, without data."""
     request.plan()
     raise typer.Exit
 
@@ -231,13 +231,13 @@ def resolved(name: str) -> bool:
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:cut]))
+            value: Any = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:
-            if not hasattr(found, part):
+            if not hasattr(value, part):
                 return False
-            found = getattr(found, part)
+            value = getattr(value, part)
         return True
     return False
 
@@ -256,8 +256,10 @@ def test_the_map_names_every_equation_function() -> None:
     from fedwca import functional
 
     text = (ROOT / "docs" / "paper-to-code.md").read_text()
-    own = {"Metric", "VectorError", "class_entropy", "finch_levels"}
-    assert [name for name in functional.__all__ if name not in own and f"`fedwca.functional.{name}`" not in text] == []
+    others = {"Metric", "VectorError", "class_entropy", "finch_levels"}
+    assert [
+        name for name in functional.__all__ if name not in others and f"`fedwca.functional.{name}`" not in text
+    ] == []
 
 
 def test_the_map_has_every_equation_line_table_and_figure() -> None:
@@ -274,9 +276,9 @@ def test_the_map_has_every_equation_line_table_and_figure() -> None:
         return {number for first, *last in ends for number in range(first, (last or [first])[0] + 1)}
 
     assert rows("Equations", r"Eqs?\. [\d, and–]+") == set(range(1, 10))
-    whole = "| 1–22 |"
-    assert whole in text
-    text = text.replace(whole, "| whole |")
+    whole_algorithm = "| 1–22 |"
+    assert whole_algorithm in text
+    text = text.replace(whole_algorithm, "| whole |")
     assert rows("Algorithm 1", r"^[\d, –]+$") >= set(range(1, 23)) - {21}  # line 21 is empty
     assert rows("Algorithm 2", r"^[\d, –]+$") >= set(range(2, 14)) - {4, 10}  # "else", and an empty line
     assert rows("Tables and figures", r"Tables? [\d–]+") == set(range(1, 15))
@@ -293,12 +295,12 @@ def test_the_site_has_every_page_and_every_public_module() -> None:
         *(ROOT / "fedwca").glob("[!_]*.py"),
         *(path.parent for path in (ROOT / "fedwca").glob("[!_]*/__init__.py")),
     ]
-    rooms = {f"fedwca.{path.stem}" for path in files}
-    assert rooms - set(shown) - {"fedwca.cli"} == set()
+    modules = {f"fedwca.{path.stem}" for path in files}
+    assert modules - set(shown) - {"fedwca.cli"} == set()
 
 
 def old_names() -> str:
-    """The table of names that still work, as their page shows it."""
+    """The table of deprecated names, as their page shows it."""
     rows = [
         f"| `{old}` in `{module.__name__}` | `{new}` |"
         for module in (fedwca, fedwca.functional)
@@ -307,8 +309,8 @@ def old_names() -> str:
     for old, (new, renamed) in sorted(MODULES.items()):
         rows.append(f"| `{old}` | `{new}` |")
         for name, after in sorted(renamed.items()):
-            home, _, now = after.rpartition(".")
-            rows.append(f"| `{name}` in `{old}` | `{now}` in `{home or new}` |")
+            new_module, _, now = after.rpartition(".")
+            rows.append(f"| `{name}` in `{old}` | `{now}` in `{new_module or new}` |")
     return "\n".join([f"They go in fedwca {GONE_IN}.", "", "| Old | Now |", "|---|---|", *rows])
 
 

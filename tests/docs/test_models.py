@@ -1,6 +1,6 @@
-"""docs/models.md: the commands that hand a model on and the example, in one folder, on one small run.
+"""docs/models.md: its commands that export and use a model, and its example, in one folder with one small run.
 
-Its runs of other backbones stand for themselves; `test_commands.py` has run them.
+The page's runs of other backbones are independent of these; `test_commands.py` runs them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SMALLER = ["--set", "source_training.epochs=1", "--baseline", "fedavg", "--devic
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the images that the page speaks of."""
+    """A folder with the images that the page refers to."""
     import numpy as np
 
     folder = tmp_path_factory.mktemp("models")

@@ -1,4 +1,4 @@
-"""The notebook runs from its first cell to its last, and what its cells end with shows itself."""
+"""The notebook runs from the first cell to the last, and the values of its cells have a display form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
 def value_of(source: str, names: dict[str, Any]) -> Any:
-    """What a cell ends with; None where it ends with no expression."""
+    """Run a cell; return the value of its last expression, or None if it does not end with one."""
     body = ast.parse(source).body
     last = ast.Expression(body.pop().value) if isinstance(body[-1], ast.Expr) else None
     exec(compile(ast.Module(body, []), "<cell>", "exec"), names)
@@ -36,11 +36,11 @@ def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     names: dict[str, Any] = {}
-    found = {cell["id"]: value_of("".join(cell["source"]), names) for cell in CODE}
+    values = {cell["id"]: value_of("".join(cell["source"]), names) for cell in CODE}
     for cell in ("run", "comparison", "frame"):
-        assert "<table" in found[cell]._repr_html_(), cell
+        assert "<table" in values[cell]._repr_html_(), cell
     for cell in ("plot", "confusion"):
-        assert found[cell]._repr_png_().startswith(b"\x89PNG"), cell
-    assert str(found["comparison"]).startswith("digits_mini: accuracy in percent")
-    assert found["report"] == Path("runs/notebook/report.html")
-    assert found["report"].is_file()
+        assert values[cell]._repr_png_().startswith(b"\x89PNG"), cell
+    assert str(values["comparison"]).startswith("digits_mini: accuracy in percent")
+    assert values["report"] == Path("runs/notebook/report.html")
+    assert values["report"].is_file()

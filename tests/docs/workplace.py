@@ -1,4 +1,4 @@
-"""What a reader has who types the commands of a page: images, runs, plugins; and a place where the commands run."""
+"""What a reader has who types the commands of a page (images, runs, plugins), and a folder where the commands run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOG = ROOT / "tests/docs/commands.json"
 STOPPED = "runs/20260101-120000-000-wca"
 RUNS = ("RUN", "runs/first", "runs/second", "runs/short", "runs/long", "runs/one", "runs/another", STOPPED)
 PICTURES = {"README", "models", "tutorial"}
-"""Pages whose photos/ are pictures of nobody knows what."""
+"""Pages whose photos/ holds pictures without domains and classes."""
 SMALL = {"--rounds": "2", "--epochs": "1", "--clients": "2", "--samples": "60"}
 BENCHES = {"bench", "compare", "reproduce", "sweep"}
 NEEDS = {
@@ -38,7 +38,7 @@ NEEDS = {
     "parquet": "pyarrow",
     "hub:": "datasets",
 }
-"""What a command says, and the module that its extra brings."""
+"""Parts of a command's words, and the module of the extra that the command then needs."""
 
 
 @dataclass(frozen=True)
@@ -57,35 +57,34 @@ class Command:
 
     @property
     def where(self) -> str:
-        """The page, below the repository."""
+        """The page, relative to the repository."""
         return self.page.relative_to(ROOT).as_posix()
 
     @property
     def out(self) -> str | None:
-        """What it makes."""
+        """The output that ``--out`` names."""
         return self.words[self.words.index("--out") + 1] if "--out" in self.words else None
 
     @property
     def missing(self) -> list[str]:
         """Modules of extras that are not installed here."""
-        wanted = {module for sign, module in NEEDS.items() if any(sign in word for word in self.words)}
-        wanted |= {"optuna"} if self.words[0] == "sweep" else set()
-        return [module for module in sorted(wanted) if importlib.util.find_spec(module) is None]
+        modules = {module for sign, module in NEEDS.items() if any(sign in word for word in self.words)}
+        modules |= {"optuna"} if self.words[0] == "sweep" else set()
+        return [module for module in sorted(modules) if importlib.util.find_spec(module) is None]
 
     @property
     def appended(self) -> list[str]:
-        """What makes it small, or answers its question.
+        """Options that make the run small, or that answer its question.
 
-        Sizes that the line says itself stand, but for the tries and rounds of a search; the device is the CPU whatever
-        it says.
+        Sizes in the command line itself are kept, except the tries and rounds of a search; the device is always the CPU.
         """
         if self.words[:2] == ("runs", "rm"):
             return ["--yes"]
         if self.words[0] not in BENCHES:
             return []
         new_clients = any(word.startswith("upfl") for word in self.words)
-        few = {name: value for name, value in SMALL.items() if name != "--clients" or not new_clients}
-        extra = [part for name, value in few.items() if name not in self.words for part in (name, value)]
+        sizes = {name: value for name, value in SMALL.items() if name != "--clients" or not new_clients}
+        extra = [part for name, value in sizes.items() if name not in self.words for part in (name, value)]
         if new_clients:  # nothing is trained before the rounds, and every class needs a shard
             extra += [] if self.words[0] != "sweep" else ["--tries", "2", "--rounds", "2"]
             return [*extra, "--source-models", "1", "--clients", "5", "--device", "cpu"]
@@ -99,15 +98,15 @@ class Command:
             extra += ["--source-models", "1", "--trials", "1"]
         if self.words[0] == "sweep":
             extra += ["--tries", "2"]
-        given = " ".join(self.words)
+        text = " ".join(self.words)
         if "pacs" in self.words or self.words[:2] in (("reproduce", "table11"), ("reproduce", "figure5")):
-            extra += [] if "side=" in given else ["--set", "model.resnet18.side=32"]
-            extra += [] if "weights=" in given else ["--set", "model.resnet18.weights=none"]
+            extra += [] if "side=" in text else ["--set", "model.resnet18.side=32"]
+            extra += [] if "weights=" in text else ["--set", "model.resnet18.weights=none"]
         return extra
 
     @property
     def short(self) -> bool:
-        """Whether it takes seconds at most where the runs are there already."""
+        """Whether it takes seconds at most if the runs are there already."""
         if self.page.stem == "models" or "lean" in self.words:  # test_models.py runs that page; plugins need a process
             return False
         if self.words[0] in {"export", "predict", "join", "plot"} and "--list" not in self.words:
@@ -115,14 +114,14 @@ class Command:
         return self.words[0] not in BENCHES or "--dry-run" in self.words
 
 
-# Deploying's commands are processes that stay: tests/deploy runs them, with Flower in an environment of its own.
+# Commands of deployments are processes that do not end: tests/deploy runs them, with Flower in its own environment.
 DEPLOYMENT = {"deploy", "operate", "security"}
 ALL = [Command(page, tuple(words)) for page, words in commands() if page.stem not in DEPLOYMENT]
 
 
 @dataclass
 class Done:
-    """What a command gave."""
+    """Result of a command."""
 
     code: int
     out: str
@@ -138,24 +137,24 @@ class Place:
     results: dict[Command, Done] = field(default_factory=dict)
 
     def run(self, command: Command) -> Done:
-        """Run a command after those of its page that make what it names, once."""
+        """Run a command once, after the earlier commands of its page that make what it names."""
         if command not in self.results:
-            for one in ALL[: ALL.index(command)]:
-                if one.page == command.page and one.out and one.out in command.words:
-                    self.run(one)
+            for earlier in ALL[: ALL.index(command)]:
+                if earlier.page == command.page and earlier.out and earlier.out in command.words:
+                    self.run(earlier)
             self.results[command] = self.process([*command.words, *command.appended])
         return self.results[command]
 
     def process(self, words: list[str]) -> Done:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         line = [sys.executable, "-m", "fedwca", *words]
-        done = subprocess.run(
+        result = subprocess.run(
             line, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=280, check=False
         )
-        return Done(done.returncode, done.stdout, done.stderr, time.perf_counter() - begun)
+        return Done(result.returncode, result.stdout, result.stderr, time.perf_counter() - start)
 
     def environment(self) -> dict[str, str]:
-        """Plugins are installed; no browser opens, and nobody waits for a server that is not there."""
+        """Environment variables of a command: plugins are installed, no browser opens, and absent servers fail fast."""
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(self.folder / "plugins"), str(ROOT)]),
@@ -167,31 +166,31 @@ class Place:
         }
 
     def anonymous(self, text: str) -> str:
-        """Text without the paths of this machine."""
+        """The text with the paths of this machine replaced."""
         for path, name in ((self.folder, "."), (Path(os.environ["FEDWCA_CACHE"]), "CACHE"), (ROOT, "fedwca")):
             text = text.replace(str(path), name)
         return text
 
     def entry(self, command: Command) -> dict[str, object]:
-        """A command and what became of it, for the log."""
-        done = self.results[command]
-        said = self.anonymous(done.out + done.err).splitlines()
+        """A command and its result, for the log."""
+        result = self.results[command]
+        lines = self.anonymous(result.out + result.err).splitlines()
         return {
             "page": command.where,
             "command": command.line,
             "appended": shlex.join(command.appended),
-            "exit_code": done.code,
-            "seconds": round(done.seconds, 1),
-            "output": [line.rstrip()[:160] for line in said if line.strip()][-4:],
+            "exit_code": result.code,
+            "seconds": round(result.seconds, 1),
+            "output": [line.rstrip()[:160] for line in lines if line.strip()][-4:],
         }
 
 
 def prepare(folder: Path, page: Path | None) -> None:
-    """Fill a folder with what the pages speak of.
+    """Fill a folder with what the pages refer to.
 
     Args:
-        folder: empty.
-        page: the runs that this page's own commands make are left out; None: all runs are there.
+        folder: an empty folder.
+        page: the page whose commands will run; runs that they make themselves are left out. None: all runs are there.
     """
     images(folder)
     if page is not None and page.stem in PICTURES:
@@ -204,19 +203,19 @@ def prepare(folder: Path, page: Path | None) -> None:
     for opener in ("xdg-open", "open"):
         (folder / "bin" / opener).write_text("#!/bin/sh\n")
         (folder / "bin" / opener).chmod(0o755)
-    made = {command.out for command in ALL if command.page == page}
-    said = {word for command in ALL if command.page == page for word in command.words}
-    wanted = [name for name in RUNS if page is None or (name not in made and {name, Path(name).name} & said)]
-    if wanted:
-        runs(folder, wanted)
+    outputs = {command.out for command in ALL if command.page == page}
+    words = {word for command in ALL if command.page == page for word in command.words}
+    names = [name for name in RUNS if page is None or (name not in outputs and {name, Path(name).name} & words)]
+    if names:
+        runs(folder, names)
 
 
 def images(folder: Path) -> None:
-    """Domains as archives and as folders, and two loose files."""
+    """Write domains as archives and as folders, and two single files."""
     random = np.random.default_rng(0)
 
     def archive(path: Path, number: int, classes: int, names: list[str] | None = None, parts: bool = False) -> None:
-        """Noise with a bright row a class, in a tint a domain."""
+        """Noise; the class decides which rows are brighter, the domain which channel."""
         pixels = random.integers(0, 60, (number, 32, 32, 3), dtype=np.uint8)
         labels = np.arange(number, dtype=np.int64) % classes
         pixels[..., len(path.stem) % 3] += 60
@@ -248,7 +247,7 @@ def images(folder: Path) -> None:
 
 
 def plugins(folder: Path) -> None:
-    """The plugins of the pages for authors, installed."""
+    """Install the plugins of the pages for authors."""
     info = folder / "docs_plugins-1.0.dist-info"
     info.mkdir(parents=True)
     for block in plugin_files(".py"):
@@ -263,18 +262,18 @@ def plugins(folder: Path) -> None:
 
 
 def runs(folder: Path, names: list[str]) -> None:
-    """Finished runs of these names that are one run, but for a learning rate; the stopped one lacks its last round."""
+    """Make finished runs of these names: copies of one run but for a learning rate; the stopped one lacks a round."""
     small = "--source day --rounds 2 --epochs 1 --clients 4 --device cpu --keep all --baseline fedavg --json"
     size = ["--data", str(folder / "collections/photos"), *small.split(), "--set", "source_training.epochs=1"]
     for name in names:
-        copied = name not in (names[0], "runs/another")
-        if copied:
+        is_copy = name not in (names[0], "runs/another")
+        if is_copy:
             shutil.copytree(folder / names[0], folder / name)
         else:
-            made = call(
+            result = call(
                 "bench", *size, "--lr", "0.002" if name == "runs/another" else "0.003", "--out", str(folder / name)
             )
-            assert made.code == 0, made.err
+            assert result.code == 0, result.err
     if STOPPED in names:
         stopped = folder / STOPPED
         (stopped / "summary.json").unlink()
