@@ -42,10 +42,10 @@ def test_models_that_travel_are_counted() -> None:
 
 def test_smaller_uploads_keep_the_clusters() -> None:
     expected = UPLOADS["clusterings"]["whole"]["labels"]
-    for (aggregator, what), line in LINES.items():
+    for (aggregator, variant), line in LINES.items():
         if aggregator != "fedavg":
-            assert line["labels"] == expected, what
-        if what != "full precision":
+            assert line["labels"] == expected, variant
+        if variant != "full precision":
             assert sum(line["bytes_up"]) < 0.51 * sum(LINES[aggregator, "full precision"]["bytes_up"])
     # With the first layer rounded or thinned like the others, the clusters would differ.
     assert all(

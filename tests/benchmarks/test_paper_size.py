@@ -134,11 +134,11 @@ def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monk
         return SimpleNamespace(config={}, method=method)
 
     monkeypatch.setattr(paper_size, "play", play)
-    monkeypatch.setattr(paper_size, "add_results", lambda run, found, same: found["methods"].update({run.method: {}}))
+    monkeypatch.setattr(paper_size, "add_results", lambda run, result, same: result["methods"].update({run.method: {}}))
     paper_size.run_missing(piece, options, paper_size.StopsAfter(1))
-    found = json.loads((tmp_path / "digits-synth-20.json").read_text())
-    assert set(found["methods"]) == {"fedavg", "local", "beside fedavg", "beside local"}
-    assert not found["complete"]
+    result = json.loads((tmp_path / "digits-synth-20.json").read_text())
+    assert set(result["methods"]) == {"fedavg", "local", "beside fedavg", "beside local"}
+    assert not result["complete"]
 
 
 def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path: Path) -> None:

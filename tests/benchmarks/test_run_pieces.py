@@ -17,15 +17,15 @@ run_pieces = script("run_pieces")
 def test_a_piece_that_is_run_again_is_shown_beside_what_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept, out = tmp_path / "results" / "study", tmp_path / "repeated"
-    kept.mkdir(parents=True)
-    parser = run_pieces.piece_options("A study.", kept)
+    results, out = tmp_path / "results" / "study", tmp_path / "repeated"
+    results.mkdir(parents=True)
+    parser = run_pieces.piece_options("A study.", results)
     entries = {"FedWCA": {"accuracy": [50.0, None, 60.0]}, "trials": {"accuracy": [[1.0, 2.0], [3.0, None]]}}
-    (kept / "a.json").write_text(json.dumps({"methods": {"FedWCA": {"accuracy": [50.0]}}}))
+    (results / "a.json").write_text(json.dumps({"methods": {"FedWCA": {"accuracy": [50.0]}}}))
     options = parser.parse_args(["a", "--again", "--out", str(out)])
     run_pieces.check_pieces(parser, options, ["a"])
     assert options.runs == out / "runs", "a run folder that is there already would be taken for this one"
-    assert run_pieces.find_results("a", options, kept) == []
+    assert run_pieces.find_results("a", options, results) == []
 
     def run(piece: str, *_: object) -> None:
         out.mkdir()

@@ -42,9 +42,9 @@ def test_ifca_takes_the_model_of_least_loss() -> None:
 
 
 def test_weights_of_table_3() -> None:
-    own = torch.eye(3, dtype=torch.float64)
-    assert OneEqual(p=0.7).weights(own)[0].tolist() == pytest.approx([0.7, 0.15, 0.15])
-    assert Equal().weights(own).flatten().tolist() == pytest.approx([1 / 3] * 9)
+    membership = torch.eye(3, dtype=torch.float64)
+    assert OneEqual(p=0.7).weights(membership)[0].tolist() == pytest.approx([0.7, 0.15, 0.15])
+    assert Equal().weights(membership).flatten().tolist() == pytest.approx([1 / 3] * 9)
     half = play(OneEqualA(tb=0.7), GIVEN)
     mean = half.view.model(1)
     scores = torch.stack([half.view.density(half.view.own), half.view.density(mean)], 1)

@@ -186,10 +186,10 @@ def test_an_update_of_nothing_has_no_direction() -> None:
 
 def test_levels_and_distances_are_those_that_were_asked_for() -> None:
     values = torch.tensor([0.0, 1, 10, 11, 100, 101, 110, 111])[:, None]
-    apart = FakeSignatures(values, torch.arange(8))
+    fake = FakeSignatures(values, torch.arange(8))
     for clusterer in (Finch(level=1, metric="euclidean"), AdaBN(level=1)):
-        assert clusterer(apart).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert AdaBN()(apart).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert clusterer(fake).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert AdaBN()(fake).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     alike = FakeSignatures(torch.tensor([[1.0, 0], [2, 0], [10, 1], [11, 0]]), torch.arange(4))
     assert AdaBN()(alike).tolist() == [0, 0, 1, 1]  # by angles all would be near one another
 

@@ -225,8 +225,8 @@ def test_whom_trusted_trusts() -> None:
     information = mutual_information(half.logits.double())
     assert 0.1 < float(information) < 0.5
 
-    def trust(**named: Any) -> list[float]:
-        labeler = Trusted(**named)
+    def trust(**options: Any) -> list[float]:
+        labeler = Trusted(**options)
         return [float(labeler.trusts(model)) for model in (sure, half, unsure, one_class)]
 
     assert trust() == [1, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""Layers of a configuration, where values came from, and files that are read back."""
+"""Layers of a configuration, the origins of its values, and reading it back from files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fedwca.registry import Component
 METHOD_FIELDS = {"aggregator": "ta", "objective": "lam", "pseudo_labeler": "mu", "clusterer": "level"}
 
 
-def part(made: RunPlan, name: str, kind: str) -> Component:
-    method = next(method for method, _ in made.methods if method.name == name)
+def part(plan: RunPlan, name: str, kind: str) -> Component:
+    method = next(method for method, _ in plan.methods if method.name == name)
     return method.objectives[0] if kind == "objective" else getattr(method, kind)  # type: ignore[no-any-return]
 
 
@@ -30,18 +30,18 @@ def toml(path: Path, text: str) -> Path:
 
 
 def test_defaults() -> None:
-    made = resolve_plan({})
-    assert [(method.name, rounds) for method, rounds in made.methods] == [
+    plan = resolve_plan({})
+    assert [(method.name, rounds) for method, rounds in plan.methods] == [
         ("source_only", 0),
         ("local", 10),
         ("fedavg", 10),
         ("wca", 10),
     ]
-    assert made.config.dataset == "digits_mini"
-    assert set(made.origins.values()) <= {"preset default"}
-    own = made.methods[-1][0]
-    assert (own.clusterer and own.clusterer.name, own.pseudo_labeler.name) == ("ada_bn", "two_model")
-    assert own.label == "FedWCA, moments"
+    assert plan.config.dataset == "digits_mini"
+    assert set(plan.origins.values()) <= {"preset default"}
+    composed = plan.methods[-1][0]
+    assert (composed.clusterer and composed.clusterer.name, composed.pseudo_labeler.name) == ("ada_bn", "two_model")
+    assert composed.label == "FedWCA, moments"
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_an_older_run_keeps_its_clusters(tmp_path: Path) -> None:
 
 
 def test_each_layer_wins_over_those_below(tmp_path: Path) -> None:
-    preset = resolve_plan({"dataset": "pacs"}, preset_name="paper")
-    assert (preset.config.rounds, preset.config.clients, preset.config.training.lr) == (100, 3, 1e-4)
+    from_preset = resolve_plan({"dataset": "pacs"}, preset_name="paper")
+    assert (from_preset.config.rounds, from_preset.config.clients, from_preset.config.training.lr) == (100, 3, 1e-4)
     file = toml(tmp_path / "c.toml", "dataset = 'pacs'\nrounds = 7\n[training]\nlr = 0.5\nepochs = 2\n")
-    written = resolve_plan({}, preset_name="paper", file=file)
-    assert (written.config.rounds, written.config.clients, written.config.training.lr) == (7, 3, 0.5)
-    given = resolve_plan({"rounds": 3, "training": {"lr": 0.25}}, [("training.epochs", "9")], "paper", file)
-    assert given.config.rounds == 3
-    assert given.config.training.lr == 0.25
-    assert given.config.training.epochs == 9
-    assert given.config.training.weight_decay == 1e-3
-    assert given.origins["rounds"] == given.origins["training.lr"] == given.origins["training.epochs"] == "CLI"
-    assert given.origins["dataset"] == "config"
-    assert given.origins["clients"] == given.origins["training.weight_decay"] == "preset paper"
-    assert "seed" not in given.origins
-    shown = provenance(given)
+    from_file = resolve_plan({}, preset_name="paper", file=file)
+    assert (from_file.config.rounds, from_file.config.clients, from_file.config.training.lr) == (7, 3, 0.5)
+    from_cli = resolve_plan({"rounds": 3, "training": {"lr": 0.25}}, [("training.epochs", "9")], "paper", file)
+    assert from_cli.config.rounds == 3
+    assert from_cli.config.training.lr == 0.25
+    assert from_cli.config.training.epochs == 9
+    assert from_cli.config.training.weight_decay == 1e-3
+    assert from_cli.origins["rounds"] == from_cli.origins["training.lr"] == from_cli.origins["training.epochs"] == "CLI"
+    assert from_cli.origins["dataset"] == "config"
+    assert from_cli.origins["clients"] == from_cli.origins["training.weight_decay"] == "preset paper"
+    assert "seed" not in from_cli.origins
+    shown = provenance(from_cli)
     assert list(shown) == ["CLI", "config", "preset paper"]
     assert "rounds = 3" in shown["CLI"]
     assert "aggregator.wca.ta = 0.1" in shown["preset paper"]
@@ -120,15 +120,15 @@ def test_each_layer_wins_over_those_below(tmp_path: Path) -> None:
     ids=str,
 )
 def test_fields_of_components_in_every_form(kind: str, layer: dict[str, Any], pairs: list[tuple[str, str]]) -> None:
-    made = resolve_plan(layer, pairs)
-    component = part(made, "wca", kind)
+    plan = resolve_plan(layer, pairs)
+    component = part(plan, "wca", kind)
     assert getattr(component, METHOD_FIELDS[kind]) == 0.5
-    assert made.origins[f"components.{kind}.{component.name}.{METHOD_FIELDS[kind]}"] == "CLI"
+    assert plan.origins[f"components.{kind}.{component.name}.{METHOD_FIELDS[kind]}"] == "CLI"
 
 
 def test_a_clusterer_is_set_though_it_was_not_named() -> None:
-    made = resolve_plan({}, [("clusterer.level", "1")])
-    assert part(made, "wca", "clusterer").model_dump()["level"] == 1
+    plan = resolve_plan({}, [("clusterer.level", "1")])
+    assert part(plan, "wca", "clusterer").model_dump()["level"] == 1
 
 
 def test_a_field_that_every_method_states_itself_is_refused() -> None:
@@ -225,10 +225,10 @@ def test_no_such_preset() -> None:
 
 
 def test_a_composed_method_equal_to_a_baseline_is_that_baseline() -> None:
-    made = resolve_plan({"aggregator": "fedavg", "pseudo_labeler": "prototype"})
-    assert [method.name for method, _ in made.methods] == ["source_only", "local", "fedavg"]
-    named = resolve_plan({"aggregator": "fedavg", "name": "mine"})
-    assert [method.name for method, _ in named.methods] == ["source_only", "local", "fedavg", "mine"]
+    plan = resolve_plan({"aggregator": "fedavg", "pseudo_labeler": "prototype"})
+    assert [method.name for method, _ in plan.methods] == ["source_only", "local", "fedavg"]
+    renamed = resolve_plan({"aggregator": "fedavg", "name": "mine"})
+    assert [method.name for method, _ in renamed.methods] == ["source_only", "local", "fedavg", "mine"]
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_a_label_names_the_parts_that_its_paper_has_not(values: dict[str, Any], 
 
 
 def test_names_are_canonical_and_baselines_come_once() -> None:
-    made = resolve_plan(
+    plan = resolve_plan(
         {"aggregator": "One-Hot", "baselines": ["Source-Only", "source_only"], "dataset": "digits-mini"}
     )
-    assert (made.config.aggregator, made.config.baselines, made.config.dataset) == (
+    assert (plan.config.aggregator, plan.config.baselines, plan.config.dataset) == (
         "one_hot",
         ("source_only",),
         "digits_mini",
@@ -268,8 +268,8 @@ def test_a_folder_without_a_data_set_is_the_folder_of_domains(tmp_path: Path) ->
     assert resolve_plan({"data": tmp_path}).config.dataset == "folder"
     assert resolve_plan({}, file=file).config.dataset == "folder"
     assert resolve_plan({}, file=file).origins["dataset"] == "config"
-    other = toml(tmp_path / "d.toml", "rounds = 3\n")
-    assert resolve_plan({"data": tmp_path}, file=other).config.dataset == "folder"
+    rounds_file = toml(tmp_path / "d.toml", "rounds = 3\n")
+    assert resolve_plan({"data": tmp_path}, file=rounds_file).config.dataset == "folder"
     assert resolve_plan({"data": tmp_path, "dataset": "pacs"}).config.dataset == "pacs"
 
 
@@ -277,7 +277,7 @@ ROUND_TRIPS: list[tuple[dict[str, Any], list[tuple[str, str]], str]] = [
     ({}, [], "default"),
     ({"aggregator": "wca:ta=0.5", "clusterer": "finch:level=1"}, [("objective.lam", "0.3")], "default"),
     ({"dataset": "pacs"}, [], "paper"),
-    # The preset speaks of wca and two_model, which this run does not use.
+    # The preset has values for wca and two_model, which this run does not use.
     ({"dataset": "pacs", "aggregator": "local", "pseudo_labeler": "prototype", "baselines": []}, [], "paper"),
     ({"dataset": "digit-five", "source": "synth", "aggregator": "one-hot", "name": "x", "baselines": []}, [], "paper"),
 ]
@@ -299,7 +299,7 @@ def test_a_runs_config_given_back_is_the_same_run(
 
 
 def as_toml(values: dict[str, Any], prefix: str = "") -> str:
-    """A writer for what a configuration holds; TOML has no null, so unset fields are left out."""
+    """The values as TOML; TOML has no null, so unset fields are left out."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict | None)]
     text = "\n".join(lines) + "\n"
     for key, value in values.items():
@@ -347,19 +347,19 @@ def test_specs_in_a_file(tmp_path: Path) -> None:
     text = (
         "aggregator = 'wca:ta=0.5'\nobjectives = 'shot:lam=0.2'\nbaselines = []\n[clusterer]\nname='finch'\nlevel=2\n"
     )
-    made = resolve_plan({}, file=toml(tmp_path / "c.toml", text))
-    assert made.config.components == {
+    plan = resolve_plan({}, file=toml(tmp_path / "c.toml", text))
+    assert plan.config.components == {
         "aggregator": {"wca": {"ta": 0.5}},
         "objective": {"shot": {"lam": 0.2}},
         "clusterer": {"finch": {"level": 2}},
     }
-    assert [method.name for method, _ in made.methods] == ["wca"]
+    assert [method.name for method, _ in plan.methods] == ["wca"]
 
 
 def test_fields_of_several_layers_meet(tmp_path: Path) -> None:
     file = toml(tmp_path / "c.toml", "aggregator = 'wca:ta=0.5,tb=0.5'\n")
-    made = resolve_plan({"aggregator": "wca:ta=0.25"}, file=file)
-    assert part(made, "wca", "aggregator").model_dump() == {
+    plan = resolve_plan({"aggregator": "wca:ta=0.25"}, file=file)
+    assert part(plan, "wca", "aggregator").model_dump() == {
         "weighting": "uniform",
         "ta": 0.25,
         "tb": 0.5,
@@ -382,10 +382,10 @@ def test_unknown_names_in_a_resolved_configuration() -> None:
 
 def test_how_to_train_a_source_model_that_is_given(tmp_path: Path) -> None:
     layer = {"checkpoint": "own.pt"}
-    made = resolve_plan(layer)
-    # The preset's values are of no use then, and nobody asked for them.
-    assert made.config.source_training == RunConfig().source_training
-    assert not [key for key in made.origins if key.startswith("source_training")]
+    plan = resolve_plan(layer)
+    # The preset's values have no use then; they are dropped without an error, because the user did not give them.
+    assert plan.config.source_training == RunConfig().source_training
+    assert not [key for key in plan.origins if key.startswith("source_training")]
     message = "is given, but with a checkpoint no source model is trained; leave out one of both"
     with pytest.raises(UsageError, match=f"source_training.lr {message}"):
         resolve_plan(layer, [("source_training.lr", "0.001")])
@@ -393,5 +393,5 @@ def test_how_to_train_a_source_model_that_is_given(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"source_training.epochs {message}"):
         resolve_plan({}, file=file)
     run = tmp_path / "config.json"
-    run.write_text(json.dumps({"config": made.config.model_dump(mode="json")}))
-    assert resolve_plan({}, file=run).config == made.config
+    run.write_text(json.dumps({"config": plan.config.model_dump(mode="json")}))
+    assert resolve_plan({}, file=run).config == plan.config

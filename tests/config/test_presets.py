@@ -1,4 +1,4 @@
-"""The paper's numbers: every value of Table 9 and of App. C reaches the components."""
+"""The paper's numbers: each value of Table 9 and of App. C reaches its component."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TABLE_9 = [
 ]
 
 
-def values(made: RunPlan) -> dict[str, dict[str, Any]]:
-    own = made.methods[-1][0]
+def values(plan: RunPlan) -> dict[str, dict[str, Any]]:
+    method = plan.methods[-1][0]
     return {
-        "aggregator": own.aggregator.model_dump(),
-        "pseudo_labeler": own.pseudo_labeler.model_dump(),
-        "objective": own.objectives[0].model_dump(),
+        "aggregator": method.aggregator.model_dump(),
+        "pseudo_labeler": method.pseudo_labeler.model_dump(),
+        "objective": method.objectives[0].model_dump(),
     }
 
 
@@ -41,8 +41,8 @@ def values(made: RunPlan) -> dict[str, dict[str, Any]]:
 def test_paper(
     dataset: str, source: str, lr: float, lam: float, mu: float, ta: float, tb: float, rounds: int, clients: int
 ) -> None:
-    made = resolve_plan({"dataset": dataset, "source": source}, preset_name="paper")
-    config, found = made.config, values(made)
+    plan = resolve_plan({"dataset": dataset, "source": source}, preset_name="paper")
+    config, by_kind = plan.config, values(plan)
     assert (config.rounds, config.clients) == (rounds, clients)
     assert config.training.model_dump() == {
         "epochs": 5,
@@ -58,11 +58,11 @@ def test_paper(
     assert (config.source_training.lr, config.source_training.momentum) == (1e-3, 0.9)
     assert config.source_training.weight_decay == 1e-3
     assert (config.source_models, config.trials) == (5, 3)
-    assert (found["aggregator"]["ta"], found["aggregator"]["tb"]) == (ta, tb)
-    assert found["pseudo_labeler"]["mu"] == mu
-    assert found["objective"]["lam"] == lam
-    # Baselines stand on equal terms: the objective's fields are the run's.
-    assert [method.objectives[0].model_dump()["lam"] for method, _ in made.methods] == [lam] * len(made.methods)
+    assert (by_kind["aggregator"]["ta"], by_kind["aggregator"]["tb"]) == (ta, tb)
+    assert by_kind["pseudo_labeler"]["mu"] == mu
+    assert by_kind["objective"]["lam"] == lam
+    # Baselines are compared on equal terms: their objectives have the run's values too.
+    assert [method.objectives[0].model_dump()["lam"] for method, _ in plan.methods] == [lam] * len(plan.methods)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_paper_models(dataset: str, model: str, epochs: int) -> None:
 def test_the_source_that_nobody_names_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwca.config.resolve_config.default_domain", lambda config: "synth")
     assert values(resolve_plan({"dataset": "digit-five"}, preset_name="paper"))["aggregator"]["ta"] == 0.001
-    named = resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="paper")
-    assert values(named)["aggregator"]["ta"] == 0.01
+    with_source = resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="paper")
+    assert values(with_source)["aggregator"]["ta"] == 0.01
 
 
 UNLABELED = ["default", "paper"]
@@ -93,15 +93,15 @@ UNLABELED = ["default", "paper"]
     [("digit-five", "cnn3", 0.1, 36, 30), ("domainnet", "resnet101", 0.3, 4, 15)],
 )
 def test_sfda(dataset: str, model: str, lam: float, rounds: int, last: int) -> None:
-    made = resolve_plan({"dataset": dataset, "target": "sketch", "baselines": []}, preset_name="sfda")
-    config, (own, count) = made.config, made.methods[-1]
+    plan = resolve_plan({"dataset": dataset, "target": "sketch", "baselines": []}, preset_name="sfda")
+    config, (method, count) = plan.config, plan.methods[-1]
     assert (config.model, config.split, config.rounds, count) == (model, "published", rounds, rounds + 1)
     assert (config.source_models, config.trials, config.clients) == (3, 1, 1)
     assert (config.training.epochs, config.training.lr, config.training.batch_size) == (5, 0.01, 64)
     assert (config.finish_training.epochs, config.finish_training.trains) == (last, "classifier")
-    assert own.name == "sfda"
-    assert own.finish[0].model_dump()["lam"] == lam
-    assert own.objectives[0].model_dump()["smoothing"] == 0.1
+    assert method.name == "sfda"
+    assert method.finish[0].model_dump()["lam"] == lam
+    assert method.objectives[0].model_dump()["smoothing"] == 0.1
 
 
 def test_a_preset_of_another_setting_is_refused() -> None:
@@ -114,47 +114,47 @@ def test_a_preset_of_another_setting_is_refused() -> None:
 @pytest.mark.parametrize("name", UNLABELED)
 @pytest.mark.parametrize("dataset", ["digits-mini", "digit-five", "pacs", "office-home", "folder"])
 def test_every_preset_composes_for_every_data_set(name: str, dataset: str) -> None:
-    made = resolve_plan({"dataset": dataset}, preset_name=name)
-    assert made.methods[-1][0].name == "wca"
-    assert all(origin == f"preset {name}" for key, origin in made.origins.items() if key != "dataset")
+    plan = resolve_plan({"dataset": dataset}, preset_name=name)
+    assert plan.methods[-1][0].name == "wca"
+    assert all(origin == f"preset {name}" for key, origin in plan.origins.items() if key != "dataset")
 
 
 @pytest.mark.parametrize("name", UNLABELED)
 def test_a_preset_does_not_stand_in_the_way_of_another_composition(name: str) -> None:
     layer = {"dataset": "pacs", "aggregator": "local", "pseudo_labeler": "prototype", "name": "x", "baselines": []}
-    made = resolve_plan(layer, preset_name=name)
-    assert "aggregator" not in {kind for kind, names in made.config.components.items() if any(names.values())}
+    plan = resolve_plan(layer, preset_name=name)
+    assert "aggregator" not in {kind for kind, names in plan.config.components.items() if any(names.values())}
 
 
 @pytest.mark.parametrize("name", baseline_names())
 def test_every_baseline_composes_and_says_where_it_comes_from(name: str) -> None:
-    found = baseline(name.replace("_", "-"))
-    assert found.label
-    assert found.paper
-    assert found.reading
-    made = resolve_plan({"baselines": [name], "name": "own"})
-    assert made.methods[0][0].label == found.label
+    definition = baseline(name.replace("_", "-"))
+    assert definition.label
+    assert definition.paper
+    assert definition.reading
+    plan = resolve_plan({"baselines": [name], "name": "own"})
+    assert plan.methods[0][0].label == definition.label
 
 
 def test_what_baselines_are_made_of() -> None:
-    made = {method.name: (method, rounds) for method, rounds in resolve_plan({"rounds": 4}).methods}
-    assert made["source_only"][1] == 0
-    assert (made["local"][1], made["fedavg"][1]) == (4, 4)
-    assert made["local"][0].aggregator.grouping.keeps_models_apart
-    assert made["local"][0].pseudo_labeler.renew == "epoch"
-    assert made["fedavg"][0].pseudo_labeler.renew == "round"
-    assert made["fedavg"][0].aggregator.weighting == "samples"
+    methods = {method.name: (method, rounds) for method, rounds in resolve_plan({"rounds": 4}).methods}
+    assert methods["source_only"][1] == 0
+    assert (methods["local"][1], methods["fedavg"][1]) == (4, 4)
+    assert methods["local"][0].aggregator.grouping.keeps_models_apart
+    assert methods["local"][0].pseudo_labeler.renew == "epoch"
+    assert methods["fedavg"][0].pseudo_labeler.renew == "round"
+    assert methods["fedavg"][0].aggregator.weighting == "samples"
     for name in ("source_only", "local", "fedavg"):
-        assert made[name][0].pseudo_labeler.name == "prototype"
-        assert made[name][0].clusterer is None
+        assert methods[name][0].pseudo_labeler.name == "prototype"
+        assert methods[name][0].clusterer is None
 
 
 def test_the_runs_fields_reach_baselines_but_do_not_change_what_they_are() -> None:
     pairs = [("objective.lam", "0.7"), ("pseudo_labeler.prototype.refine", "2")]
-    made = {method.name: method for method, _ in resolve_plan({}, pairs).methods}
+    methods = {method.name: method for method, _ in resolve_plan({}, pairs).methods}
     for name in ("local", "fedavg", "wca"):
-        assert made[name].objectives[0].model_dump()["lam"] == 0.7
-    assert made["fedavg"].pseudo_labeler.model_dump()["refine"] == 2
+        assert methods[name].objectives[0].model_dump()["lam"] == 0.7
+    assert methods["fedavg"].pseudo_labeler.model_dump()["refine"] == 2
     fixed = {m.name: m for m, _ in resolve_plan({}, [("pseudo_labeler.prototype.renew", "round")]).methods}
     assert fixed["local"].pseudo_labeler.renew == "epoch"
 
@@ -194,12 +194,14 @@ def test_who_named_the_clusterer_is_said_where_a_field_is_not_its_own() -> None:
 
 
 def test_methods_with_one_label_are_told_apart_by_name() -> None:
-    made = resolve_plan({"composed": False, "baselines": ["fedavg", "fedwca", "wca"]})
-    assert [method.label for method, _ in made.methods] == ["FedAvg", "FedWCA (fedwca)", "FedWCA (wca)"]
+    plan = resolve_plan({"composed": False, "baselines": ["fedavg", "fedwca", "wca"]})
+    assert [method.label for method, _ in plan.methods] == ["FedAvg", "FedWCA (fedwca)", "FedWCA (wca)"]
 
 
 def test_parts_of_a_composed_method_are_no_news_where_there_is_none(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(resolve_plan({"aggregator": "one_hot", "pseudo_labeler": "argmax"}).described()))
-    told = provenance(resolve_plan({"composed": False, "baselines": ["fedavg"], "rounds": 3}, file=file))
-    assert not any(line.startswith(("aggregator", "clusterer", "pseudo")) for lines in told.values() for line in lines)
+    origins = provenance(resolve_plan({"composed": False, "baselines": ["fedavg"], "rounds": 3}, file=file))
+    assert not any(
+        line.startswith(("aggregator", "clusterer", "pseudo")) for lines in origins.values() for line in lines
+    )

@@ -1,4 +1,4 @@
-"""Methods in one word."""
+"""Methods that are given in one word, such as ``fedwca:ta=0.05/clusterer=finch``."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_a_plain_name_is_the_baseline(name: str) -> None:
 
 
 def test_changes_stand_in_for_the_heads_parts() -> None:
-    found = baseline_for(parse_method("fedavg/objective=proximal:mu=0.5+shot"))
-    assert found.objectives == ["proximal", "shot"]
-    assert found.components["objective"] == {"proximal": {"mu": "0.5"}}
-    assert found.label == "FedAvg (objectives=proximal:mu=0.5+shot)"
+    changed = baseline_for(parse_method("fedavg/objective=proximal:mu=0.5+shot"))
+    assert changed.objectives == ["proximal", "shot"]
+    assert changed.components["objective"] == {"proximal": {"mu": "0.5"}}
+    assert changed.label == "FedAvg (objectives=proximal:mu=0.5+shot)"
     assert baseline_for(parse_method("fedwca:ta=0.5")).components["aggregator"] == {"wca": {"ta": "0.5"}}
-    # The file states u = 5; a component that stands in has its own default.
+    # The baseline's file states u = 5; a component that replaces its part has its own default.
     assert baseline_for(parse_method("revised_fedwca")).components["aggregator"] == {"revised_wca": {"u": "5"}}
     assert "aggregator" not in baseline_for(parse_method("revised_fedwca/aggregator=revised_wca")).components
 

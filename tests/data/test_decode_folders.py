@@ -154,7 +154,7 @@ def test_a_second_reading_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
     first = read_image_folder(root, 8)
     decoded: list[Path] = []
     monkeypatch.setattr(
-        decode_folders, "decode_image", lambda path, *how: decoded.append(path) or decode_image(path, *how)
+        decode_folders, "decode_image", lambda path, *options: decoded.append(path) or decode_image(path, *options)
     )
     second = read_image_folder(root, 8)
     assert not decoded

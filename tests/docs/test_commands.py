@@ -74,8 +74,8 @@ def test_a_command_runs_as_a_reader_types_it(command: Command, places: Callable[
 def write_log(path: Path, entry: dict[str, Any]) -> None:
     """Put an entry in its place in the log; commands that the docs no longer have are removed."""
     entries = {(item["page"], item["command"]): item for item in [*logged(), entry]}
-    kept = [entries[c.where, c.line] for c in dict.fromkeys(ALL) if (c.where, c.line) in entries]
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    ordered = [entries[c.where, c.line] for c in dict.fromkeys(ALL) if (c.where, c.line) in entries]
+    path.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class Command:
     def appended(self) -> list[str]:
         """Options that make the run small, or that answer its question.
 
-        Sizes in the command line itself are kept, except the tries and rounds of a search; the device is always the CPU.
+        Sizes in the command line are kept, except the tries and rounds of a search; the device is always the CPU.
         """
         if self.words[:2] == ("runs", "rm"):
             return ["--yes"]

@@ -1,4 +1,4 @@
-"""A server on loopback that gives files as badly as real ones do."""
+"""A local server that delivers files as badly as real servers do."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Answer = Callable[["Handler", "Served"], None]
 
 @dataclass
 class Served:
-    """What lies at a path, and what was asked of it."""
+    """The file at a path, and the requests for it."""
 
     content: bytes
     etag: str | None = '"first"'
     ranges: bool = True
     misbehave: list[Answer] = field(default_factory=list)
-    """What is done with the next requests instead of an answer; each once."""
+    """Answers to the next requests, one each, in place of the normal answer."""
     asked: list[str] = field(default_factory=list)
     """The range of each request."""
 
@@ -46,11 +46,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def give(handler: Handler, served: Served, stop: int | None = None) -> None:
-    """The file, or what is asked of it; ``stop``: the connection ends after so many bytes."""
-    start, asked = 0, handler.headers.get("Range", "")
-    same = handler.headers.get("If-Range") in (None, served.etag)
-    if asked and served.ranges and same:
-        start = int(asked.removeprefix("bytes=").rstrip("-"))
+    """Send the file, or the requested range of it; ``stop``: close the connection after so many bytes."""
+    start, requested_range = 0, handler.headers.get("Range", "")
+    unchanged = handler.headers.get("If-Range") in (None, served.etag)
+    if requested_range and served.ranges and unchanged:
+        start = int(requested_range.removeprefix("bytes=").rstrip("-"))
         if start >= len(served.content):
             handler.send_error(416)
             return
@@ -86,7 +86,7 @@ def redirect(to: str, code: int = 302) -> Answer:
 
 
 def hang(seconds: float) -> Answer:
-    """Says that bytes will come, and then nothing."""
+    """Send headers, and then nothing."""
 
     def answer(handler: Handler, served: Served) -> None:
         handler.send_response(200)
@@ -99,7 +99,7 @@ def hang(seconds: float) -> Answer:
 
 
 def chunks(handler: Handler, served: Served) -> None:
-    """All of it, without a word of how much it is."""
+    """Send all of the file without its length."""
     handler.send_response(200)
     handler.send_header("Transfer-Encoding", "chunked")
     handler.end_headers()
@@ -112,7 +112,7 @@ class LocalServer:
     files: dict[str, Served]
 
     def add(self, path: str, content: bytes, *misbehave: Answer, **fields: Any) -> str:
-        """Put a file there; returns its address."""
+        """Put a file on the server; return its address."""
         self.files[path] = Served(content, misbehave=list(misbehave), **fields)
         return self.address + path
 

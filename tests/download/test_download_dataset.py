@@ -1,4 +1,4 @@
-"""`fedwca data get`: what it says first, what it fetches, and where it goes on."""
+"""`fedwca data get`: what it prints first, what it downloads, and how it continues an earlier download."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .test_unpack_archive import zipped
 
 
 def idx(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
-    """A file as MNIST's are."""
+    """A gzipped array in the format of MNIST's files."""
     sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
     return gzip.compress(bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes())
 
 
 @pytest.fixture
 def mnist(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> LocalServer:
-    """A tiny MNIST where torchvision's class says that MNIST is, and another domain beside it."""
+    """A tiny MNIST at the addresses of torchvision's class; beside it Digit-Five has one domain without an address."""
     resources = []
     for part, count in (("train", 30), ("t10k", 20)):
         labels = np.arange(count) % 10
@@ -63,15 +63,15 @@ def test_get_says_what_it_does_and_the_reader_knows_the_files(mnist: LocalServer
     np.savez(folder / "usps.npz", images=np.zeros((20, 28, 28), np.uint8), labels=np.arange(20, dtype=np.int64) % 10)
     with pytest.warns(UserWarning, match="mnist has 50 of 34000 images"):
         assert len(DigitFive(root=tmp_path).load().domain("mnist")) == 50
-    kept = json.loads((folder / "download.json").read_text())
-    assert kept["from"][0]["md5"] == torchvision_datasets.MNIST.resources[0][1]
-    assert len(kept["digest"]) == 64
-    asked = sum(len(served.asked) for served in mnist.files.values())
+    record = json.loads((folder / "download.json").read_text())
+    assert record["from"][0]["md5"] == torchvision_datasets.MNIST.resources[0][1]
+    assert len(record["digest"]) == 64
+    requests = sum(len(served.asked) for served in mnist.files.values())
     (folder / "download.json").write_text("{")  # damaged, which costs no download
     again = call("data", "get", "digit-five", "--data", str(tmp_path))
     assert again.code == 0
     assert "Digit-Five: all that can be fetched is in " in again.err
-    assert sum(len(served.asked) for served in mnist.files.values()) == asked
+    assert sum(len(served.asked) for served in mnist.files.values()) == requests
 
 
 def test_dry_run_fetches_nothing(mnist: LocalServer, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_domains_are_known_as_they_are_published(tmp_path: Path) -> None:
 
 
 def test_domains_in_another_form_are_not_fetched_beside_it(tmp_path: Path) -> None:
-    """What would be fetched is read before M3SDA's files, and holds other images in another order."""
+    """Downloaded files would be read in place of M3SDA's, and hold other images in another order."""
     folder = tmp_path / "digit_five"
     folder.mkdir()
     for name in ("mnist_data", "svhn_train_32x32", "svhn_test_32x32", "syn_number"):
@@ -206,14 +206,15 @@ def test_addresses_are_torchvision_s(name: str) -> None:
 
 
 def test_checksums_of_the_catalogue_are_torchvision_s() -> None:
-    found = 0
+    count = 0
     for name in datasets.names():
-        given = [part for part in datasets.get(name).downloads if isinstance(part, TorchvisionFiles)]
-        files = [file for part in given for file in torchvision_files(part)]
-        known = {file.path: file.md5 for file in files if file.unpack != "zip"}  # archives of many files do not stay
-        assert not known or known == datasets.get(name).checksums, name
-        found += len(known)
-    assert found == 8 + 4 + 4
+        parts = [part for part in datasets.get(name).downloads if isinstance(part, TorchvisionFiles)]
+        files = [file for part in parts for file in torchvision_files(part)]
+        # Archives of many files are removed after unpacking.
+        checksums = {file.path: file.md5 for file in files if file.unpack != "zip"}
+        assert not checksums or checksums == datasets.get(name).checksums, name
+        count += len(checksums)
+    assert count == 8 + 4 + 4
 
 
 def test_what_is_catalogued_says_how_large_it_is() -> None:
@@ -225,8 +226,8 @@ def test_what_is_catalogued_says_how_large_it_is() -> None:
 def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / ".lock").write_bytes(b"")
-    one = digest_files(tmp_path)
+    digest = digest_files(tmp_path)
     (tmp_path / ".lock").unlink()
-    assert digest_files(tmp_path) == one
+    assert digest_files(tmp_path) == digest
     (tmp_path / "a").rename(tmp_path / "b")
-    assert digest_files(tmp_path) != one
+    assert digest_files(tmp_path) != digest

@@ -1,4 +1,4 @@
-"""A file comes whole and as published, or not at all; what came of it is not fetched twice."""
+"""A file is downloaded completely and as published, or not at all; what has been downloaded is not fetched twice."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def left(folder: Path) -> list[str]:
 def test_a_file_comes_whole_and_once(server: LocalServer, tmp_path: Path) -> None:
     url = server.add("/a.bin", CONTENT)
     file = RemoteFile((url,), "raw/a.bin", md5(CONTENT), hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
-    said: list[tuple[str, int, int | None]] = []
-    assert fetch_file(file, tmp_path, lambda *each: said.append(each)).read_bytes() == CONTENT
-    assert said[0] == ("a.bin", 0, len(CONTENT))
-    assert said[-1] == ("a.bin", len(CONTENT), len(CONTENT))
+    progress: list[tuple[str, int, int | None]] = []
+    assert fetch_file(file, tmp_path, lambda *call: progress.append(call)).read_bytes() == CONTENT
+    assert progress[0] == ("a.bin", 0, len(CONTENT))
+    assert progress[-1] == ("a.bin", len(CONTENT), len(CONTENT))
     fetch_file(file, tmp_path)
     assert server.files["/a.bin"].asked == [""]
     assert left(tmp_path) == ["a.bin"]
@@ -57,14 +57,14 @@ def test_a_later_call_goes_on(server: LocalServer, tmp_path: Path) -> None:
 def test_another_edition_is_not_mixed_with_the_first(
     server: LocalServer, tmp_path: Path, etag: str | None, checked: bool
 ) -> None:
-    other = CONTENT[::-1]
+    second_edition = CONTENT[::-1]
     url = server.add("/a.bin", CONTENT, break_off(300_000), *[refuse(500)] * TRIES, etag=etag)
-    file = RemoteFile((url,), "a.bin", md5(other) if checked else None)
+    file = RemoteFile((url,), "a.bin", md5(second_edition) if checked else None)
     with pytest.raises(FedwcaError):
         fetch_file(file, tmp_path)
     served = server.files["/a.bin"]
-    served.content, served.etag = other, etag and etag.replace("first", "second")
-    assert fetch_file(file, tmp_path).read_bytes() == other
+    served.content, served.etag = second_edition, etag and etag.replace("first", "second")
+    assert fetch_file(file, tmp_path).read_bytes() == second_edition
 
 
 def test_a_server_without_ranges_begins_anew(server: LocalServer, tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_dead_connection_is_given_up(server: LocalServer, tmp_path: Path, monk
 
 
 def test_redirections_are_followed(server: LocalServer, tmp_path: Path) -> None:
-    real = server.add("/real.bin", CONTENT)
-    url = server.add("/a.bin", b"", *[redirect(real)] * 2)
+    target = server.add("/real.bin", CONTENT)
+    url = server.add("/a.bin", b"", *[redirect(target)] * 2)
     server.files["/real.bin"].misbehave.append(break_off(1000))
     assert fetch_file(RemoteFile((url,), "a.bin", md5(CONTENT)), tmp_path).read_bytes() == CONTENT
 
@@ -121,9 +121,9 @@ def test_endless_redirections_end(server: LocalServer, tmp_path: Path) -> None:
 
 
 def test_an_encrypted_address_leads_to_no_other() -> None:
-    handler, asked = module._NoDowngrade(), urllib.request.Request("https://example.org/a")
+    handler, request = module._NoDowngrade(), urllib.request.Request("https://example.org/a")
     with pytest.raises(module._Unavailable, match=r"leads to http://example\.org/a, which is not encrypted"):
-        handler.redirect_request(asked, None, 302, "", {}, "http://example.org/a")  # type: ignore[arg-type]
+        handler.redirect_request(request, None, 302, "", {}, "http://example.org/a")  # type: ignore[arg-type]
 
 
 def test_the_next_address_is_tried(server: LocalServer, tmp_path: Path) -> None:
@@ -135,10 +135,10 @@ def test_all_addresses_are_named(server: LocalServer, tmp_path: Path) -> None:
     urls = (server.address + "/gone.bin", "http://127.0.0.1:9/a.bin", "nonsense")
     with pytest.raises(FedwcaError) as caught:
         fetch_file(RemoteFile(urls, "a.bin"), tmp_path)
-    said = str(caught.value)
-    assert re.match(r"a\.bin could not be fetched: http://127\.0\.0\.1:\d+/gone\.bin answers HTTP 404", said)
-    assert "http://127.0.0.1:9/a.bin failed 5 times in a row" in said
-    assert "nonsense is no address" in said
+    message = str(caught.value)
+    assert re.match(r"a\.bin could not be fetched: http://127\.0\.0\.1:\d+/gone\.bin answers HTTP 404", message)
+    assert "http://127.0.0.1:9/a.bin failed 5 times in a row" in message
+    assert "nonsense is no address" in message
 
 
 def test_a_full_disk(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,12 +33,12 @@ def encoded(value: int, size: int = 8, suffix: str = "PNG") -> dict[str, Any]:
 
 
 def parquet(rows: list[dict[str, Any]], **features: Any) -> bytes:
-    """A file as `datasets` writes it: columns, and what they mean in the metadata."""
+    """A file as the library `datasets` writes it: a table whose metadata describe the columns."""
     described = {"label": {"names": CLASSES, "_type": "ClassLabel"}, "image": {"_type": "Image"}, **features}
     table = pa.Table.from_pylist(rows)
-    kept = {b"huggingface": json.dumps({"info": {"features": described}}).encode()}
+    metadata = {b"huggingface": json.dumps({"info": {"features": described}}).encode()}
     file = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata(kept), file)
+    pq.write_table(table.replace_schema_metadata(metadata), file)
     return file.getvalue()
 
 
@@ -88,7 +88,7 @@ def test_folders(hub: LocalServer, tmp_path: Path) -> None:
     assert (tmp_path / "real_world/dog/000000.jpg").is_file()
     dataset = read_domains(tmp_path, size=8)
     assert dataset.classes == ("cat", "dog")
-    # Killed between two domains: what is there stays as it is, the other one comes.
+    # As if killed between two domains: the domain that is there stays as it is, the other one is fetched.
     (tmp_path / "art" / "mine.txt").touch()
     shutil.rmtree(tmp_path / "real_world")
     fetch_hub_copy(copy(domain="domain"), tmp_path, quiet)
@@ -108,12 +108,12 @@ def test_archives_keep_parts_and_units(hub: LocalServer, tmp_path: Path) -> None
     serve(hub, {"data/train-0.parquet": parquet(rows[:4]), "data/test-0.parquet": parquet(rows[4:])})
     counts = fetch_hub_copy(copy(only="letters", form="archive", unit="writer"), tmp_path, quiet)
     assert counts == {"letters": 6}
-    with np.load(tmp_path / "letters.npz") as found:
-        order = found["images"][:, 0, 0, 0].argsort()
-        assert found["labels"][order].tolist() == [0, 1, 0, 1, 0, 1]
-        assert found["part"][order].tolist() == [0, 0, 0, 0, 1, 1]
-        assert found["units"][order].tolist() == [0, 0, 1, 1, 2, 2]
-        assert found["classes"].tolist() == CLASSES
+    with np.load(tmp_path / "letters.npz") as archive:
+        order = archive["images"][:, 0, 0, 0].argsort()
+        assert archive["labels"][order].tolist() == [0, 1, 0, 1, 0, 1]
+        assert archive["part"][order].tolist() == [0, 0, 0, 0, 1, 1]
+        assert archive["units"][order].tolist() == [0, 0, 1, 1, 2, 2]
+        assert archive["classes"].tolist() == CLASSES
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Archives of strangers write into their own folder alone, and nothing half unpacked looks whole."""
+"""Archives from the network write only into their own folder, and a partly unpacked archive never looks complete."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ def test_each_form(tmp_path: Path) -> None:
     unpack_archive(
         remote(tmp_path / "q.tar.gz", "tar", "bin"), tarred(tmp_path / "q.tar.gz", **{"bin/x": b"3"}), tmp_path
     )
-    found = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert found == {"raw/a": b"hello", "photo/dog/1.png": b"1", "photo/cat/2.png": b"2", "bin/x": b"3"}
+    unpacked = {
+        path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    }
+    assert unpacked == {"raw/a": b"hello", "photo/dog/1.png": b"1", "photo/cat/2.png": b"2", "bin/x": b"3"}
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "photo/../../evil", "..\\evil", "C:/evil"])

@@ -306,10 +306,10 @@ def batch_of_points(features: Sequence[float], logits: Sequence[float]) -> Domai
 def test_dan_by_hand() -> None:
     # For two points the bandwidth is their d², so MMD² is 2 - 2·mean(exp(-1/factor)) wherever they lie, and 0 if they
     # are equal. The first source differs from the target in feature and output, the second in its output alone.
-    apart = 2 - 2 * sum(math.exp(-1 / factor) for factor in (0.25, 0.5, 1, 2, 4)) / 5
+    mmd = 2 - 2 * sum(math.exp(-1 / factor) for factor in (0.25, 0.5, 1, 2, 4)) / 5
     batch = batch_of_points([3.0, 1.0, 1.0], [2.0, -1.0, 0.0])
     cross_entropy = (math.log1p(math.exp(-2)) + math.log1p(math.exp(1))) / 2
-    expected = cross_entropy + 0.5 * (2 * apart + apart) / 2
+    expected = cross_entropy + 0.5 * (2 * mmd + mmd) / 2
     assert centrals.build("dan:lam=0.5")(batch).item() == pytest.approx(expected, rel=1e-5)
 
 

@@ -175,13 +175,13 @@ def test_rows_behind_the_first_need_not_be_models() -> None:
 
         def gather(self, *given: Any) -> Tensor:
             """Twice, behind the first row."""
-            found = super().gather(*given)
-            return torch.cat([found[:1], 2 * found[1:]])
+            mixtures = super().gather(*given)
+            return torch.cat([mixtures[:1], 2 * mixtures[1:]])
 
         def blend(self, round: int, view: View) -> Blend:
             """A reference that is a difference."""
-            found = super().blend(round, view)
-            return replace(found, references={**found.references, "apart": view.model(0) - view.model(1)})
+            blend = super().blend(round, view)
+            return replace(blend, references={**blend.references, "apart": view.model(0) - view.model(1)})
 
     play(make("loop"), method(Doubled()))
 

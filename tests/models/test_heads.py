@@ -70,11 +70,11 @@ def test_many_at_once_give_what_each_gives(model: Architecture) -> None:
     for by_hand in (True, False):
         stacked = StackedNetwork(networks[0], layout, by_hand=by_hand)
         assert stacked.by_hand is by_hand
-        named = {slot.name: slot.of(rows) for slot in layout.parameters}
+        parameters = {slot.name: slot.of(rows) for slot in layout.parameters}
         statistics = {slot.name: slot.of(rows) for slot in layout.statistics}
         prepared = networks[0].prepare(x)
         both = StackedInput(torch.stack([prepared] * 2), [torch.stack([mask] * 2) for mask in masks])
-        logits, features, _ = stacked(named, statistics, both)
+        logits, features, _ = stacked(parameters, statistics, both)
         for index, network in enumerate(networks):
             expected, expected_features = network.eval()(prepared, masks)
             assert torch.allclose(logits[index], expected, atol=1e-12)
