@@ -311,7 +311,7 @@ def test_the_learning_rate_of_a_round_follows_the_cosine(loop: SequentialEngine)
         return run_round(number, server, method, loop, training, Keys(1), DOMAINS)[0].rows
 
     assert torch.equal(played(2, cosine=4), played(2, lr=0.025))
-    # Past the end nothing is learned: only BatchNorm statistics move.
+    # At the end of the schedule the rate is 0: only BatchNorm statistics change.
     width = loop.layout.trained
     assert torch.allclose(played(4, cosine=4)[0, :width], server.rows[0, :width], atol=1e-6)
     assert not torch.allclose(played(4)[0, :width], server.rows[0, :width], atol=1e-3)
@@ -461,5 +461,5 @@ def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
     assert len(records) == rounds
     for record in records:
         assert len(record["labels"].unique()) >= 2
-        # How far the choices follow the domains is recorded, not promised: labels are the models' own guesses.
+        # The clusters need not be the domains, since the labels are the models' own predictions.
         assert sum(record["clustering"]["sizes"]) == 16

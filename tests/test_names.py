@@ -105,7 +105,7 @@ def offences() -> set[str]:
             problems.add(f"word {folder}/{file}")
         problems |= {f"variable {name} in {folder}/{file}" for name in variables(tree) if METAPHOR.search(name)} - MEANT
         for name in public(tree):
-            # Each command's file calls its function so.
+            # Each command's file names its function ``command``.
             if (folder, name) != ("cli", "command"):
                 files_by_name[name].add(f"{folder}/{file}")
             if says_nothing(name):

@@ -235,7 +235,7 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0]}, 10)  # stopped before Local
     table = tables.BLOCKS["paper_size-digits"]()
     assert cells(table, "method") == ["method", "source mnist", "source usps", "mean", "FEDWCA minus it", "ARI", "n"]
-    # Means over trials are 51, 55 and 60; 43 and 47; the mean is that of the sources, of which one may have more runs.
+    # Means over trials are 51, 55 and 60 for FedWCA, 43 and 47 for Local. The column "mean" is over sources, not runs.
     assert cells(table, "FEDWCA") == ["FEDWCA", "53.0 ± 2.8", "60.0", "56.5", "", "1.00", "3"]
     assert cells(table, "LOCAL") == ["LOCAL", "45.0 ± 2.8", "–", "45.0", "+8.0 [+8.0, +8.0]", "", "2"]
     assert "(seeds 20, 21), 2 trials each" in table

@@ -208,7 +208,7 @@ def test_alignment_by_hand() -> None:
     # Own label 0 counts for the first image only, the server's label 1 for the second only; means over both.
     assert float(ServerClientAlignment(client=3, server=0)(data)) == pytest.approx(-3 * math.log(0.6) / 2)
     assert float(ServerClientAlignment(client=0, server=0.3)(data)) == pytest.approx(-0.3 * math.log(0.4) / 2)
-    # Over the one image whose label counts: twice as much.
+    # Averaged over the one image whose label counts: twice as much.
     counted = ServerClientAlignment(client=3, server=0.3, over="counted")
     assert float(counted(data)) == pytest.approx(-3 * math.log(0.6) - 0.3 * math.log(0.4))
     nobody = replace(data, observed={"threshold": torch.tensor(0.99)})

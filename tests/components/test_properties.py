@@ -245,7 +245,7 @@ def test_ladds_teachers_by_hand() -> None:
     assert models[:, 2].tolist() == [3, 4, 5, 5.5, 6]
     assert models[:, 3].tolist() == [10, 11, 12, 12, 13]
     assert torch.stack(ladd_rounds(2, "uniform"))[:, 0].tolist() == [2, 3, 4, 5, 6]
-    # A round in which only untrusted clients of a cluster came is none for its teacher.
+    # A round in which only untrusted clients of a cluster take part does not count for its teacher.
     assert torch.equal(torch.stack(ladd_rounds(2, untrusted=2)), models)
     # Without averaging the teacher is the model.
     assert torch.equal(*torch.stack(ladd_rounds(0)).split(2, 1))
@@ -268,7 +268,8 @@ def test_ladd_sends_a_teacher_only_where_it_is_another_model() -> None:
     assert blend.references["teacher"].tolist() == [[0, 1]] * 4
     assert blend.start.tolist() == [[1, 0]] * 4
     assert ladd.blend(2, FakeView(torch.zeros(4, 1), sent[:, :1], 1)).references["teacher"].tolist() == [[1]] * 4
-    assert without.blend(3, FakeView(torch.zeros(4, 1), sent[:, :1], 1)).references == {}  # then it is the own model
+    # Without averaging the teacher is the own model.
+    assert without.blend(3, FakeView(torch.zeros(4, 1), sent[:, :1], 1)).references == {}
 
 
 @every

@@ -213,7 +213,7 @@ def test_a_class_the_model_never_predicts_is_left_out_where_asked() -> None:
     assert Prototype(refine=0)({"start": model}, drawn(3)).labels.tolist() == [0, 1, 2]
     assert Prototype(refine=0, min_count=1)({"start": model}, drawn(3)).labels.tolist() == [0, 0, 2]
     assert Prototype(refine=0, min_count=2)({"start": model}, drawn(3)).labels.tolist()[:2] == [0, 0]
-    # No class has nine images: the rule is void rather than everything one label.
+    # No class has nine images: then the rule is ignored, since it would leave no class.
     assert Prototype(refine=0, min_count=9)({"start": model}, drawn(3)).labels.tolist() == [0, 1, 2]
     both = {"start": model, "cluster": model}
     assert TwoModel(refine=0, min_count=1)(both, drawn(3)).labels.tolist() == [0, 0, 2]

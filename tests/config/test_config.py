@@ -133,7 +133,7 @@ def test_a_clusterer_is_set_though_it_was_not_named() -> None:
 
 def test_a_field_that_every_method_states_itself_is_refused() -> None:
     layer: dict[str, Any] = {"baselines": ["fedprox"], "aggregator": "fedavg"}
-    assert resolve_plan(layer, [("objective.proximal.mu", "1e-2")])  # what its file states
+    assert resolve_plan(layer, [("objective.proximal.mu", "1e-2")])  # the value that its file states
     with pytest.raises(UsageError) as caught:
         resolve_plan(layer, [("objective.proximal.mu", "0.1")])
     assert str(caught.value) == (

@@ -20,7 +20,7 @@ def test_every_data_set_is_described(name: str) -> None:
     assert issubclass(cls, DatasetSource)
     assert cls.layout
     assert cls.__doc__
-    if name not in ("folder", "hub"):  # of images that anybody may have
+    if name not in ("folder", "hub"):  # these two read images of the user
         assert cls.licence
         assert cls.source_url.startswith("https://")
         assert cls.citation

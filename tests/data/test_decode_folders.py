@@ -87,7 +87,7 @@ def test_the_centre_is_kept(tmp_path: Path) -> None:
     Image.fromarray(wide).save(tmp_path / "wide.png")
     assert (decode_image(tmp_path / "wide.png", 4) == 200).all()
     stretched = decode_image(tmp_path / "wide.png", 3, stretch=True)
-    # A triangle of half-width 4 around 2, 6 and 10: 200 · (3/8 + 1/8) / 3.5, and 200 · 2 · (5/8 + 7/8) / 4.
+    # The filter is a triangle of half-width 4 around 2, 6, 10: 200 · (3/8 + 1/8) / 3.5, and 200 · 2 · (5/8 + 7/8) / 4.
     assert stretched[1, :, 0].tolist() == [29, 150, 29]
 
 

@@ -45,7 +45,7 @@ def test_every_image_is_one_clients_and_the_seed_decides(by: str) -> None:
 def test_what_is_skewed() -> None:
     shares = counts(deal("skewed_domains:alpha=0.1", toy()))
     shares = shares / shares.sum(1, keepdims=True)
-    assert shares.max(1).mean() > 0.25  # of ten classes alike a tenth each
+    assert shares.max(1).mean() > 0.25  # without skew each of ten classes would have 0.1
     even = counts(deal("skewed_domains:alpha=1000", toy()))
     assert (even / even.sum(1, keepdims=True)).max() < 0.16
     one_size = counts(deal("skewed_domains:by=client,alpha=0.1", toy()))

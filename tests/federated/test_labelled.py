@@ -253,7 +253,7 @@ def test_an_answer_that_is_not_in_order_is_left_out_and_the_round_goes_on(
     assert why in outcome.mean_answers.refused[client]
     weights = outcome.gathered[0, 1:]
     assert float(weights.sum()) == pytest.approx(1)
-    if client == UNLABELED:  # nobody is left to compare with
+    if client == UNLABELED:  # without its centroids nothing can be compared, so the weights are uniform
         torch.testing.assert_close(weights, torch.tensor([1, 0, 1, 1]).double() / 3)
     else:
         assert float(weights[client]) == 0

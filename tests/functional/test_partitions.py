@@ -177,6 +177,6 @@ def test_long_tail_by_hand() -> None:
     assert (np.diff(indices) > 0).all()
     assert long_tail(labels, 3, 1.0, seeded()).tolist() == list(range(24))
     assert np.bincount(labels[long_tail(labels, 3, 1e6, seeded())]).tolist() == [8, 1, 1]
-    assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay so
+    assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay empty
     with pytest.raises(UsageError, match=r"ratio must be 1 or more, not 0\.5"):
         long_tail(labels, 3, 0.5, seeded())

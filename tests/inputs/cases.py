@@ -74,7 +74,7 @@ def make_case(seed: int, folder: Path, good: Materials) -> Case:
 
 
 def _line(words: list[str], folder: Path, good: Materials, **options: object) -> CommandLine:
-    # No command line holds a zero byte: the system lets none through.
+    # The system allows no zero byte in a command line.
     words = [word.replace("\0", "") for word in words]
     return CommandLine(words, str(folder), good.environment, **options)  # type: ignore[arg-type]
 
@@ -175,7 +175,7 @@ def _pictures(random: Random, folder: Path, good: Materials) -> Case:
     root = folder / "data"
     shutil.copytree(good.pictures, root)
     for _ in range(random.choice([1, 2, 4])):
-        with contextlib.suppress(OSError):  # what an earlier change took away
+        with contextlib.suppress(OSError):  # an earlier change may have removed the file
             _change_pictures(random, root)
     words = random.choice(
         [

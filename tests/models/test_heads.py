@@ -57,7 +57,7 @@ def test_the_published_networks() -> None:
         for layer in (module for module in network.modules() if isinstance(module, torch.nn.Linear)):
             assert (
                 0 < float(layer.bias.detach().abs().max()) <= 1 / math.sqrt(layer.in_features)
-            )  # torch's own, as it is
+            )  # torch's default initialisation
     assert Layout.of(LeNet().build(3)).least_images == 2
 
 

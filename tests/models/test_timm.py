@@ -161,7 +161,7 @@ def test_weights_from_a_file(tmp_path: Path, name: str) -> None:
     body = build(name, weights=tmp_path / "own.safetensors").backbone.body.state_dict()
     for key, value in body.items():
         origin = original[key.replace(".norm.", ".") if key.replace(".norm.", ".") in original else key]
-        if key != "pos_embed":  # of fewer patches
+        if key != "pos_embed":  # it has fewer patches
             torch.testing.assert_close(value, origin)
 
 
@@ -237,7 +237,7 @@ def test_a_run_and_its_model_handed_on(tmp_path: Path, suffix: str) -> None:
     assert line.endswith("for all passes over plain images")
     out = tmp_path / f"one{suffix}"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, of .pt2
+        warnings.simplefilter("ignore")  # torch warns about .pt2 files
         assert call("export", str(tmp_path / "run"), "--client", "0", "--out", str(out)).code == 0
         predicted = call("predict", str(out), str(tmp_path / "night.npz"), "--trust-code")
     assert len(predicted.out.splitlines()) == 1 + 12, predicted.err
