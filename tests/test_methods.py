@@ -121,7 +121,7 @@ def test_fedamp_is_not_local(loop: SequentialEngine) -> None:
     assert not torch.allclose(local[1].rows, amp[1].rows, atol=1e-7)  # the penalty has a gradient from round 0 on
     weights = outcomes[1].weights
     assert bool((weights.diagonal() > 0.5).all())
-    assert bool((weights[~torch.eye(4, dtype=torch.bool)] > 0).all())  # and round 1 starts from a cloud model
+    assert bool((weights[~torch.eye(4, dtype=torch.bool)] > 0).all())  # round 1 starts from a mixture of all models
     assert not torch.allclose(local[2].rows, amp[2].rows, atol=1e-4)
 
 

@@ -123,7 +123,7 @@ def test_levels_are_nested_and_end_with_one_cluster() -> None:
 
 
 def test_level_1_clusters_the_means_of_raw_rows() -> None:
-    # clusters {0, 2}, {3, 5}, {10, 12}, {14, 16} have means 1, 4, 11, 15: level 1 joins the pairs
+    # clusters {0, 1.2}, {3, 4.2}, {10, 12}, {14.5, 16} have means 0.6, 3.6, 11, 15.25: level 1 joins them in pairs
     x = torch.tensor([0.0, 2.0, 3.0 + 2, 3.0, 10.0, 12.0, 14.5, 16.0])[:, None]
     x[1], x[2] = 1.2, 4.2
     levels = [labels.tolist() for labels in finch_levels(x, metric="euclidean")]

@@ -39,7 +39,7 @@ class Materials:
 
     @property
     def run(self) -> Path:
-        """A finished run of two methods, three clients each."""
+        """A finished run of one method with two clients."""
         return self.root / "run"
 
     @property
