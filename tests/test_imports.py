@@ -195,7 +195,7 @@ def test_only_the_command_line_talks_and_only_keepers_write(part: str, name: str
 
 
 @pytest.mark.parametrize("name", [name for name in ids if name != "fedwca.__main__"])
-def test_what_is_public_is_there(name: str) -> None:
+def test_public_names_and_module_docstrings_exist(name: str) -> None:
     if name.startswith("fedwca.deploy.flower"):
         pytest.importorskip("flwr")
     module = importlib.import_module(name)

@@ -122,6 +122,6 @@ def test_names_say_one_thing_each() -> None:
     assert offences() == set()
 
 
-def test_what_is_meant_is_there() -> None:
+def test_excepted_files_exist() -> None:
     for file, (folders, _) in MEANT_FILES.items():
         assert all((ROOT / folder / file).is_file() for folder in folders), file

@@ -45,7 +45,7 @@ def test_every_row_of_the_second_test_can_be_composed() -> None:
         assert composed_gate == gate
 
 
-def test_pieces() -> None:
+def test_pieces_and_their_runs() -> None:
     names = [piece.name for piece in pieces.pieces()]
     assert len(set(names)) == len(names) == 40 + 25 + 12 + 20 + 40 + 25 + 12
     assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(names)
@@ -217,7 +217,7 @@ def write(folder: Path, fedtab: float, fedwca: float, rates: tuple[float, ...] =
         (folder / f"{piece.name}.json").write_text(json.dumps(result))
 
 
-def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_state_what_the_results_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     assert tables.results() == tables.NOTHING
     write(tmp_path, 60.0, 55.0)
@@ -254,7 +254,7 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "twice the epochs within a point or above: FedWCA twice the epochs. Seeds are missing." in tables.results()
 
 
-def test_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_of_ablations_states_what_they_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     write(tmp_path, 60.0, 55.0)
     # Threshold 0.4 changes a source that FedTAB was designed on, threshold 0.6 the one that it was not designed on.

@@ -20,7 +20,7 @@ tables = script("fedtab_gate_tables")
 picture = script("fedtab_picture")
 
 
-def test_pieces() -> None:
+def test_distinct_pieces_are_counted() -> None:
     distinct = gate.distinct()
     assert len(distinct) == 20 + 25 + 12 + 20 + 20 + 25 + 12
     assert {"digits-usps-14", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(distinct)
@@ -67,7 +67,7 @@ def piece(kind: str, source: str, trust: list[float], right: list[float]) -> dic
     return measured | fixed
 
 
-def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_counts_wrong_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULT", tmp_path / "gate.json")
     assert tables.gate() == tables.NOTHING
     first = results = {

@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_pieces(data: Path) -> None:
+def test_pieces_are_those_whose_data_exist(data: Path) -> None:
     by_name = {piece.name: piece for piece in pieces.pieces(data)}
     assert len(by_name) == 12 + 1 + 7 + 12 + 12 + 25 + 20 + 20
     assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(by_name)
@@ -225,7 +225,7 @@ def cells(table: str, first: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_show_means_and_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     texts = {name: block() for name, block in tables.BLOCKS.items()}
     assert set(map(len, map(str.splitlines, texts.values()))) == {1}
@@ -293,7 +293,7 @@ def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
     assert tables.by_target(joined, tables.MOMENTS)["photo", 21, "x"] == 50.0
 
 
-def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_are_shown_as_table_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     write(tmp_path, "digits40", "synth", 20, {"fedwca": [60.0], "local": [50.0]}, 40)
     table = tables.BLOCKS["paper_size-digits40"]()

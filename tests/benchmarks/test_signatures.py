@@ -27,7 +27,7 @@ tables = script("signature_tables")
 picture = script("signature_picture")
 
 
-def test_pieces() -> None:
+def test_pieces_and_their_settings() -> None:
     all_pieces = list(study.pieces())
     assert len(set(all_pieces)) == len(all_pieces) == 4 * 3 * 3 * 3 + 12 + 2 + 5
     assert {(p.dataset, p.source) for p in all_pieces[:8]} == {("digit_five", source) for source in study.DIGITS}
@@ -111,7 +111,7 @@ def cells(table: str, *first: str) -> list[str]:
     return [cell.strip() for cell in row]
 
 
-def test_tables(result: Path) -> None:
+def test_tables_show_means_and_differences(result: Path) -> None:
     table = tables.BLOCKS["signatures"]()
     assert cells(table, "first layer") == ["first layer", "0.60", "0.10"]
     assert cells(table, "moments") == ["moments", "0.97", "1.00"]
@@ -134,7 +134,7 @@ def test_nothing_is_said_before_it_is_measured(tmp_path: Path, monkeypatch: pyte
     assert {block() for block in tables.BLOCKS.values()} == {tables.NOTHING}
 
 
-def test_picture(result: Path, tmp_path: Path) -> None:
+def test_picture_is_a_png_file(result: Path, tmp_path: Path) -> None:
     picture.draw(json.loads(result.read_text())["pieces"], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 

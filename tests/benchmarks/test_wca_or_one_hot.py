@@ -15,7 +15,7 @@ picture = script("wca_or_one_hot_picture")
 TRUE = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]
 
 
-def test_damage() -> None:
+def test_damaged_clusters_are_wrong_as_stated() -> None:
     assert pieces.damage_clusters(TRUE, "merged") == [0] * 8 + [1] * 4 + [2] * 4
     assert pieces.damage_clusters(TRUE, "split") == [0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7]
     for share, most in ((0.25, 4), (0.5, 8), (1.0, 16)):
@@ -24,7 +24,7 @@ def test_damage() -> None:
         assert 1 <= sum(a != b for a, b in zip(wrong, TRUE, strict=True)) <= most
 
 
-def test_pieces() -> None:
+def test_pieces_and_their_settings() -> None:
     names = [piece.name for piece in pieces.pieces()]
     assert len(set(names)) == len(names) == pieces.SEEDS * (2 * len(pieces.CASES) + 3 + 4)
     by_name = {piece.name: piece.settings() for piece in pieces.pieces()}

@@ -29,7 +29,7 @@ def toml(path: Path, text: str) -> Path:
     return path
 
 
-def test_defaults() -> None:
+def test_defaults_compose_four_methods() -> None:
     plan = resolve_plan({})
     assert [(method.name, rounds) for method, rounds in plan.methods] == [
         ("source_only", 0),
@@ -162,7 +162,7 @@ def test_a_field_that_every_method_states_itself_is_refused() -> None:
     ],
     ids=str,
 )
-def test_wrong_sets(pairs: list[tuple[str, str]], sentence: str) -> None:
+def test_wrong_set_options_are_refused(pairs: list[tuple[str, str]], sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_plan({}, pairs)
     assert sentence in str(caught.value)

@@ -38,7 +38,7 @@ def values(plan: RunPlan) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("dataset", "source", "lr", "lam", "mu", "ta", "tb", "rounds", "clients"), TABLE_9)
-def test_paper(
+def test_preset_paper_has_the_values_of_table_9(
     dataset: str, source: str, lr: float, lam: float, mu: float, ta: float, tb: float, rounds: int, clients: int
 ) -> None:
     plan = resolve_plan({"dataset": dataset, "source": source}, preset_name="paper")
@@ -92,7 +92,7 @@ UNLABELED = ["default", "paper"]
     ("dataset", "model", "lam", "rounds", "last"),
     [("digit-five", "cnn3", 0.1, 36, 30), ("domainnet", "resnet101", 0.3, 4, 15)],
 )
-def test_sfda(dataset: str, model: str, lam: float, rounds: int, last: int) -> None:
+def test_preset_sfda_has_its_papers_values(dataset: str, model: str, lam: float, rounds: int, last: int) -> None:
     plan = resolve_plan({"dataset": dataset, "target": "sketch", "baselines": []}, preset_name="sfda")
     config, (method, count) = plan.config, plan.methods[-1]
     assert (config.model, config.split, config.rounds, count) == (model, "published", rounds, rounds + 1)

@@ -39,7 +39,7 @@ def load(root: Path, **fields: int) -> FederatedDataset:
         return datasets.build({"name": "domainnet", "root": root, **fields}).load_published(8)
 
 
-def test_the_catalogue() -> None:
+def test_the_catalogue_has_the_published_counts() -> None:
     cls = datasets.get("domainnet")
     assert sum(cls.counts.values()) == 586575
     assert len(cls.classes) == 345

@@ -242,7 +242,7 @@ def test_rows_without_a_label_and_columns_that_nothing_tells(tmp_path: Path) -> 
     assert len(load(tmp_path / "y", ",splits=train").domains["photo"]) == 2
 
 
-def test_the_hub_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_without_a_network_or_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidConfig, match=r"is OWNER/NAME of the Hugging Face hub, or a folder such as \./images"):
         find_dataset("hub:mnist")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

@@ -23,7 +23,7 @@ def value_of(source: str, names: dict[str, Any]) -> Any:
     return None if last is None else eval(compile(last, "<cell>", "eval"), names)
 
 
-def test_it_is_kept_without_outputs() -> None:
+def test_the_notebook_is_kept_without_outputs() -> None:
     assert NOTEBOOK["nbformat"] == 4
     assert [cell["outputs"] for cell in CODE] == [[]] * len(CODE)
     assert len({cell["id"] for cell in NOTEBOOK["cells"]}) == len(NOTEBOOK["cells"])
@@ -31,7 +31,7 @@ def test_it_is_kept_without_outputs() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path) -> None:
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path) -> None:
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")

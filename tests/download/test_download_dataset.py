@@ -140,7 +140,7 @@ def test_a_file_of_unknown_length_fills_no_disk(
     assert not (tmp_path / "pacs/photo.zip.part").exists()
 
 
-def test_two_at_once(mnist: LocalServer, tmp_path: Path) -> None:
+def test_two_downloads_at_once_are_refused(mnist: LocalServer, tmp_path: Path) -> None:
     folder = tmp_path / "digit_five"
     folder.mkdir()
     with FileLock(folder / ".download.lock"):

@@ -75,7 +75,7 @@ def quiet(name: str, done: int, total: int | None) -> None:
     pass
 
 
-def test_folders(hub: LocalServer, tmp_path: Path) -> None:
+def test_a_copy_becomes_folders_of_images(hub: LocalServer, tmp_path: Path) -> None:
     rows = [
         {"image": encoded(10 * n, suffix="JPEG" if n else "PNG"), "label": n % 2, "domain": domain, "extra": n}
         for n, domain in enumerate(["Art", "Real World"] * 3)
@@ -144,7 +144,7 @@ def test_names_of_classes_are_names_of_folders(hub: LocalServer, tmp_path: Path,
         fetch_hub_copy(copy(only="x"), tmp_path, quiet)
 
 
-def test_shapes_differ(hub: LocalServer, tmp_path: Path) -> None:
+def test_images_of_different_shapes_are_refused_in_an_archive(hub: LocalServer, tmp_path: Path) -> None:
     rows = [{"image": encoded(1, size), "label": 0} for size in (8, 9)]
     serve(hub, {"a.parquet": parquet(rows)})
     with pytest.raises(DataError, match="images of x have 2 shapes, an archive takes one"):

@@ -37,7 +37,7 @@ def remote(path: Path, unpack: Literal["gzip", "zip", "tar"], gives: str) -> Rem
     return RemoteFile((), path.name, unpack=unpack, gives=gives)
 
 
-def test_each_form(tmp_path: Path) -> None:
+def test_each_form_of_archive_is_unpacked(tmp_path: Path) -> None:
     plain = tmp_path / "raw/a.gz"
     plain.parent.mkdir()
     plain.write_bytes(gzip.compress(b"hello"))
@@ -93,7 +93,7 @@ def test_damage_is_a_sentence_and_leaves_nothing(tmp_path: Path, form: Literal["
     assert [path.name for path in tmp_path.iterdir()] == ["p.bin"]
 
 
-def test_what_it_should_hold(tmp_path: Path) -> None:
+def test_an_archive_without_its_content_is_refused(tmp_path: Path) -> None:
     archive = zipped(tmp_path / "p.zip", other=b"")
     with pytest.raises(DataError, match="holds no photo"):
         unpack_archive(remote(archive, "zip", "photo"), archive, tmp_path)

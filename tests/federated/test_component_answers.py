@@ -235,7 +235,7 @@ class Columns(Argmax):
         return Targets.of_labels(start.logits.argmax(1)[:, None])
 
 
-def test_targets() -> None:
+def test_invalid_targets_are_refused() -> None:
     right = Targets.of_labels(torch.tensor([1, 0, 2]))
     assert check_targets(right, 3, "mine") is right
     for invalid, sentence in [
@@ -261,7 +261,7 @@ def test_targets() -> None:
 
 
 @engines
-def test_targets_in_a_round(name: str) -> None:
+def test_invalid_targets_are_refused_in_a_round(name: str) -> None:
     unlabeled = ENGINES[name](network(None), clients(SIZES, known=False))
     server, composed = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Columns())
     with pytest.raises(FedwcaError, match=r"pseudo-labeler 'columns' gave labels torch.int64 of shape \(\d+, 1\)"):
@@ -340,7 +340,7 @@ class Wrong(Argmax):
         ("partners", 50, "partners that the client has not; right are 0 to "),
     ],
 )
-def test_target_values(name: str, field: str, value: float, said: str) -> None:
+def test_invalid_target_values_are_refused(name: str, field: str, value: float, said: str) -> None:
     unlabeled = ENGINES[name](network(None), clients(SIZES, known=False))
     server, composed = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Wrong(field=field, value=value))
     with pytest.raises(FedwcaError) as error:

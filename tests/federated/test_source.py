@@ -49,7 +49,7 @@ def same(first: StartModel, second: StartModel) -> bool:
     return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_trained_once(cache: Path) -> None:
+def test_a_source_model_is_trained_once(cache: Path) -> None:
     epochs: list[int] = []
 
     def progress(epoch: int, of: int, accuracy: float) -> None:
@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 4))
 
 
-def test_it_learns() -> None:
+def test_pretraining_is_better_than_chance() -> None:
     assert pretrain(domain(80), CLASSES, MODEL, SourceTraining(epochs=4, lr=0.02, batch_size=8), 0).accuracy > 80
 
 

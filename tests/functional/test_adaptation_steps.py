@@ -11,7 +11,7 @@ from fedwca.errors import UsageError
 from fedwca.functional import inner_step, learned_loss, least_entropy, prediction_entropy
 
 
-def test_the_norm_by_hand() -> None:
+def test_learned_loss_by_hand() -> None:
     outputs = torch.tensor([3.0, 4.0, 0.0, -12.0])
     assert learned_loss(outputs).item() == 13
     assert learned_loss(outputs[:, None]).item() == 13
@@ -19,14 +19,14 @@ def test_the_norm_by_hand() -> None:
     assert learned_loss(outputs, torch.tensor([1, 1, 0, 0]), "rms").item() == pytest.approx(5 / math.sqrt(2))
 
 
-def test_runs_by_hand() -> None:
+def test_learned_loss_in_batches_by_hand() -> None:
     outputs = torch.tensor([3.0, 4.0, 6.0, 8.0, 1.0])
     assert learned_loss(outputs, batch=2).item() == pytest.approx((5 + 10 + 1) / 3)
     assert learned_loss(outputs, None, "rms", 2).item() == pytest.approx((5 / math.sqrt(2) + 10 / math.sqrt(2) + 1) / 3)
     assert learned_loss(outputs, batch=64).item() == pytest.approx(learned_loss(outputs).item())
 
 
-def test_padding_makes_no_run() -> None:
+def test_padding_does_not_count_in_batches_of_the_learned_loss() -> None:
     outputs = torch.tensor([math.nan, 3.0, 7.0, 4.0, 6.0, 8.0, 9.0, 1.0, 5.0, 5.0])
     mask = torch.tensor([0, 1, 0, 1, 1, 1, 0, 1, 0, 0])
     assert learned_loss(outputs, mask, batch=2).item() == pytest.approx((5 + 10 + 1) / 3)
@@ -45,20 +45,20 @@ def test_a_dead_network_has_gradient_zero_twice(batch: int | None, reduction: st
 
 
 @pytest.mark.parametrize("batch", [None, 3])
-def test_nobody_gives_zero(batch: int | None) -> None:
+def test_learned_loss_of_no_samples_is_zero(batch: int | None) -> None:
     assert learned_loss(torch.zeros(0), batch=batch).item() == 0
     assert learned_loss(torch.ones(4), torch.zeros(4), "rms", batch).item() == 0
 
 
 @pytest.mark.parametrize("batch", [None, 2])
-def test_it_is_twice_differentiable(batch: int | None) -> None:
+def test_learned_loss_is_twice_differentiable(batch: int | None) -> None:
     outputs = torch.randn(5, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([1, 0, 1, 1, 1])
     assert torch.autograd.gradcheck(lambda z: learned_loss(z, mask, "norm", batch), outputs)
     assert torch.autograd.gradgradcheck(lambda z: learned_loss(z, mask, "rms", batch), outputs)
 
 
-def test_what_it_refuses() -> None:
+def test_learned_loss_refuses_invalid_arguments() -> None:
     with pytest.raises(UsageError, match="one number a sample"):
         learned_loss(torch.zeros(3, 2))
     with pytest.raises(UsageError, match="no reduction 'sum'"):

@@ -8,7 +8,7 @@ import torch
 from fedwca.functional import expected_calibration_error
 
 
-def test_a_case_by_hand() -> None:
+def test_calibration_error_by_hand() -> None:
     # Two bins: (0, 0.5] holds 0.5 and 0.3, one right: |0.5 - 0.4| of 2 images; (0.5, 1] holds 0.9, 0.7 and 0.8, two
     # right: |2/3 - 0.8| of 3.
     right = torch.tensor([True, False, True, True, False])
@@ -17,7 +17,7 @@ def test_a_case_by_hand() -> None:
     assert float(error) == pytest.approx((2 * 0.1 + 3 * (0.8 - 2 / 3)) / 5)
 
 
-def test_fifteen_bins_are_the_usual() -> None:
+def test_default_is_fifteen_bins() -> None:
     generator = torch.Generator().manual_seed(0)
     confidences = torch.rand(200, dtype=torch.float64, generator=generator)
     right = torch.rand(200, generator=generator) < 0.5

@@ -15,7 +15,7 @@ def picture(height: int, width: int) -> torch.Tensor:
     return 1000 * b + 100 * k + 10 * r + c
 
 
-def test_by_hand() -> None:
+def test_crop_and_flip_by_hand() -> None:
     x = picture(4, 5)
     cut = crop_and_flip(x, torch.tensor([1, 2]), torch.tensor([0, 3]), torch.tensor([False, True]), 2)
     assert cut[0, 0].tolist() == [[10, 11], [20, 21]]
@@ -44,7 +44,7 @@ def test_rounding_never_leaves_the_image() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(0, 3), st.integers(0, 1000))
-def test_against_slices(side: int, down: int, across: int, seed: int) -> None:
+def test_crops_equal_slices(side: int, down: int, across: int, seed: int) -> None:
     x = picture(side + down, side + across)
     draws = torch.rand(2, 3, generator=torch.Generator().manual_seed(seed))
     top, left = crop_corners(draws[:, :2], side + down, side + across, side)

@@ -36,7 +36,7 @@ def same_partition(a: Tensor, b: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("backend", ["torch", "faiss", "hnsw"])
-def test_by_hand(backend: str) -> None:
+def test_finch_by_hand(backend: str) -> None:
     # points 0, 1, 2.5 chain to one cluster (2.5 -> 1 -> 0); 20, 21 to the other
     x = torch.tensor([20.0, 0.0, 21.0, 1.0, 2.5])[:, None]
     labels = finch(x, backend=backend, metric="euclidean")

@@ -3,7 +3,7 @@ import pytest
 from fedwca.functional.learning_rate import cosine_learning_rate
 
 
-def test_by_hand() -> None:
+def test_cosine_learning_rate_by_hand() -> None:
     # Half of a cosine over four rounds: cos 0 = 1, cos 45° = √½, cos 90° = 0, cos 135° = -√½, cos 180° = -1.
     half = 0.5**0.5
     right = [1.0, (1 + half) / 2, 0.5, (1 - half) / 2, 0.0]

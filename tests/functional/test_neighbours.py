@@ -37,7 +37,7 @@ def slow_neighbours(x: np.ndarray, metric: str) -> list[int]:
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_by_hand(backend: str, metric: str) -> None:
+def test_first_neighbours_by_hand(backend: str, metric: str) -> None:
     # directions 0°, 10°, 90°, 83°; on the unit circle both metrics agree
     angles = torch.tensor([0.0, 10.0, 90.0, 83.0]).deg2rad()
     x = torch.stack([angles.cos(), angles.sin()], 1)

@@ -47,7 +47,7 @@ def test_mutual_information_by_hand() -> None:
     assert mutual_information(torch.zeros(3, 1)).item() == 0
 
 
-def test_their_extremes() -> None:
+def test_entropy_and_diversity_at_their_extremes() -> None:
     sure = 1e3 * torch.eye(4)
     assert prediction_entropy(sure).item() == 0
     assert diversity_loss(sure).item() == pytest.approx(-math.log(4))

@@ -17,7 +17,7 @@ def test_the_largest_by_hand() -> None:
     assert scatter_entries(positions, values, 5).tolist() == [0.0, -4.0, 2.0, 0.0, 3.0]
 
 
-def test_of_equals_the_first() -> None:
+def test_of_equal_entries_the_first_are_taken() -> None:
     assert largest_entries(torch.tensor([1.0, -1.0, 1.0, 1.0]), 2)[0].tolist() == [0, 1]
     assert largest_entries(torch.zeros(3), 1)[0].tolist() == [0]
 

@@ -35,7 +35,7 @@ def test_softmax_is_shift_invariant_and_goes_to_equal_and_to_one_hot() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_softmax_refuses(temperature: float) -> None:
+def test_softmax_refuses_invalid_temperatures(temperature: float) -> None:
     with pytest.raises(UsageError, match="temperature"):
         tempered_softmax(torch.zeros(2), temperature)
 

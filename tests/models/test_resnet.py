@@ -85,7 +85,7 @@ def test_features_are_torchvisions() -> None:
         )
 
 
-def test_sizes() -> None:
+def test_sizes_of_images_and_features() -> None:
     assert (ResNet18().side, ResNet18().stored) == (224, 256)
     assert (ResNet18(side=64).stored, SMALL.stored) == (73, 37)
     assert SMALL.backbone().width == 512
@@ -292,7 +292,7 @@ def test_a_frozen_backbone_neither_changes_nor_travels() -> None:
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_source_model(frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_model_is_trained_reproducibly(frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
     labels = torch.arange(16) % 2
     images = (some(16) // 4 + 180 * labels.view(-1, 1, 1, 1)).to(torch.uint8)
