@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from keep import keep
 from provenance import provenance
-from signatures import DIGITS, Piece, images_of
+from signatures import DIGITS, SIDE, Piece, images_of
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.privacy import Privacy
@@ -45,7 +45,7 @@ def measure(source: str, clients: int, data: Path) -> dict[str, Any]:
         data: folder with digit_five.
     """
     config = resolve_plan({**Piece("digit_five", source, 0, IMAGES, 1e-3).layer(data, data), "clients": clients}).config
-    dataset, source_domain = images_of("digit_five", source, data, data)
+    dataset, source_domain = images_of("digit_five", source, SIDE, data, data)
     federation = split_trial(config, dataset, source_domain, 0, 0)
     network = source_model(config, dataset, source_domain, 0).network
     moments = [measure_moments(network, client.train).float() for client in federation.clients]

@@ -147,6 +147,11 @@ def label_of(pieces: Sequence[Mapping[str, Any]], method: str) -> str:
     return next((str(piece["methods"][method]["label"]) for piece in pieces if method in piece["methods"]), method)
 
 
+def methods_of_all(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Methods that every piece has; empty if there is no piece."""
+    return set.intersection(*({*piece["methods"]} for piece in pieces)) if pieces else set()
+
+
 def gains_by_source_model(
     kind: Kind,
     method: str = OWN,
@@ -155,8 +160,10 @@ def gains_by_source_model(
 ) -> str:
     """A method minus its rivals, over the accuracy of the untouched source model in a target domain."""
     pieces = read_pieces(kind)
-    if not pieces:
+    present = methods_of_all(pieces)
+    if not {"source_only", method} <= present:
         return f"Not measured yet: {command(kind)}."
+    rivals = [rival for rival in rivals if rival in present]
     source_accuracy, method_accuracy = by_target(pieces, "source_only"), by_target(pieces, method)
     rival_accuracies = [by_target(pieces, rival) for rival in rivals]
     lines = gains_by_right(
@@ -178,8 +185,10 @@ def gains_by_source_model(
 def targets(kind: Kind, method_names: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:
     """One row per source and target domain: mean accuracy of each method over clients, trials and source models."""
     pieces = finished(kind)
-    if not pieces:
+    present = methods_of_all(pieces)
+    if OWN not in present:
         return f"Not measured yet: {command(kind)}."
+    method_names = [method for method in method_names if method in present]
     values = {method: by_target(pieces, method) for method in method_names}
     source_targets = dict.fromkeys((source, domain) for source, _, domain in values[OWN])
     lines = [

@@ -47,7 +47,7 @@ def piece_options(description: str, results: Path) -> argparse.ArgumentParser:
 
 
 def check_pieces(parser: argparse.ArgumentParser, options: argparse.Namespace, piece_names: Iterable[str]) -> None:
-    """Check the options, and with --again choose another folder for runs unless one was given.
+    """Check the options, and with --small or --again choose another folder for runs unless one was given.
 
     Raises:
         SystemExit: there is no piece of a name, --small or --again would write to the kept results, or --again has no
@@ -58,7 +58,7 @@ def check_pieces(parser: argparse.ArgumentParser, options: argparse.Namespace, p
         parser.error(f"{reason}, and its results are not: give another --out")
     if options.again and not options.pieces:
         parser.error("--again repeats what is named: give names of pieces; --list has them")
-    if options.again and options.runs == parser.get_default("runs"):
+    if (options.small or options.again) and options.runs == parser.get_default("runs"):
         options.runs = options.out / "runs"  # an earlier run folder would be resumed instead
     if unknown := sorted(set(options.pieces) - set(piece_names)):
         parser.error(f"no piece {unknown[0]!r} of the data in {options.data}; --list names them")
@@ -173,7 +173,7 @@ def run_bench(folder: Path, settings: Mapping[str, Any], options: argparse.Names
     if settings["dataset"] != "digits_mini":
         option_settings["data"] = str(options.data)
     if options.small:
-        option_settings["overrides"] = {"source_training.epochs": 1}
+        option_settings["overrides"] = {**settings.get("overrides", {}), "source_training.epochs": 1}
     bench(out=folder, resume=True, keep="none", reporter=clock, **{**settings, **option_settings})
     return read_run(folder)
 

@@ -267,6 +267,20 @@ def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatc
     assert cells(table, "FEDWCA BY UPDATE")[1::5] == ["60.0", "1"]
 
 
+@pytest.mark.parametrize("methods", [["source_only", "source_ada_bn"], ["source_only", "fedwca"]])
+def test_pages_can_be_written_after_a_pieces_first_methods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: list[str]
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    accuracies = {method: [60.0] for method in methods}
+    for kind, source, rounds in (("digits", "usps", 10), ("pacs", "photo", 10), ("paper_digits", "usps", 100)):
+        write(tmp_path, kind, source, 20, accuracies, rounds)
+        part = next(tmp_path.glob(f"{kind}-*.json"))
+        part.write_text(json.dumps(json.loads(part.read_text()) | {"complete": False}))
+    for name, block in tables.BLOCKS.items():
+        assert block(), name
+
+
 def test_by_target_is_over_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0, 70.0], "local": []}, 10)
