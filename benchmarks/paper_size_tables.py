@@ -147,9 +147,9 @@ def label_of(pieces: Sequence[Mapping[str, Any]], method: str) -> str:
     return next((str(piece["methods"][method]["label"]) for piece in pieces if method in piece["methods"]), method)
 
 
-def methods_of_all(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Methods that every piece has; empty if there is no piece."""
-    return set.intersection(*({*piece["methods"]} for piece in pieces)) if pieces else set()
+def methods_of_any(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Methods that some piece has."""
+    return {method for piece in pieces for method in piece["methods"]}
 
 
 def gains_by_source_model(
@@ -160,7 +160,7 @@ def gains_by_source_model(
 ) -> str:
     """A method minus its rivals, over the accuracy of the untouched source model in a target domain."""
     pieces = read_pieces(kind)
-    present = methods_of_all(pieces)
+    present = methods_of_any(pieces)
     if not {"source_only", method} <= present:
         return f"Not measured yet: {command(kind)}."
     rivals = [rival for rival in rivals if rival in present]
@@ -185,23 +185,22 @@ def gains_by_source_model(
 def targets(kind: Kind, method_names: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:
     """One row per source and target domain: mean accuracy of each method over clients, trials and source models."""
     pieces = finished(kind)
-    present = methods_of_all(pieces)
+    present = methods_of_any(pieces)
     if OWN not in present:
         return f"Not measured yet: {command(kind)}."
     method_names = [method for method in method_names if method in present]
     values = {method: by_target(pieces, method) for method in method_names}
     source_targets = dict.fromkeys((source, domain) for source, _, domain in values[OWN])
+
+    def mean_in(accuracy: Mapping[tuple[str, int, str], float], source_target: tuple[str, str]) -> str:
+        samples = [value for (source, _, domain), value in accuracy.items() if (source, domain) == source_target]
+        return mean_cell(statistics.fmean(samples) if samples else None)
+
     lines = [
-        [
-            *source_target,
-            *(
-                mean_cell(statistics.fmean(v for (s, _, d), v in accuracy.items() if (s, d) == source_target))
-                for accuracy in values.values()
-            ),
-        ]
+        [*source_target, *(mean_in(accuracy, source_target) for accuracy in values.values())]
         for source_target in source_targets
     ]
-    labels = [pieces[0]["methods"][method]["label"] for method in method_names]
+    labels = [label_of(pieces, method) for method in method_names]
     return Table(
         "",
         ("source", "target", *labels),
