@@ -147,7 +147,11 @@ def test_no_run_no_report(tmp_path: Path) -> None:
     run = call("report", str(tmp_path))
     assert run.code == 2
     assert "no config.json" in run.err
-    assert call("report", str(tmp_path), "--format", "md", "--open").code == 2
+
+
+def test_only_a_page_is_opened_in_a_browser(plain: Run) -> None:
+    done = call("report", str(plain.folder), "--format", "md", "--open")
+    assert (done.code, "--open shows a page in a browser" in done.err) == (2, True)
 
 
 def test_a_file_of_another_format_than_its_name_is_refused(plain: Run, tmp_path: Path) -> None:

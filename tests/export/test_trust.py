@@ -82,7 +82,9 @@ def test_a_refused_program_is_not_even_looked_into(program: Path, monkeypatch: p
         open_model(program)
 
 
-def test_trust_does_not_open_other_kinds_of_files(tmp_path: Path) -> None:
+def test_trust_does_not_open_other_kinds_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(Payload()))
     with pytest.raises(CheckpointError, match="not an exported model"):
         open_model(tmp_path / "model.pkl", trust_code=True)
+    assert not Path("sprung").exists()

@@ -225,7 +225,6 @@ def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
     assert not any(torch.equal(*pair) for pair in zip(server.rows[2:][~absent], before.rows[2:][~absent], strict=True))
     changed = server.rows[2:] - before.rows[2:]
     torch.testing.assert_close(server.rows[1, :trained], (before.rows[1] + changed.sum(0) / 4)[:trained])
-    assert distance == pytest.approx(0.15)
 
 
 @engines

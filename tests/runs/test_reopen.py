@@ -65,7 +65,6 @@ def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: 
 
 
 def test_the_bank_is_that_of_the_last_round(run: Path) -> None:
-    opened = open_run(run)
     last = read_records(run)[-1]
     opened = open_run(run, trial=1)
     assert mean(list_accuracies(opened.federation.metrics, opened.engine.predict_tests())) == mean(

@@ -105,7 +105,7 @@ def test_only_keep_selected_keeps_the_selected_round(tmp_path: Path) -> None:
     for keep, expected in (("selected", [1, 3]), ("last", [3]), ("2", [2, 3]), ("none", [])):
         store = Checkpoints(tmp_path / keep, "same", RetentionPolicy.parse(keep))
         for number in range(4):
-            best = {"round": min(number, 0), "validation": 50.0}
+            best = {"round": 0, "validation": 50.0}
             store.save(UNIT, number - 1, {"x": torch.zeros(1)}, {"selected": best} if number else {}, number == 3)
         assert [int(file.stem) for file in reversed(store.files(UNIT))] == expected, keep
 
