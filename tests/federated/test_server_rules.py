@@ -205,7 +205,7 @@ def test_the_first_round_of_scaffold_at_rate_1_is_fedavgs(name: str) -> None:
 @engines
 def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
     engine = make(name)
-    trained, distance = engine.layout.trained, TRAINING.steps * TRAINING.lr
+    trained = engine.layout.trained
     x = init_server(engine).rows[0, :trained].clone()
     c = torch.zeros_like(x)
     controls = c.expand(4, -1)
