@@ -24,7 +24,7 @@ from fedwca.core.network import Network
 from fedwca.engine.client_task import Training
 from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
-from fedwca.newcomers.choose_cluster import By, first_round
+from fedwca.newcomers.choose_cluster import By, repeat_round_zero
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.results.environment import describe_environment
@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
         )
     remaining = [k for k in all_clients if k not in held_out]
     without_held_out, _ = played(config, method, network, federation, remaining, seed)
-    without_held_out = replace(without_held_out, first=first_round(without_held_out))
+    without_held_out = replace(without_held_out, first=repeat_round_zero(without_held_out))
     for k in held_out:
         for by in get_args(By):
             for label, adapts in ADAPT.items():

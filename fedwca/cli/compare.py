@@ -67,7 +67,7 @@ def command(
     """
     check_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.cli.printing import check_not_all_diverged, print_in, saying_what_is_kept
+    from fedwca.cli.printing import check_not_all_diverged, name_saved_results, print_in
     from fedwca.reproduce.plan_jobs import announce_runs, announce_total
     from fedwca.results.results_table import ON_REQUEST, check_columns
     from fedwca.runs.compare import plan_comparison, run_comparison
@@ -90,7 +90,7 @@ def command(
         )
         return
     comparison = run_comparison(request, methods, domains, reference, out, reporter)
-    with saying_what_is_kept(f"the runs are whole, they are in {out}"):
+    with name_saved_results(f"the runs are whole, they are in {out}"):
         print_in(form, comparison.table(columns), comparison.plain(), comparison.flat())
     check_not_all_diverged(
         [comparison.runs[name] for name in comparison.trained],

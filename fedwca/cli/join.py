@@ -62,7 +62,7 @@ def command(
     For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
     """
     from fedwca.cli.predict import write_answers
-    from fedwca.cli.printing import saying_what_is_kept
+    from fedwca.cli.printing import name_saved_results
     from fedwca.cli.progress_bars import show_progress
     from fedwca.core.files import check_writable
     from fedwca.datasets import stretches_images
@@ -114,7 +114,7 @@ def command(
         card = export(folder / FILES[0], "safetensors", joined.network, description)
         write_answers(folder / FILES[2], answers, 1)
     classes = [answer.best[0][0] for batch in answers for answer in batch if answer.best]
-    with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
+    with name_saved_results(f"the model, its card and its predictions are whole, in {folder}"):
         if as_json:
             printed = printed_join(joined, {name: classes.count(name) for name in description.classes}, folder)
             say(json.dumps(printed.model_dump(mode="json")))

@@ -61,7 +61,7 @@ def command(
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
     from fedwca.results.pictures.style import save
     from fedwca.results.read_run import read_run
-    from fedwca.runs.final_model_predictions import predictions_when_asked
+    from fedwca.runs.final_model_predictions import lazy_predictions
 
     if list_:
         for name, picture in PICTURES.items():
@@ -74,7 +74,7 @@ def command(
     trial_key = TrialKey(source_model, trial)
     method_name = find_method(results, method, trial_key)
     request = PictureRequest(
-        results, predictions_when_asked(results.path, method_name, trial_key), method_name, trial_key, how.value
+        results, lazy_predictions(results.path, method_name, trial_key), method_name, trial_key, how.value
     )
     folder = to or results.path / "pictures"
     errors: list[FedwcaError] = []

@@ -26,7 +26,7 @@ from fedwca.runs.finished_run import FinishedRun
 
 
 @contextmanager
-def saying_what_is_kept(clause: str) -> Iterator[None]:
+def name_saved_results(clause: str) -> Iterator[None]:
     """Flush what is printed inside; if it cannot be written, the error says which results are saved.
 
     Args:
@@ -51,7 +51,7 @@ def print_finished(finished: FinishedRun, as_json: bool, columns: Sequence[str] 
         FedwcaError: the output cannot be written; says where the results are saved.
         Diverged: runs diverged, and no run of a method that trains finished.
     """
-    with saying_what_is_kept(f"the run is whole, its results are in {finished.path}"):
+    with name_saved_results(f"the run is whole, its results are in {finished.path}"):
         _print_results(finished, as_json, columns)
     trained = trained_methods(read_configuration(finished.path)["methods"])
     rows = [row for row in finished.table if row.name in trained]

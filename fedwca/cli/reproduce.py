@@ -76,7 +76,7 @@ def command(
     """
     check_one_process("fedwca reproduce")
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.cli.printing import check_not_all_diverged, print_in, saying_what_is_kept
+    from fedwca.cli.printing import check_not_all_diverged, name_saved_results, print_in
     from fedwca.core.dotted_keys import flatten_keys
     from fedwca.errors import UsageError
     from fedwca.reproduce.communications_table import message_table
@@ -117,7 +117,7 @@ def command(
     for job in jobs:
         result = run_job(job, out, reporter)
         rows += result.rows
-        with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
+        with name_saved_results(f"the runs so far are whole, they are in {out}"):
             for figure_path in result.figures:
                 say(f"{job.title}: {figure_path}", err=form is not Format.table)
             print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)

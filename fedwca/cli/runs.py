@@ -161,7 +161,7 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     """Show what a run was and how it was begun, every method's accuracy, and how far it came."""
     from fedwca.cli.wide_tables import draw_grid
     from fedwca.results.find_runs import find_run
-    from fedwca.results.read_run import began_with, read_run
+    from fedwca.results.read_run import read_run, run_notes
     from fedwca.results.results_table import requested_columns
     from fedwca.results.tables import Table as ResultsTable
     from fedwca.results.tables import mean_cell
@@ -180,7 +180,7 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     console = make_console()
     line = _line(shown_run)
     console.print(f"{shown_run.path}: {line['data']}; {line['state']}; begun {shown_run.time:%Y-%m-%d %H:%M}")
-    for title, value in began_with(shown_run).items():
+    for title, value in run_notes(shown_run).items():
         console.print(f"{title}: {value}", soft_wrap=True)
     extra_columns = requested_columns(column or (), shown_run.classes, methods.values())
     headings = ("mean", *(extra.heading for extra in extra_columns), "rounds")

@@ -84,8 +84,8 @@ def command(
     """
     check_one_process("fedwca sweep")
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.cli.printing import print_in, saying_what_is_kept
-    from fedwca.config.partition_and_domain import chosen_partition, fill_in_meanings
+    from fedwca.cli.printing import name_saved_results, print_in
+    from fedwca.config.partition_and_domain import add_implied_values, chosen_partition
     from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
     from fedwca.config.run_config import merge
@@ -101,7 +101,7 @@ def command(
     if not spaces:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
     file_values, option_values = read_file(asked.file) if asked.file else {}, spell_out(asked.layer)
-    fill_in_meanings(file_values, option_values)
+    add_implied_values(file_values, option_values)
     values = merge(file_values, option_values)
     partition = chosen_partition(values, named_by_preset(asked.preset, "partition", values.get("dataset")))
     if oracle and criterion:
@@ -119,7 +119,7 @@ def command(
         return
     results = search(search_request, reporter)
     document = {"criterion": search_request.criterion, "direction": search_request.direction, "tries": results}
-    with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):
+    with name_saved_results(f"the study is whole, it and its runs are in {out}"):
         print_in(form, tabulate_tries(search_request, results), document, results)
     if all_diverged(results, search_request.criterion):
         raise Diverged("every try diverged; lower values of training.lr may help")

@@ -179,7 +179,7 @@ def _named_in(head: Baseline, part: str) -> list[tuple[str, str]]:
     return [(SPECS[part], name) for name in ((names,) if isinstance(names, str) else names)]
 
 
-def how_to_have(partition: type[Partition]) -> str:
+def option_selecting(partition: type[Partition]) -> str:
     """The option that selects a partition, for messages."""
     return f"--{partition.named}" if partition.named else f"--partition {partition.name}"
 
@@ -190,4 +190,4 @@ def _how_to_have_setting(setting: str) -> str:
     if not matching:
         return "a plugin's partition"
     matching.sort(key=lambda partition: partition.named is None)
-    return how_to_have(matching[0]) + (" DOMAIN" if matching[0].named else ", or another one of labelled clients")
+    return option_selecting(matching[0]) + (" DOMAIN" if matching[0].named else ", or another one of labelled clients")

@@ -29,11 +29,11 @@ class MethodValues(UserValues):
         return {kind: names for kind, names in nonempty.items() if names}
 
 
-def yield_to(values: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+def drop_overridden_values(values: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     """A lower layer without its values for single methods that an upper layer sets for all methods.
 
     >>> low = {"methods": {"tent": {"training": {"lr": 0.1, "clip": 1}}}}
-    >>> yield_to(low, {"training": {"lr": 0.3}})
+    >>> drop_overridden_values(low, {"training": {"lr": 0.3}})
     {'methods': {'tent': {'training': {'clip': 1}}}}
     """
     overridden = {key for key, _ in flatten_keys({name: layer.get(name, {}) for name in ("training", "components")})}

@@ -13,7 +13,7 @@ NO_TARGET = "none"
 """Value of ``--target`` for runs in which all domains are labelled sources."""
 
 
-def fill_in_meanings(file_values: Layer, option_values: Layer) -> None:
+def add_implied_values(file_values: Layer, option_values: Layer) -> None:
     """Add to a file's and a command line's values, in place, what they imply.
 
     A folder without a data set implies the data set ``folder``; target ``none`` implies the partition ``all_labelled``.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.baselines import how_to_have
+from fedwca.config.baselines import option_selecting
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import (
     USUAL_CLUSTERER,
@@ -18,10 +18,10 @@ from fedwca.config.compose_methods import (
 from fedwca.config.idle_settings import check_idle_table, check_trainings_are_used, idle_tables, without_table
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
+    add_implied_values,
     chosen_partition,
     default_domain,
     domain_of,
-    fill_in_meanings,
     name_domain,
 )
 from fedwca.config.presets import named_by_preset, preset, without_idle_clusterer
@@ -96,7 +96,7 @@ def resolve_plan(
     """
     cli = spell_out(layer)
     file_layer = read_file(file) if file else {}
-    fill_in_meanings(file_layer, cli)
+    add_implied_values(file_layer, cli)
     merged = merge(file_layer, cli)
     preset_dataset = named_by_preset(preset_name, "dataset")
     dataset = str(merged.get("dataset") or preset_dataset or RunConfig.model_fields["dataset"].default)
@@ -111,7 +111,7 @@ def resolve_plan(
         table = partition.table or partition.setting
         base = preset(preset_name, dataset, None if named_domain is None else str(named_domain), table)
         base, usable_file_layer = without_idle_clusterer(base, file_layer, cli, partition)
-        names = chosen_names(merge(base, merge(usable_file_layer, cli)))
+        names = component_names_by_kind(merge(base, merge(usable_file_layer, cli)))
         cli_with_set = merge(merge(cli, parse_set_options(pairs, names)), parse_set_options(tried, names))
         base, usable_file_layer = without_idle_clusterer(base, usable_file_layer, cli_with_set, partition)
         return {f"preset {preset_name}": base, "config": usable_file_layer, "CLI": cli_with_set}
@@ -124,7 +124,7 @@ def resolve_plan(
         config = config.model_copy(update={partition.named: domain})
     base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
-        reason = f"with {how_to_have(partition)} nothing is trained so"
+        reason = f"with {option_selecting(partition)} nothing is trained so"
         check_idle_table(table, config, origins, base, reason, repeats=("CLI", "config"))
         config, origins = without_table(table, config, origins)
     check_newcomer_fields(config)
@@ -206,7 +206,7 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
     return {field: values[field] for field in fields}
 
 
-def chosen_names(values: Layer) -> dict[str, list[str]]:
+def component_names_by_kind(values: Layer) -> dict[str, list[str]]:
     """Kind → names of the chosen components, with the defaults filled in."""
     defaults = {kind: field.default for kind, field in RunConfig.model_fields.items() if kind in KINDS}
     name_by_kind = {kind: values.get(kind) or defaults.get(kind) or USUAL_CLUSTERER for kind in KINDS[:-1]}

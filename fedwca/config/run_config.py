@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from fedwca.config.method_spec import NOTHING, parse_method
-from fedwca.config.method_values import MethodValues, yield_to
+from fedwca.config.method_values import MethodValues, drop_overridden_values
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
 from fedwca.core.training_settings import (
@@ -300,7 +300,7 @@ def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
     values: Layer = {}
     origins: dict[str, str] = {}
     for origin, layer in layers.items():
-        values = lay_over(yield_to(values, layer), layer)
+        values = lay_over(drop_overridden_values(values, layer), layer)
         origins |= {key: origin for key, _ in flatten_keys(layer)}
     leaves = dict(flatten_keys(values))
     return validate(values), {k: origin for k, origin in origins.items() if k in leaves or not k.startswith("methods.")}

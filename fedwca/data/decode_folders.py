@@ -123,10 +123,10 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
     """
     shape = f"{size}{'-stretched' * stretch}"
     cached = cache_dir() / "folders" / f"{folder.name}-{shape}-{_listing(folder, files)}.npy"
-    return keep_decoded(cached, len(files), size, lambda start, stop: _decoded(files[start:stop], size, stretch))
+    return decode_with_cache(cached, len(files), size, lambda start, stop: _decoded(files[start:stop], size, stretch))
 
 
-def keep_decoded(cached: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> Images:
+def decode_with_cache(cached: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> Images:
     """Images ``[count, size, size, 3]``, memory-mapped from a cache file, which is written first if it is not there.
 
     Args:

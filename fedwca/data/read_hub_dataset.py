@@ -16,7 +16,7 @@ from fedwca.core.printable import printable
 from fedwca.data.archives import Archive
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import FederatedDataset, Images, Integers, canonical_domain, sorted_classes
-from fedwca.data.decode_folders import decode_all, keep_decoded
+from fedwca.data.decode_folders import decode_all, decode_with_cache
 from fedwca.data.image_files import DECODER, decode_bytes, decode_image
 from fedwca.data.open_hub_tables import CONFIGURATION, SPLIT, HubTable, open_hub_tables
 from fedwca.data.read_domains import assemble_dataset
@@ -212,7 +212,7 @@ def _decode(place: str | Path, name: str, parts: Sequence[_Part], size: int) -> 
             images[low - start : high - start] = decode_all(decoders(low, high), size)
         return images
 
-    return keep_decoded(cache_dir() / "hub" / file, int(starts[-1]), size, decode)
+    return decode_with_cache(cache_dir() / "hub" / file, int(starts[-1]), size, decode)
 
 
 def _one_image(name: str, value: Any, size: int) -> Images:

@@ -13,7 +13,7 @@ from fedwca.core.messages import Blend, Offer
 from fedwca.data.federation import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
-from fedwca.deploy.deployable_checks import check_covered
+from fedwca.deploy.deployable_checks import check_noise_coverage
 from fedwca.deploy.half_precision import wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
@@ -25,7 +25,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.aggregator_weights import blend_mixtures
 from fedwca.federated.client_tasks import client_task
-from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
+from fedwca.federated.trusted_clients import labeler_trust_alone, measure_trust_alone
 from fedwca.federated.upload_checks import model_problem
 
 
@@ -86,7 +86,7 @@ class Client:
         """
         if self.privacy is not None:
             with_noise = self.moment_privacy is not None and (self.moment_privacy.noise > 0 or not self.privacy.noise)
-            check_covered(composition, with_noise)
+            check_noise_coverage(composition, with_noise)
         model = composition.architecture()
         network = model.build(composition.classes, pretrained=False)
         expected_shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
@@ -169,7 +169,9 @@ class Client:
         task = client_task(method, composition.training, parcel.round, keys, self.index, parcel.beside)
         labeler_trust = None
         if "trusted" not in parcel.notes:
-            labeler_trust = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
+            labeler_trust = labeler_trust_alone(
+                labeler, self.engine, self.engine.layout.read(self.engine.network), task
+            )
         if self.trust is None:
             self.trust = measure_trust_alone(self.engine, self.engine.layout.read(self.engine.network), task)
         trusted = float(parcel.notes.get("trusted", 1)) if labeler_trust is None else float(labeler_trust[0])

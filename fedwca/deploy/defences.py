@@ -14,7 +14,7 @@ from fedwca.functional import moment_shift
 Robust = Literal["mean", "median", "trimmed"]
 
 
-def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> float:
+def measure_statistics_shift(model: Tensor, sent: Tensor, layout: Layout) -> float:
     """Return how far the BatchNorm statistics of a model ``[P]`` moved from those of the model that was sent ``[P]``.
 
     Returns:

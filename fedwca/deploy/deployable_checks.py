@@ -150,7 +150,7 @@ def check_defences(rules: Rules, method: Method, composition: Composition) -> No
         raise UsageError(f"{prefix} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
 
-def check_enough_asked(rules: Rules) -> None:
+def check_clients_per_round(rules: Rules) -> None:
     """Refuse defences that need more clients in a round than a new deployment would sample.
 
     Raises:
@@ -162,7 +162,7 @@ def check_enough_asked(rules: Rules) -> None:
         raise UsageError(f"rule {names[0]} takes 3 clients in a round, and a round asks {sampled} of {rules.clients}")
 
 
-def check_covered(composition: Composition, moments: bool = False) -> None:
+def check_noise_coverage(composition: Composition, moments: bool = False) -> None:
     """Refuse clipping and noise that do not cover every upload computed from the client's images.
 
     Args:

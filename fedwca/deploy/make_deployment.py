@@ -17,11 +17,11 @@ from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
 from fedwca.deploy.deployable_checks import (
+    check_clients_per_round,
     check_compressible,
     check_consent,
     check_defences,
     check_deployable,
-    check_enough_asked,
 )
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
@@ -34,7 +34,7 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.results.table_rows import Row, summarise
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.measure_delivered import list_accuracies
@@ -119,9 +119,9 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         raise InvalidConfig(describe_problems(error)) from error
     check_consent(rules, method)
     check_defences(rules, method, deployment.composition)
-    check_enough_asked(rules)
+    check_clients_per_round(rules)
     check_compressible(deployment.composition, network)
-    rehearse_components(config, plan.methods, dataset)
+    dry_run_components(config, plan.methods, dataset)
     check_writable(request.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))

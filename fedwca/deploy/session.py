@@ -11,7 +11,7 @@ import torch
 from fedwca.core.network import Network
 from fedwca.core.printable import printable
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.defences import measure_statistics_move, norm_outliers
+from fedwca.deploy.defences import measure_statistics_shift, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
@@ -127,7 +127,7 @@ class Session:
         return parcels
 
     @property
-    def asks_enough(self) -> bool:
+    def can_close(self) -> bool:
         """Whether the round can be closed if all clients answer; late clients, who are not averaged, do not count."""
         members = [client for client in self.expected if not needs_cluster(self.context, self.state, client)]
         return len(members) >= self.rules.least
@@ -221,7 +221,7 @@ class Session:
         moves = {k: float((answer.model - answer.start)[: layout.trained].norm()) for k, answer in answers.items()}
         # Images of another domain move statistics by about one standard deviation, other images hardly at all: the
         # median counts as at least 1.
-        shifts = {k: measure_statistics_move(answer.model, answer.start, layout) for k, answer in answers.items()}
+        shifts = {k: measure_statistics_shift(answer.model, answer.start, layout) for k, answer in answers.items()}
         too_far = {
             "its update is": norm_outliers(moves, factor),
             "its BatchNorm statistics moved": norm_outliers(shifts, factor, least=1.0),

@@ -18,7 +18,7 @@ from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome
 from fedwca.federated.server import Server, find_unlabeled, offer_own
 from fedwca.federated.simulated_uploads import SimulatedUpload
-from fedwca.federated.trusted_clients import find_trusted
+from fedwca.federated.trusted_clients import labeler_trust
 from fedwca.federated.upload_checks import ExpectedUpload, check_uploads
 
 
@@ -56,7 +56,7 @@ def open_last_phase(
     clients = find_unlabeled(engine.labels).nonzero()[:, 0].tolist()
     offer = offer_delivered(method, server)
     # For these clients the model trained with labels takes the place of a source model.
-    trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, clients)
+    trusted = labeler_trust(method.pseudo_labeler, engine, offer, server.rows, task, clients)
     return OpenRound(
         round=round,
         server=server,

@@ -30,7 +30,7 @@ def draw_sizes(keys: Keys, clients: Sequence[int], sizes: int) -> Tensor:
     return (torch.cat(draws) * sizes).long() if draws else torch.zeros(0, dtype=torch.int64)
 
 
-def begin_rows(model: Architecture, parts: Sequence[Part], widest: Network, seed: int) -> Tensor:
+def untrained_rows(model: Architecture, parts: Sequence[Part], widest: Network, seed: int) -> Tensor:
     """Untrained models ``[S, P]``, one of each size, in the layout of the widest.
 
     Args:

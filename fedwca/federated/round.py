@@ -39,7 +39,7 @@ from fedwca.federated.server import (
     take_server_step,
 )
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
-from fedwca.federated.trusted_clients import find_trusted, measure_trust
+from fedwca.federated.trusted_clients import labeler_trust, measure_trust
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads
 
 
@@ -187,7 +187,7 @@ def open_round(
     chosen = [trainable[place] for place in sample_clients(round, len(trainable), participation, keys)]
     if not round:
         unlabeled = [k for k in chosen if engine.labels[k] is None]
-        trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, unlabeled)
+        trusted = labeler_trust(method.pseudo_labeler, engine, offer, server.rows, task, unlabeled)
     return OpenRound(
         round=round,
         server=server,

@@ -28,7 +28,7 @@ def measure_trust(predictions: Sequence[Predictions]) -> Tensor:
     return torch.stack([mutual_information(x.logits.double()) for x in predictions])
 
 
-def find_trusted(
+def labeler_trust(
     labeler: PseudoLabeler,
     engine: Engine,
     offer: Offer,
@@ -75,7 +75,7 @@ def find_trusted(
     return trust
 
 
-def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, task: Task) -> Tensor | None:
+def labeler_trust_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, task: Task) -> Tensor | None:
     """How far a labeler trusts the only client of an engine ``[1]``, 0 to 1, in whichever round it joins.
 
     Args:
@@ -88,9 +88,9 @@ def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, t
         None where the labeler trusts everybody, so that nobody is asked.
 
     Raises:
-        FedwcaError: see `find_trusted`.
+        FedwcaError: see `labeler_trust`.
     """
-    return find_trusted(labeler, engine, offer_source(1), source[None].to(engine.device), lambda _: task, [0])
+    return labeler_trust(labeler, engine, offer_source(1), source[None].to(engine.device), lambda _: task, [0])
 
 
 def measure_trust_alone(engine: Engine, source: Tensor, task: Task) -> float:

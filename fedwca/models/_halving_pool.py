@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def halve_sides(x: Tensor) -> Tensor:
+def max_pool_2x2(x: Tensor) -> Tensor:
     """Maximum of each 2×2 pixels ``[B, C, H, W] -> [B, C, H//2, W//2]``; a last odd row or column is dropped."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return F.max_pool2d(x, 2)

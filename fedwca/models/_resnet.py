@@ -18,7 +18,7 @@ from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import check_no_other_tensors, fill_module, read_tensors
 from fedwca.errors import CheckpointError, first_line
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
-from fedwca.models._small_map_convolution import quicken_small_maps
+from fedwca.models._small_map_convolution import use_small_map_convolutions
 
 
 class ResNet(PretrainedArchitecture):
@@ -36,7 +36,7 @@ class ResNet(PretrainedArchitecture):
         network = self.torchvision()[0]
         body = nn.Sequential(OrderedDict(part for part in network.named_children() if part[0] != "fc"))
         body.avgpool = _MeanOverPlaces()
-        quicken_small_maps(body)
+        use_small_map_convolutions(body)
         backbone = PretrainedBackbone(body, network.fc.in_features, self.frozen, self.augment)
         backbone.shortcuts = tuple(name for name, _ in backbone.named_modules() if name.endswith(".downsample"))
         return backbone

@@ -54,7 +54,7 @@ class SmallMapConvolution(nn.Conv2d):
         return F.linear(torch.cat(patches, dim=-1), weight, self.bias).permute(0, 3, 1, 2)
 
 
-def quicken_small_maps(network: nn.Module) -> None:
+def use_small_map_convolutions(network: nn.Module) -> None:
     """Turn convolutions of many channels, but not those of 1×1, into `SmallMapConvolution`; their weights stay."""
     for part in network.modules():
         if type(part) is nn.Conv2d and _suits(part):

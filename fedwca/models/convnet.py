@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedwca.core.network import Backbone, Head
 from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
-from fedwca.models._halving_pool import halve_sides
+from fedwca.models._halving_pool import max_pool_2x2
 from fedwca.models._sizes import SizedArchitecture
 
 
@@ -28,15 +28,15 @@ class _TwoConvolutions(Backbone):
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         # ReLU after pooling gives the same result as before it, with a quarter of the work.
-        x = F.relu(halve_sides(self.conv1(x)))
-        return F.relu(halve_sides(self.conv2(x))).flatten(1)
+        x = F.relu(max_pool_2x2(self.conv1(x)))
+        return F.relu(max_pool_2x2(self.conv2(x))).flatten(1)
 
     def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """As `forward`, for many models at once, with all their channels side by side."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)
         for name in ("conv1", "conv2"):
-            x = F.relu(halve_sides(convolve_each(x, parameters, name, padding=2)))
+            x = F.relu(max_pool_2x2(convolve_each(x, parameters, name, padding=2)))
         features: Tensor = x.unflatten(1, (models, -1)).transpose(0, 1).flatten(2)
         return features
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedwca.core.network import Architecture, Backbone, Drop
 from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
-from fedwca.models._halving_pool import halve_sides
+from fedwca.models._halving_pool import max_pool_2x2
 
 
 class _LeNet(Backbone):
@@ -27,8 +27,8 @@ class _LeNet(Backbone):
         self.drops = (Drop(dropout, (50, 1, 1)),)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        x = F.relu(halve_sides(self.conv1(x)))
-        x = halve_sides(self.conv2(x))
+        x = F.relu(max_pool_2x2(self.conv1(x)))
+        x = max_pool_2x2(self.conv2(x))
         # A mask is constant over its channel and not negative, so it can follow pooling, with a quarter of the work.
         x = F.relu(x * masks[0] if masks else x)
         return x.flatten(1)
@@ -37,8 +37,8 @@ class _LeNet(Backbone):
         """As `forward`, for many models at once; all their channels stay side by side, so that no layer moves data."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)
-        x = F.relu(halve_sides(convolve_each(x, parameters, "conv1")))
-        x = halve_sides(convolve_each(x, parameters, "conv2"))
+        x = F.relu(max_pool_2x2(convolve_each(x, parameters, "conv1")))
+        x = max_pool_2x2(convolve_each(x, parameters, "conv2"))
         x = F.relu(x * masks[0].transpose(0, 1).flatten(1, 2) if masks else x)
         features: Tensor = x.unflatten(1, (models, -1)).transpose(0, 1).flatten(2)
         return features

@@ -22,7 +22,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.client_tasks import client_task
 from fedwca.federated.server import compare_clients, offer_source, pool_collected
-from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
+from fedwca.federated.trusted_clients import labeler_trust_alone, measure_trust_alone
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation
 
@@ -120,7 +120,7 @@ def by_update(
     else:
         task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)], trusted)
         engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
-        first = first_round(federation, done) if federation.first is None else federation.first
+        first = repeat_round_zero(federation, done) if federation.first is None else federation.first
     signatures = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
@@ -133,7 +133,7 @@ def by_update(
     return member_distances(vectors[:-1], vectors[-1], federation.labels, metric)
 
 
-def first_round(federation: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
+def repeat_round_zero(federation: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
     """Models of the clients after round 0 ``[K, P]``, trained again.
 
     A server keeps the signatures of round 0, a run folder does not. The same images and the same random numbers give
@@ -170,7 +170,7 @@ def trust_newcomer(
     """
     number = newcomer_number(federation)
     task = newcomer_task(federation, federation.training, 0, [number])(0)
-    return find_trusted_alone(
+    return labeler_trust_alone(
         federation.method.pseudo_labeler, engine, federation.server.source if delivered is None else delivered, task
     )
 

@@ -205,7 +205,7 @@ def published_table(name: str, dataset: str) -> PublishedTable | None:
     return PublishedTable(table["source"], values, published.get("clusters", {}))
 
 
-def fitting_definitions(table_definition: Definition, config: RunConfig) -> Definition:
+def without_missing_layers(table_definition: Definition, config: RunConfig) -> Definition:
     """The definition without layers that the configured model does not have, as when it is smaller than the paper's."""
     if not table_definition.signatures:
         return table_definition

@@ -15,10 +15,10 @@ from fedwca.reproduce.cost_estimate import Cost, describe_cost, estimate_plan
 from fedwca.reproduce.definitions import (
     Definition,
     PublishedTable,
-    fitting_definitions,
     layered_settings,
     published_table,
     quick_settings,
+    without_missing_layers,
 )
 from fedwca.results.describe_run import count_of
 from fedwca.runs.compare import chosen_domains
@@ -104,7 +104,7 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
     for name in [canonical_name(name) for name in reproduction.datasets] or reproduction.found.datasets:
         table_definition = reproduction.found.under(user_request.preset, name)
         first = replace(user_request, layer=layered_settings(table_definition, name, quick, user_request.layer))
-        fitting = fitting_definitions(table_definition, first.plan().config)
+        fitting = without_missing_layers(table_definition, first.plan().config)
         layer = layered_settings(fitting, name, quick, user_request.layer)
         request = replace(user_request, layer=layer, said=setting_origins(reproduction, fitting, name))
         printed = published_table(table, name) or PublishedTable("", {}, {})

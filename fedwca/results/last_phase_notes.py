@@ -54,7 +54,7 @@ def _less_even(shifts: Sequence[Mapping[str, Any]]) -> str:
     """Evidence of unlabeled images against the last phase, over the clients of all runs; empty if there is none."""
     pairs = [(shift, client) for shift in shifts for client in shift["agreement"]]
     entropy_before, entropy_after = (
-        mean(class_entropy_of(s[when][k]) for s, k in pairs) for when in ("before", "after")
+        mean(histogram_entropy(s[when][k]) for s, k in pairs) for when in ("before", "after")
     )
     if entropy_before - entropy_after <= LESS_EVEN:
         return ""
@@ -69,10 +69,10 @@ def _less_even(shifts: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def class_entropy_of(counts: Sequence[int]) -> float:
+def histogram_entropy(counts: Sequence[int]) -> float:
     """Entropy in nats of a class histogram.
 
-    >>> round(class_entropy_of([2, 2, 0]), 4)
+    >>> round(histogram_entropy([2, 2, 0]), 4)
     0.6931
     """
     total = sum(counts)

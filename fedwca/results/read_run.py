@@ -222,7 +222,7 @@ class Run:
         return f" ({', '.join(parts)})"
 
 
-def began_with(run: Run) -> dict[str, str]:
+def run_notes(run: Run) -> dict[str, str]:
     """Tags, note, command and commit of a run as text, by their headings; empty ones are left out."""
     notes, environment = run.notes, run.environment
     values = {

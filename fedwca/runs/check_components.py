@@ -21,7 +21,7 @@ from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
 
 
-def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
+def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
     """Build the model and call every clusterer on dummy data, so that a misfit is found before training.
 
     Raises:

@@ -33,7 +33,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         trial: index of the trial, from 0.
 
     Raises:
-        FedwcaError: see `fedwca.runs.open_run.open_run` and `measured_models`.
+        FedwcaError: see `fedwca.runs.open_run.open_run` and `evaluated_models`.
     """
     opened = open_run(run, method, source_model, trial)
     metrics, clients = opened.federation.metrics, opened.federation.clients
@@ -49,7 +49,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     with limit_to_one_thread(), matmul_precision("fp32", opened.bank.device):
         source_predictions = [predict(opened.server.source, client.test) for client in clients]
         final_predictions = [
-            predict(row, client.test) for row, client in zip(measured_models(opened), clients, strict=True)
+            predict(row, client.test) for row, client in zip(evaluated_models(opened), clients, strict=True)
         ]
     config, classified = opened.config, [classify_logits(outputs.logits) for outputs in final_predictions]
     title = (
@@ -70,7 +70,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     )
 
 
-def measured_models(opened: OpenedRun) -> Iterator[Tensor]:
+def evaluated_models(opened: OpenedRun) -> Iterator[Tensor]:
     """The model ``[P]`` of each client that tables evaluate: as delivered, or after the method's test-time adaptation.
 
     Raises:
@@ -92,7 +92,7 @@ def measured_models(opened: OpenedRun) -> Iterator[Tensor]:
         yield adapted.model
 
 
-def predictions_when_asked(run: Path, method: str | None, trial: TrialKey) -> Callable[[], Models]:
+def lazy_predictions(run: Path, method: str | None, trial: TrialKey) -> Callable[[], Models]:
     """A function that returns the models of a run's pictures; the run is opened once, at the first call.
 
     An error at that call is raised again at every later one.

@@ -19,7 +19,7 @@ from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, mean_cell
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.final_model_predictions import predictions_when_asked
+from fedwca.runs.final_model_predictions import lazy_predictions
 from fedwca.runs.write_report import write_report
 
 
@@ -109,9 +109,7 @@ class FinishedRun:
         """
         (picture,), run, trial = find_pictures([name]), read_run(self.path), TrialKey()
         method = find_method(run, method, trial)
-        return PICTURES[picture].draw(
-            PictureRequest(run, predictions_when_asked(self.path, method, trial), method, trial)
-        )
+        return PICTURES[picture].draw(PictureRequest(run, lazy_predictions(self.path, method, trial), method, trial))
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the run's report as HTML, Markdown or LaTeX, by the file's suffix; returns the file's path."""

@@ -18,7 +18,7 @@ def say_how_to_continue(folder: Path) -> str:
 
 
 @contextmanager
-def telling_what_is_kept(folder: RunFolder, reporter: RunReporter) -> Iterator[None]:
+def explain_interrupt(folder: RunFolder, reporter: RunReporter) -> Iterator[None]:
     """Add to a KeyboardInterrupt from the body a message that says what is kept of the run, and raise it again.
 
     Args:

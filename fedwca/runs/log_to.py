@@ -16,7 +16,7 @@ from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.style import save
 from fedwca.results.read_run import read_run
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.final_model_predictions import predictions_when_asked
+from fedwca.runs.final_model_predictions import lazy_predictions
 
 FIRST = TrialKey()
 """The source model and trial that pictures of a single trial show."""
@@ -52,7 +52,7 @@ def end_of_run(run: Path, summary: Mapping[str, Any], warn: Callable[[str], None
     }
     files = {"overview": run / "overview.png", "confusion": run / "pictures" / "confusion.png"}
     try:
-        request = PictureRequest(read_run(run), predictions_when_asked(run, None, FIRST), None, FIRST)
+        request = PictureRequest(read_run(run), lazy_predictions(run, None, FIRST), None, FIRST)
         save(PICTURES["confusion"].draw(request), files["confusion"])
     except CheckpointError:
         pass  # the run's models were not kept

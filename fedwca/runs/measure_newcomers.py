@@ -18,7 +18,7 @@ from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.federated.aggregator_weights import newcomer_mixtures
 from fedwca.federated.method import Method
-from fedwca.federated.model_sizes import begin_rows, draw_sizes
+from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import FreshModels, holders_of
 from fedwca.federated.server import Server
 from fedwca.runs.load_data import architecture
@@ -107,7 +107,7 @@ def prepare_fresh_models(
         clients: number of clients that train; newcomers are numbered after them.
         new: numbers of the newcomers, by which their model sizes are drawn; see `number_newcomers`.
     """
-    rows = begin_rows(architecture(config), method.trained, network, seed)
+    rows = untrained_rows(architecture(config), method.trained, network, seed)
     engine = choose_engine(config, network, holders_of(public, len(rows)))
     sizes = draw_sizes(keys, [clients + number for number in new], len(rows))
     return FreshModels(rows.to(engine.bank), sizes, engine, keys, clients)

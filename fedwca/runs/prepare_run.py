@@ -28,7 +28,7 @@ from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs import memory_estimate as memory
-from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
@@ -83,7 +83,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
         reporter.warn(unmeasured)
     if claimed.earlier is None:
         check_disk_space(folder.path, plan, claimed.about["keep"], federation, len(dataset.classes))
-        rehearse_components(plan.config, plan.methods, dataset)
+        dry_run_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(claimed, federation, device, reporter)
     domains, digests = federation.measured, describe_images(dataset)
     if claimed.earlier is None:

@@ -15,7 +15,7 @@ from fedwca.core.plain_values import to_plain
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import ClientImages
 from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel
-from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
+from fedwca.engine.distributed.sharded_engine import ShardedEngine, without_other_images
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import Unit
@@ -96,7 +96,7 @@ class RankSchedule(Schedule):
         return TrialsInTurn(
             [
                 ShardedEngine(
-                    choose_engine(config, network, own_images(clients, self.subgroup)),
+                    choose_engine(config, network, without_other_images(clients, self.subgroup)),
                     self.subgroup,
                     clients,
                 )

@@ -16,7 +16,7 @@ from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
-from fedwca.runs.how_to_continue import telling_what_is_kept
+from fedwca.runs.how_to_continue import explain_interrupt
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
@@ -61,7 +61,7 @@ def resume_run(
     check_same_components(path, metadata, plan)
     plan = replace(plan, config=locate_paths(config, metadata, path))
     loggers = build_loggers(metadata["loggers"])
-    with RunFolder(path, again=True) as folder, telling_what_is_kept(folder, reporter):
+    with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
         dataset, domain = load_same_images(plan.config, metadata, path)
         claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)

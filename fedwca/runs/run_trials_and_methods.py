@@ -21,7 +21,7 @@ from fedwca.engine.randomness import Keys, fold_key
 from fedwca.errors import Diverged
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
-from fedwca.federated.model_sizes import begin_rows, draw_sizes
+from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import StartModel
@@ -106,7 +106,7 @@ class _Bench:
 
     def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
         """Untrained models ``[S, P]``, one of each size."""
-        return begin_rows(architecture(self.config), method.trained, network, self.config.seed + index)
+        return untrained_rows(architecture(self.config), method.trained, network, self.config.seed + index)
 
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """The source model, or ``start`` in its place, with a method's extra networks."""

@@ -39,11 +39,11 @@ class KernelChoice:
     @property
     def sentence(self) -> str:
         """The choice as text for the user."""
-        timings = [f"{name} {kernels_cell(measurement)}" for name, measurement in self.measured.items()]
+        timings = [f"{name} {describe_step_time(measurement)}" for name, measurement in self.measured.items()]
         return f"{self.chosen} ({self.why}{': ' + ', '.join(timings) if timings else ''})"
 
 
-def kernels_cell(measurement: dict[str, Any]) -> str:
+def describe_step_time(measurement: dict[str, Any]) -> str:
     """The time of one candidate's step as text, or that it failed."""
     return "failed" if "error" in measurement else f"{1000 * measurement['seconds']:.1f} ms a step"
 

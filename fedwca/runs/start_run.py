@@ -21,7 +21,7 @@ from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
-from fedwca.runs.how_to_continue import telling_what_is_kept
+from fedwca.runs.how_to_continue import explain_interrupt
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import ClaimedFolder, PreparedRun, describe_request, prepare_run
@@ -54,7 +54,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
         take_notes(path, request)
         workers = plan.config.workers if plan.origins.get("workers") == "CLI" else None
         return resume_run(path, reporter, ranks, request.profile, workers)
-    with RunFolder(path) as folder, telling_what_is_kept(folder, reporter):
+    with RunFolder(path) as folder, explain_interrupt(folder, reporter):
         prepared = set_up_run(folder, request, plan, loggers, started, reporter, ranks)
         return execute_run(prepared, reporter)
 

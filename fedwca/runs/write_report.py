@@ -14,7 +14,7 @@ from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_several import check_several
-from fedwca.runs.final_model_predictions import predictions_when_asked
+from fedwca.runs.final_model_predictions import lazy_predictions
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}
@@ -68,7 +68,7 @@ def write_report(
 
 def _predict(run: Run) -> Callable[[], Models]:
     """A function that returns the composed method's final models in the run's first trial."""
-    return predictions_when_asked(run.path, None, (run.runs or [TrialKey()])[0])
+    return lazy_predictions(run.path, None, (run.runs or [TrialKey()])[0])
 
 
 def distinct_names(paths: list[str], names: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedwca.deploy.client import Client
-from fedwca.deploy.defences import measure_statistics_move, norm_outliers, robust_mean
+from fedwca.deploy.defences import measure_statistics_shift, norm_outliers, robust_mean
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.session import Session
@@ -85,8 +85,10 @@ def test_how_far_statistics_moved_by_hand() -> None:
     statistics = [Slot("norm.running_mean", (2,), 2), Slot("norm.running_var", (2,), 4)]
     sent = torch.tensor([5.0, 5.0, 0.0, 0.0, 4.0, 4.0])
     moved = torch.tensor([9.0, 9.0, 4.0, 0.0, 4.0, 4.0])  # one mean by two deviations: sqrt(4 / 4)
-    assert measure_statistics_move(moved, sent, Layout(tuple(weights), tuple(statistics))) == pytest.approx(1, abs=1e-5)
-    assert measure_statistics_move(moved[:2], sent[:2], Layout(tuple(weights), ())) == 0
+    assert measure_statistics_shift(moved, sent, Layout(tuple(weights), tuple(statistics))) == pytest.approx(
+        1, abs=1e-5
+    )
+    assert measure_statistics_shift(moved[:2], sent[:2], Layout(tuple(weights), ())) == 0
     assert norm_outliers({0: 0.1, 1: 0.1, 2: 2.9, 3: 6.0}, 3.0, least=1.0) == {3: 2.0}
 
 

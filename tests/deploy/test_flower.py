@@ -398,11 +398,11 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     class Asking:
         """A session that finds enough clients to ask only after 20 seconds."""
 
-        asks_enough = everybody = False
+        can_close = everybody = False
 
         def open(self, nodes: dict[int, int]) -> dict[int, str]:
             node_counts.append(len(nodes))
-            self.asks_enough = sum(clock) >= 20
+            self.can_close = sum(clock) >= 20
             return {}
 
     server.session = Asking()  # type: ignore[assignment]
@@ -412,7 +412,7 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     assert len(node_counts) == 2  # not once a second
     server.deployment.deadline = 5.0  # type: ignore[misc]
     monkeypatch.setattr(Asking, "open", lambda self, nodes: {})
-    server.session.asks_enough = False  # type: ignore[misc]
+    server.session.can_close = False  # type: ignore[misc]
     began = sum(clock)
     server._open_round()
     assert 5 <= sum(clock) - began < 10

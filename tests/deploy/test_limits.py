@@ -10,7 +10,7 @@ import pytest
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.deploy.client import Client
-from fedwca.deploy.deployable_checks import check_covered, check_enough_asked, check_sendable
+from fedwca.deploy.deployable_checks import check_clients_per_round, check_noise_coverage, check_sendable
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.server_rules import Rules
 from fedwca.errors import UsageError
@@ -42,8 +42,8 @@ def test_a_defence_that_would_do_nothing_is_refused(
 def test_a_defence_that_rounds_ask_too_few_for_is_refused(rule: str, value: Any, federation: Build) -> None:
     rules = {rule: value, "participation": 0.5}
     with pytest.raises(UsageError, match=f"rule {rule} takes 3 clients in a round, and a round asks 2 of 4"):
-        check_enough_asked(Rules(clients=4, **rules))
-    check_enough_asked(Rules(clients=4, participation=0.5))
+        check_clients_per_round(Rules(clients=4, **rules))
+    check_clients_per_round(Rules(clients=4, participation=0.5))
     federation("fedavg").session(**rules)  # a session is not refused: an existing deployment goes on
 
 
@@ -58,7 +58,7 @@ def test_what_top_does_not_go_with(federation: Build) -> None:
     with pytest.raises(UsageError, match="with --top most coordinates of an update are left out"):
         built.session(robust="median")
     with pytest.raises(UsageError, match="--top then uploads mostly noise"):
-        check_covered(built.session().composition)
+        check_noise_coverage(built.session().composition)
     with pytest.raises(UsageError, match="--feedback is about what --top leaves out, which is not given"):
         federation("fedavg", feedback=True).session()
 
@@ -93,16 +93,16 @@ def test_noise_that_does_not_cover_everything_is_refused(federation: Build, aggr
 def test_noise_does_not_cover_prototypes(federation: Build) -> None:
     built = federation("fedavg")
     composition = built.session().composition
-    check_covered(composition)
+    check_noise_coverage(composition)
     method = replace(built.method, objectives=(PrototypeContrastive(),))
     with_prototypes = composition.of(method, composition.architecture(), 3)
     with pytest.raises(UsageError, match="with objective 'prototype_contrastive' a client also uploads"):
-        check_covered(with_prototypes)
+        check_noise_coverage(with_prototypes)
 
 
 @pytest.mark.parametrize("aggregator", ["fedavg", "one_hot", "equal", "one_equal", "fedamp"])
 def test_what_the_sentence_offers_is_covered(federation: Build, aggregator: str) -> None:
-    check_covered(federation(aggregator).session().composition)
+    check_noise_coverage(federation(aggregator).session().composition)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.deploy import server_round
 from fedwca.deploy.client import Client
-from fedwca.deploy.deployable_checks import check_covered
+from fedwca.deploy.deployable_checks import check_noise_coverage
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_session, save_session
@@ -210,7 +210,7 @@ def test_noise_does_not_cover_who_is_trusted(gated: Federation) -> None:
     method = replace(composed("fedavg"), pseudo_labeler=Trusted())
     federation = Federation(method, gated.network, gated.images, {})
     with pytest.raises(UsageError, match="with pseudo-labeler 'trusted' a client also uploads whether"):
-        check_covered(federation.session().composition)
+        check_noise_coverage(federation.session().composition)
 
 
 def test_a_clusterer_of_moments_must_name_its_layers(gated: Federation) -> None:

@@ -20,7 +20,7 @@ from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
-from fedwca.federated.model_sizes import begin_rows, draw_sizes, pad_row
+from fedwca.federated.model_sizes import draw_sizes, pad_row, untrained_rows
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import padded
 from fedwca.models import models
@@ -72,7 +72,7 @@ def play(name: str, network: Network, rows: Tensor, rounds: int = 1) -> tuple[Te
 @pytest.mark.parametrize("model", MODELS)
 def test_a_padded_network_is_the_small_one_for_ever(name: str, model: str) -> None:
     wide = grown(MODELS[model])
-    rows = begin_rows(MODELS[model], [ADAPTATION], wide, 4)
+    rows = untrained_rows(MODELS[model], [ADAPTATION], wide, 4)
     trained, layout = play(name, wide, rows[PLACES])
     for place in range(len(SIZES)):
         small = grown(MODELS[model].variants[place], place)
@@ -98,7 +98,7 @@ def _cut(row: Tensor, small: Layout, wide: Layout) -> Tensor:
 @pytest.mark.parametrize("model", ["mlp", "convnet"])
 def test_engines_agree(model: str) -> None:
     wide = grown(MODELS[model])
-    rows = begin_rows(MODELS[model], [ADAPTATION], wide, 4)[PLACES]
+    rows = untrained_rows(MODELS[model], [ADAPTATION], wide, 4)[PLACES]
     loop_rows, stacked_rows = (play(name, grown(MODELS[model]), rows)[0] for name in ENGINES)
     assert torch.allclose(loop_rows, stacked_rows, rtol=0, atol=1e-9)
 
@@ -106,7 +106,7 @@ def test_engines_agree(model: str) -> None:
 def test_models_begin_as_those_of_their_size_alone() -> None:
     model = MODELS["mlp"]
     wide = grown(model)
-    layout, rows = Layout.of(wide), begin_rows(model, [ADAPTATION], wide, 4)
+    layout, rows = Layout.of(wide), untrained_rows(model, [ADAPTATION], wide, 4)
     assert rows.shape == (3, layout.width)
     for place, variant in enumerate(model.variants):
         assert variant.model_dump()["width"] == SIZES[place]
@@ -114,7 +114,7 @@ def test_models_begin_as_those_of_their_size_alone() -> None:
         assert int((slot.of(rows[place]) != 0).any(1).sum()) == SIZES[place]
         assert torch.equal(slot.of(rows[place]), padded(slot.of(rows[place])[: SIZES[place]], slot.shape))
     single = Mlp(side=8, width=5)
-    assert torch.equal(begin_rows(single, [], wide, 4)[0], layout.read(wide))
+    assert torch.equal(untrained_rows(single, [], wide, 4)[0], layout.read(wide))
     assert single.variants == (single,)
     assert "sizes" not in single.identity()
     assert model.identity()["sizes"] == [2, 3, 5]

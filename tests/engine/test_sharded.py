@@ -18,7 +18,7 @@ from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
-from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
+from fedwca.engine.distributed.sharded_engine import ShardedEngine, without_other_images
 from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -86,7 +86,7 @@ def found(kind: str, world: RankWorld) -> Any:
     """The results or the error with which one rank of a federation of this kind ends."""
     channel = RankZeroChannel(world)
     all_ranks, images = world.everyone, clients()
-    sharded = ShardedEngine(engine(own_images(images, all_ranks)), all_ranks, images)
+    sharded = ShardedEngine(engine(without_other_images(images, all_ranks)), all_ranks, images)
     if kind == "same":
         outcome = results(sharded)
         if world.rank:
@@ -170,5 +170,5 @@ def test_each_rank_holds_images_of_its_own_clients_alone() -> None:
     class Second:
         index, size = 1, 2
 
-    held = own_images(clients(), Second())  # type: ignore[arg-type]
+    held = without_other_images(clients(), Second())  # type: ignore[arg-type]
     assert [len(c.train) for c in held] == [0, 20, 0, 16, 0]

@@ -24,7 +24,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
-from fedwca.federated.model_sizes import begin_rows
+from fedwca.federated.model_sizes import untrained_rows
 from fedwca.federated.public_images import (
     FreshModels,
     NoLabels,
@@ -79,7 +79,7 @@ class Play:
         self.engine: Engine = make(network, client_images)
         self.public: Engine = make(network, holders_of(PUBLIC, len(IMAGES)))
         self.method = Method(kind, kind, Local(), Argmax(), objectives, adaptation=adaptation)
-        self.rows = begin_rows(MODEL, [adaptation], network, 4)
+        self.rows = untrained_rows(MODEL, [adaptation], network, 4)
         self.server = init_server(self.engine, own=self.rows[PLACES])
         self.participation = participation
         self.fresh = FreshModels(self.rows, PLACES, make(network, holders_of(PUBLIC, 3)), Keys(1), len(IMAGES))

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from fedwca.models import models
-from fedwca.models._halving_pool import halve_sides
+from fedwca.models._halving_pool import max_pool_2x2
 
 
 @pytest.mark.parametrize("size", [(3, 20, 28, 28), (2, 5, 7, 9), (1, 4, 2, 3)])
@@ -14,7 +14,7 @@ def test_without_gradient_pooling_is_torchs_own_to_the_bit(size: tuple[int, ...]
     x = torch.randn(size, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=order)
     x[0, 0, 0, 0] = torch.nan
     with torch.no_grad():
-        pooled = halve_sides(x)
+        pooled = max_pool_2x2(x)
     torch.testing.assert_close(pooled, F.max_pool2d(x, 2), rtol=0, atol=0, equal_nan=True)
     assert pooled.is_contiguous(memory_format=order)
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError
-from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import load
 from fedwca.runs.run_trials_and_methods import run_bench
 
@@ -43,7 +43,7 @@ def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rehearse_components(plan.config, plan.methods, dataset)
+        dry_run_components(plan.config, plan.methods, dataset)
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

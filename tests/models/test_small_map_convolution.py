@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedNetwork
-from fedwca.models._small_map_convolution import SmallMapConvolution, quicken_small_maps
+from fedwca.models._small_map_convolution import SmallMapConvolution, use_small_map_convolutions
 from fedwca.models.resnet18 import ResNet18
 
 FORMS = [
@@ -75,7 +75,7 @@ def test_weights_are_where_they_were_and_others_stay_as_they_are() -> None:
         nn.Conv2d(4, 256, 3), nn.Conv2d(4, 256, 1), nn.Conv2d(4, 8, 3), nn.Conv2d(4, 256, 3, groups=2)
     )
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    quicken_small_maps(network)
+    use_small_map_convolutions(network)
     assert [type(part) is SmallMapConvolution for part in network] == [True, False, False, False]
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 

@@ -14,7 +14,7 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import environment
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.environment import command_line, commit_of
-from fedwca.results.read_run import began_with, read_run, run_identity
+from fedwca.results.read_run import read_run, run_identity, run_notes
 from fedwca.results.read_run_files import read_notes
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
@@ -133,7 +133,7 @@ def test_what_began_a_run_is_shown(runs: Path) -> None:
     for text in (page([tagged], ["one"]), document([tagged], ["one"])):
         assert "Commit: 0123456789ab+" in text
         assert "night, lr" in text
-    assert began_with(untagged) == {}
+    assert run_notes(untagged) == {}
 
 
 def test_notes_that_are_damaged_are_named(runs: Path) -> None:

@@ -181,7 +181,7 @@ class FlowerServer:
             wait_for(self.grid, self.deployment.rules.least, until - time.monotonic(), self._say_connected)
             nodes = self._present()
             parcels = self.session.open(nodes)
-            if self.session.everybody or self.session.asks_enough or time.monotonic() >= until:
+            if self.session.everybody or self.session.can_close or time.monotonic() >= until:
                 return nodes, parcels
             self._wait_for_others(set(self.grid.get_node_ids()), min(until, time.monotonic() + HELLO))
 

@@ -21,7 +21,7 @@ from fedwca.errors import FedwcaError
 T = TypeVar("T")
 
 
-def own_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[ClientImages]:
+def without_other_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[ClientImages]:
     """The clients, where those of other ranks have no images.
 
     Client k belongs to rank k mod G, so that domains are spread evenly.
@@ -43,7 +43,7 @@ class ShardedEngine:
     predictions after an evaluation.
 
     Args:
-        within: this rank's engine for all clients, made with the result of `own_images`.
+        within: this rank's engine for all clients, made with the result of `without_other_images`.
         ranks: the ranks that share the clients.
         clients: all of them with their images, on the CPU; for their sizes, signatures of images, and labels.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.results.pictures.final_models import Models
-from fedwca.results.read_run import Run, began_with
+from fedwca.results.read_run import Run, run_notes
 from fedwca.results.report.class_tables import class_tables
 from fedwca.results.report.embedded_pictures import embedded_pictures
 from fedwca.results.report.html_tables import escape, html_table, text_grid
@@ -69,7 +69,7 @@ def _run(index: int, run: Run, name: str, predict: Predict | None) -> str:
     """A run's part of the page; the script fills in the chart and the clients."""
     warnings = run_warnings(run)
     items = "".join(f"<li>{escape(text)}</li>" for text in warnings) or "<li>Nothing that raises a doubt.</li>"
-    start_lines = "".join(f"<p>{escape(f'{heading}: {value}')}</p>" for heading, value in began_with(run).items())
+    start_lines = "".join(f"<p>{escape(f'{heading}: {value}')}</p>" for heading, value in run_notes(run).items())
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
         f'<h2 id="run-{index}">{escape(name)}</h2>{start_lines}'

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fedwca.core.printable import printable
 from fedwca.results.describe_run import shown_round
-from fedwca.results.read_run import Run, began_with
+from fedwca.results.read_run import Run, run_notes
 from fedwca.results.results_table import COLUMNS, requested_columns, results_table
 from fedwca.results.tables import Table, escape_markdown
 
@@ -47,7 +47,7 @@ def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False, col
     """One line per run and the summary table, as Markdown or LaTeX; ``columns`` as in `summary_table`."""
     table, lines = summary_table(runs, names, columns), titles(runs, names)
     for index, run in enumerate(runs):
-        lines[index] += "".join(f"; {heading}: {value}" for heading, value in began_with(run).items())
+        lines[index] += "".join(f"; {heading}: {value}" for heading, value in run_notes(run).items())
     if latex:
         return "".join(f"% {printable(' '.join(text.split()))}\n" for text in lines) + "\n" + table.latex() + "\n"
     table = replace(table, title="", notes=(table.title + ".",))
