@@ -246,7 +246,9 @@ def say_state(piece: Piece, options: argparse.Namespace) -> str:
     parts = [f"{finished} of {len(piece.kind.methods)} methods"] if finished or begun else ["nothing"]
     for method in begun:
         run = read_run(run_folder(piece, method, options.runs))
-        parts += [f"{name} {sum(run.done(name))}/{entry['rounds'] * run.count}" for name, entry in run.methods.items()]
+        parts += [
+            f"{name} {sum(run.rounds_done(name))}/{entry['rounds'] * run.count}" for name, entry in run.methods.items()
+        ]
     return ", ".join(parts)
 
 

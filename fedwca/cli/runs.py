@@ -143,7 +143,7 @@ def _line(run: Run) -> dict[str, Any]:
     return {
         "run": run.path.name,
         "path": str(run.path),
-        "method": run.methods[run.own]["label"],
+        "method": run.methods[run.composed]["label"],
         "data": f"{data}, {special_domain(config)}" if config.get("source") or config.get("target") else data,
         "accuracy": run.accuracy,
         "time": run.time,

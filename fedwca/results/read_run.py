@@ -139,7 +139,7 @@ class Run:
         return tuple(self.about.get("classes", ()))
 
     @property
-    def own(self) -> str:
+    def composed(self) -> str:
         """Name of the composed method."""
         return list(self.methods)[-1]
 
@@ -148,7 +148,7 @@ class Run:
         """Mean accuracy of the composed method in percent; None if there is none yet."""
         # If the process was killed, summary.json may be older than the records.
         entries = self.summary.get("methods", {}) if self.complete else self.results
-        return entries.get(self.own, {}).get("mean")
+        return entries.get(self.composed, {}).get("mean")
 
     @cached_property
     def results(self) -> Mapping[str, Mapping[str, Any]]:
@@ -156,7 +156,7 @@ class Run:
 
         They are computed from the records, unless there are none or the run is complete and some of them are missing.
         """
-        if not self.lines or (self.complete and not self.whole):
+        if not self.lines or (self.complete and not self.has_all_rounds):
             entries = self.summary.get("methods", {})
         else:
             entries = to_plain(summarise(self.table))
@@ -187,7 +187,7 @@ class Run:
         """A method's records in order, including those in which a run diverged."""
         return [record for record in self.lines if record["method"] == method]
 
-    def done(self, method: str) -> list[int]:
+    def rounds_done(self, method: str) -> list[int]:
         """Number of rounds on record for each started run of a method; a diverged run counts as having all rounds."""
         rounds_done = dict.fromkeys(self.diverged.get(method, ()), self.methods[method]["rounds"])
         for record in self.rounds(method):
@@ -198,22 +198,22 @@ class Run:
     def seconds(self, method: str) -> float | None:
         """Mean wall-clock seconds of a started run of a method, for rounds and evaluation; None if unknown."""
         total = self.timing.get("methods", {}).get(method)
-        return None if total is None else float(total) / (len(self.done(method)) or self.count)
+        return None if total is None else float(total) / (len(self.rounds_done(method)) or self.count)
 
     @property
-    def whole(self) -> bool:
+    def has_all_rounds(self) -> bool:
         """Whether every run of every method has its last round on record, or diverged."""
-        return all(self.done(name) == [method["rounds"]] * self.count for name, method in self.methods.items())
+        return all(self.rounds_done(name) == [method["rounds"]] * self.count for name, method in self.methods.items())
 
     @cached_property
     def table(self) -> list[Row]:
-        """A row per method, from the last round on record of each run; see `whole`."""
+        """A row per method, from the last round on record of each run; see `has_all_rounds`."""
         labels = {name: str(method["label"]) for name, method in self.methods.items()}
         return table_rows(self.lines, labels, self.domains)
 
     def _behind(self, method: str) -> str:
         """Suffix of a method's label for missing rounds or runs; empty if all rounds are done."""
-        rounds_done, rounds = self.done(method), self.methods[method]["rounds"]
+        rounds_done, rounds = self.rounds_done(method), self.methods[method]["rounds"]
         if not rounds_done or rounds_done == [rounds] * self.count:
             return ""
         rounds_text = " to ".join(map(str, sorted({min(rounds_done), max(rounds_done)})))

@@ -223,7 +223,7 @@ def is_reusable(run: Run, config: RunConfig) -> bool:
     """Whether a run is complete, with all its records, and has these data and settings; methods are not compared."""
     same_settings = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
     try:
-        return run.complete and same_settings and run.whole
+        return run.complete and same_settings and run.has_all_rounds
     except FedwcaError:
         return False  # damaged: its methods are run again in another folder
 

@@ -267,7 +267,7 @@ def test_an_earlier_round_is_never_shown_as_the_last(tmp_path: Path) -> None:
     for folder in (finished, stopped):
         cut(folder, "wca", 2)
     run = read_run(finished)
-    assert not run.whole
+    assert not run.has_all_rounds
     assert run.results["wca"]["mean"] == last
     assert any("rounds.jsonl lacks rounds that were run" in text for text in run_warnings(run))
     run = read_run(stopped)

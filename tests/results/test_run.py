@@ -73,7 +73,7 @@ def test_the_title_counts_the_clients_that_were_there(
 
 def ask(run: Run) -> list[object]:
     """Everything that a list, a report or a comparison reads of a run."""
-    return [run.title, run.time, run.accuracy, run.results, run.labels, run.whole, run.domains]
+    return [run.title, run.time, run.accuracy, run.results, run.labels, run.has_all_rounds, run.domains]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: P
 
 def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
     contents = read_run(run.folder)
-    assert contents.whole
+    assert contents.has_all_rounds
     assert contents.state == "done"
     assert [row.name for row in contents.table][-1] == "fedavg"
     assert "FedProx (diverged in round 1)" in render_report([run.folder], "md")
@@ -154,7 +154,7 @@ def test_a_training_before_the_first_round_that_diverges(tmp_path: Path, monkeyp
     with pytest.warns(UserWarning, match="diverged before the first round: central training of pooled"):
         finished = start_run(request)
     assert [row.name for row in finished.table if row.runs] == ["fedavg_labelled"]
-    assert read_run(tmp_path / "run").whole
+    assert read_run(tmp_path / "run").has_all_rounds
 
 
 def save(run: Path, unit: Unit, rounds: Sequence[int]) -> None:

@@ -94,7 +94,7 @@ def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tupl
     """
     check_has_rounds(run)
     trial = trial or run.runs[0]
-    name = method or run.own
+    name = method or run.composed
     records = [record for record in run.rounds(name, trial) if record["round"] >= 1]
     if records and any(len(row) > 1 for row in records[0]["weights"] or () if isinstance(row, list)):
         return name, records

@@ -30,7 +30,9 @@ def class_tables(run: Run) -> str:
         counted = [record for record in records if record.get("confusion")]
         if counted:
             content = _of_method(counted, guessed_labels(run, name), run.classes)
-            parts.append(f"<details{' open' * (name == run.own)}><summary>{escape(label)}</summary>{content}</details>")
+            parts.append(
+                f"<details{' open' * (name == run.composed)}><summary>{escape(label)}</summary>{content}</details>"
+            )
     return "".join(reversed(parts)) or '<p class="note">The records hold no counts by class.</p>'
 
 

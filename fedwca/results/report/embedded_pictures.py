@@ -35,7 +35,7 @@ def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> s
             missing.append(f"<li>{escape(caption)}: not drawn ({escape(str(error))})</li>")
             continue
         image = b64encode(png_bytes(figure)).decode()
-        text = escape(f"{caption}. {run.labels.get(run.own, run.own)}")
+        text = escape(f"{caption}. {run.labels.get(run.composed, run.composed)}")
         figures.append(
             f'<figure><div class="wide" role="region" tabindex="0" aria-label="{text}"><img '
             f'src="data:image/png;base64,{image}" alt="{text}"></div><figcaption>{text}</figcaption></figure>'

@@ -20,7 +20,7 @@ def run_warnings(run: Run) -> list[str]:
     warnings = []
     if not run.complete:
         warnings.append("The run is not complete: the last round of an unfinished method is an early one.")
-    if run.complete and run.records and not run.whole:
+    if run.complete and run.records and not run.has_all_rounds:
         warnings.append(
             "rounds.jsonl lacks rounds that were run, so the table is that of summary.json, and curves end early."
         )
