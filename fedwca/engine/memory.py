@@ -6,7 +6,6 @@ import copy
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -234,10 +233,8 @@ class MeasuredMemory:
         self.device = torch.device(device)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        else:
-            with suppress(OSError):  # Linux then counts the peak anew; elsewhere an earlier peak of the process counts
-                Path("/proc/self/clear_refs").write_text("5")
         self.before = self._peak() if self.device.type == "cuda" else self._held()
+        self.earlier_peak = 0 if self.device.type == "cuda" else self._peak()
 
     def _peak(self) -> int:
         if self.device.type == "cuda":
@@ -249,5 +246,10 @@ class MeasuredMemory:
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else self._peak()
 
     def growth(self) -> int:
-        """Bytes between what was held at creation and the peak: of a GPU's tensors, or else of the whole process."""
-        return self._peak() - self.before
+        """Bytes between what was held at creation and the peak: of a GPU's tensors, or else of the whole process.
+
+        The system only knows the peak of a process's whole life. If that is older than this object, what is held now
+        takes its place.
+        """
+        peak = self._peak()
+        return max(0, (peak if peak > self.earlier_peak else self._held()) - self.before)

@@ -315,7 +315,9 @@ def test_curves_are_shown_as_table_and_picture(tmp_path: Path, monkeypatch: pyte
     picture.draw(tables.finished(picture.KIND)[0], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     for runs, title in ((1, "Mean over clients; one run, so no spread"), (2, "Mean over clients; band: one standard")):
-        figure = draw_curves({"Local": [{"round": 0, "accuracy": [50.0 + run]} for run in range(runs)]}, "title")
+        record = {"method": "local", "source_model": 0, "round": 0}
+        records = [{**record, "trial": trial, "accuracy": [50.0 + trial]} for trial in range(runs)]
+        figure = draw_curves({"Local": records}, "title")
         assert figure.axes[0].get_title().startswith(title)
 
 

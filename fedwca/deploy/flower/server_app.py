@@ -242,8 +242,8 @@ class FlowerServer:
                 log.warning("node %d does not say who it is: %s", node, printable(reply.error.reason[:500]))
                 continue
             hello = reply.content.config_records.get("hello", ConfigRecord({}))
-            seat = hello.get("seat", -1)
-            wishes[node] = seat if isinstance(seat, int) and seat >= 0 else None
+            place = hello.get("seat", -1)
+            wishes[node] = place if isinstance(place, int) and place >= 0 else None
             names[node] = name_of(str(hello.get("identity", node)))
             if (version := str(hello.get(VERSION, "of an earlier version"))) != __version__:
                 log.warning(
