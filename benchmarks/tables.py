@@ -25,7 +25,7 @@ import skewed_tables
 import speed_tables
 import upfl_tables
 import wca_or_one_hot_tables
-from readings import noted
+from readings import name_machine, noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
 from fedwca.results.statistics import interval
@@ -94,7 +94,7 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
         f"{config['clients']} clients per target domain, {size} images each before the split, "
         f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}."
     )
-    machine = f"{environment['cores']} cores of {environment['cpu']}, other work beside it"
+    machine = f"{name_machine(environment)}, other work beside it"
     configuration = f"Configuration: `benchmarks/results/{name}/config.json`."
     if name != "digits_mini":  # the page of the other tables says how to read them
         return [f"n = {n} runs with {drawn}.", setting, f"{machine[0].upper()}{machine[1:]}. {configuration}"]
