@@ -38,14 +38,21 @@ class LaddAggregator(Aggregator):
         """``[2C, R+K]``: the mean of each cluster, then teachers n/(n+1) · teacher + 1/(n+1) · cluster model."""
         clusters = int(labels.max()) + 1 if rows == 1 else rows // 2
         means = super().gather({}, labels, sizes, present, 1 if rows == 1 else clusters)
-        previous = means.shape[1] - len(labels)
-        means = torch.cat([means[:, :previous], means.new_zeros(clusters, rows - previous), means[:, previous:]], 1)
+        previous_columns = means.shape[1] - len(labels)
+        means = torch.cat(
+            [
+                means[:, :previous_columns],
+                means.new_zeros(clusters, rows - previous_columns),
+                means[:, previous_columns:],
+            ],
+            1,
+        )
         if rows == 1:
             return torch.cat([means, means])
         count = state["averaged"].double()[:, None]
         teachers = torch.eye(rows, rows + len(labels), dtype=means.dtype)[clusters:]
-        has_clients = self._here(labels, present, clusters)[:, None]
-        return torch.cat([means, torch.where(has_clients, (count * teachers + means) / (count + 1), teachers)])
+        has_present = self._here(labels, present, clusters)[:, None]
+        return torch.cat([means, torch.where(has_present, (count * teachers + means) / (count + 1), teachers)])
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster's model, and its teacher where that may differ from it."""
@@ -64,8 +71,8 @@ class LaddAggregator(Aggregator):
         played = state.get("played", torch.tensor(0))
         averaged = state.get("averaged", torch.zeros(int(labels.max()) + 1, dtype=torch.int64))
         started = 0 < self.start <= int(played)
-        has_clients = self._here(labels, present, len(averaged))
-        return {"labels": labels, "played": played + 1, "averaged": averaged + has_clients * started}
+        has_present = self._here(labels, present, len(averaged))
+        return {"labels": labels, "played": played + 1, "averaged": averaged + has_present * started}
 
     def _here(self, labels: Tensor, present: Tensor, clusters: int) -> Tensor:
         return labels[present].bincount(minlength=clusters) > 0

@@ -88,7 +88,7 @@ def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
 
 
 def _check_unlabeled_fit(method: Method, batch_norm: str) -> None:
-    """Refuse parts and BatchNorm policies that give no model to an unlabeled client that trains in no round.
+    """Refuse parts and BatchNorm policies that do not work for an unlabeled client that trains in no round.
 
     Raises:
         UsageError: names the part or the policy.

@@ -80,7 +80,7 @@ class Aggregator(Component):
 
     @property
     def averages_groups(self) -> bool:
-        """Whether server rows are plain means of their groups, so that another mean may replace them."""
+        """Whether server rows are just the means of their groups, so that another mean may replace them."""
         return type(self).gather is Aggregator.gather and not self.takes_step
 
     @property
@@ -200,7 +200,7 @@ class Aggregator(Component):
         """The server's state for the next round.
 
         Args:
-            state: what `learn` returned last; in round 0 empty.
+            state: what `learn` returned last; in round 0 `initial_state`.
             labels: cluster of each client ``[K]``.
             report: clients' reported values, by name ``[K, …]``; empty where `blend` was not called.
             present: clients ``[K]`` bool whose reports count; where nothing is reported, those that were averaged.

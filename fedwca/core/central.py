@@ -20,7 +20,7 @@ from fedwca.registry import Component
 class DomainBatch:
     """What a central method sees of one step: B images of each of K sources, and B of the target.
 
-    Where domains are pooled, they are one source together, and there are no images of the target.
+    Where domains are pooled, all labelled images are one source, and there are no unlabeled images of the target.
     """
 
     features: tuple[Tensor, ...]
@@ -47,7 +47,7 @@ class Central(Component):
     """A loss over several labelled domains and an unlabeled one."""
 
     pooled: ClassVar[bool] = False
-    """Whether the images of all domains, without the target's, are pooled into one set."""
+    """Whether all labelled images, an oracle's being the target's, are one source, without an unlabeled target."""
     by_source: ClassVar[bool] = False
     """Whether each source has its own loss and gradient, which `mix` weighs."""
 

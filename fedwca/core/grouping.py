@@ -51,7 +51,7 @@ class Grouping(ABC):
     name: ClassVar[str]
     """Its name in tables and messages."""
     instead: ClassVar[str] = "makes its groups by itself"
-    """Ends a message that starts with "aggregator 'x' …", where a clusterer is given that it cannot use."""
+    """What an aggregator of this kind does: follows "aggregator 'x'" in messages that refuse it or its clusterer."""
     needs_clusterer: ClassVar[bool] = False
     """Whether a clusterer makes the groups, once, from the models of round 0."""
     clients_choose: ClassVar[bool] = False

@@ -31,8 +31,8 @@ hidden, a fully connected layer with ReLU; direct, none. Optional dropout follow
 class Network(nn.Module):
     """A backbone, a head and a linear classifier.
 
-    `extract` returns the features ``[N, q]`` that ``classifier`` reads. Input images are uint8, at least ``side``
-    pixels high and wide; the network crops and scales them, and makes them grey for a backbone of one channel.
+    `extract` returns the features ``[N, q]`` that ``classifier`` reads. Images come as uint8, at least ``side``
+    pixels high and wide; `prepare` crops and scales them, and makes them grey for a backbone of one channel.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Network(nn.Module):
         return images.to(self.class_vectors.device) if images.ndim == 2 else self.embed(self.prepare(images))
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """Features ``[N, q]`` of prepared images, which are embedded if the backbone is frozen.
+        """Features ``[N, q]`` of prepared images; for a frozen backbone, of the outputs of `embed` on these images.
 
         In training there is one mask per entry of ``drops``, otherwise none.
         """

@@ -20,8 +20,8 @@ from fedwca.errors import UsageError
 from fedwca.user_values import UserValues
 
 Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
-"""fp32; tf32: a GPU rounds the factors of matrix products to ten bits; bf16: training steps in bfloat16 where that is
-safe; bf16-all: evidence and labels too."""
+"""fp32; tf32: a GPU rounds the factors of matrix products and convolutions to ten bits; bf16: training steps in
+bfloat16 where that is safe; bf16-all: evidence and labels too."""
 Trains = Literal["all", "classifier", "extractor"]
 """Part of a model that training changes."""
 DROPPED = {"products", "compile"}

@@ -38,8 +38,8 @@ class Federation:
     label: str = ""
     """Name of a group of newcomers in tables."""
     first: int = 0
-    """Number of the first client of a group of newcomers. Groups of the same clients with different shares of their
-    images have the same numbers."""
+    """Number of the first client of a group of newcomers, which are numbered from 0 without the training clients.
+    Groups of the same clients with different shares of their images have the same numbers."""
     least_measured: int = 3
     """Fewest images with which a client has a test image."""
     public: Tensor | None = None
@@ -47,7 +47,7 @@ class Federation:
 
     @property
     def everybody(self) -> tuple[ClientImages, ...]:
-        """Training clients, then newcomers; for checks of image counts before training starts."""
+        """Training clients, then newcomers; for checks and memory estimates before training starts."""
         return sum((group.clients for group in self.newcomers), self.clients)
 
     @property

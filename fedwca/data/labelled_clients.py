@@ -22,7 +22,7 @@ TRAINING, NEW = "training clients", "new clients"
 VALIDATION = 0.15
 """Share of a training client's images that is held out to measure it. Source: FedTTA, sec. 4.1 (85:15)."""
 MOST_DRAWS = 100
-"""Deals that are tried until every training client, and every group of new ones, has enough images."""
+"""Most deals that are tried for one in which every training client, and every group of new ones, has enough images."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,7 +90,7 @@ class HubTable:
         """The values of a column as text, classes by their names.
 
         Raises:
-            DataError: a value is empty, or is neither text nor the number of a class.
+            DataError: a value is empty, is neither text nor an integer, or is not the number of a declared class.
         """
         names, texts = self.class_names(column), []
         values = self.rows.select_columns([column]).with_format("arrow")[:].column(0).to_pylist()

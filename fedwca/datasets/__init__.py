@@ -51,7 +51,7 @@ class DatasetSource(Component):
     """Publication to cite."""
 
     default_source: ClassVar[str] = ""
-    """Source domain if the user names none; empty: the first domain."""
+    """Domain that is the source, or the target with leave_one_out, if the user names none; empty: the first domain."""
 
     root: Path | None = None
     """Folder that holds the data set's folder; unset: FEDWCA_DATA, or else `data` in the cache folder."""
@@ -120,7 +120,7 @@ class DatasetSource(Component):
         return None
 
     def first_domain(self) -> str | None:
-        """Source domain if the user names none, found without reading an image; None: unknown before `load`."""
+        """The special domain if the user names none, found without reading an image; None: unknown before `load`."""
         return self.default_source or next(iter(self.there(*self.place())), None)
 
     def there(self, root: Path, name: str | None) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _colour(hue: float, saturation: float, value: float) -> Colour:
 
 
 def _two_colours(random: np.random.Generator) -> tuple[Colour, Colour]:
-    """Colours of wall and number, more than 85 of 255 apart on average; with probability 5/7 the number is lighter."""
+    """Colours of wall and number, with channel means more than 85 apart; the number is lighter with probability 5/7."""
     while True:
         first, second = (_colour(random.uniform(), random.uniform(0.1, 0.8), random.uniform(40, 245)) for _ in range(2))
         contrast = float(second.mean() - first.mean())

@@ -18,7 +18,7 @@ def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
     """Unpack ``archive`` into ``folder`` and remove it; afterwards ``folder / file.gives`` is there and complete.
 
     Raises:
-        DataError: the archive is damaged, would write outside of the folder, or has a link or not the file expected.
+        DataError: the archive is damaged, would write outside of the folder, holds a link, or lacks ``file.gives``.
         FedwcaError: the disk is too small for the sizes that the archive declares, or cannot be written.
     """
     if not archive.stat().st_size:

@@ -184,7 +184,7 @@ def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
     Args:
         there: free bytes.
         fixed: bytes that do not depend on that number: bank, rows, images.
-        each: bytes per client at the same time, `Footprint.training` or `Footprint.evaluation`.
+        each: bytes for each client that works at the same time, `Footprint.training` or `Footprint.evaluation`.
         clients: K, the largest possible number.
 
     >>> slice_size(there=1000, fixed=400, each=250, clients=8)

@@ -128,6 +128,6 @@ def draw_features(network: Network, draws: Tensor) -> Network:
 
 
 def remove_extras(network: Network) -> Network:
-    """Remove extra networks, in place, and return the network; it then predicts by the means of drawn features."""
+    """Remove extra networks, in place, and return the network; it then predicts from mean features, without draws."""
     network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
     return network

@@ -31,7 +31,7 @@ def open_last_phase(
     domains: Tensor,
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
-    """Open the last phase: clients without labels get their final models, and train them towards pseudo-labels.
+    """Open the last phase: clients without labels get the delivered models and train them towards pseudo-labels.
 
     Args:
         round: its number, that of one more round.

@@ -71,8 +71,8 @@ def ask_about_mean(
         if (problem := mean_answer_problem(own_answer, declared))
     }
     no_answer = {name: torch.full(bound.shape, math.nan) for name, bound in declared.items()}
-    counted = {k: no_answer if k in refused else x for k, x in zip(clients, client_answers, strict=True)}
-    answers = {name: stack_by_client({k: x[name] for k, x in counted.items()}, len(labels)) for name in declared}
+    by_client = {k: no_answer if k in refused else x for k, x in zip(clients, client_answers, strict=True)}
+    answers = {name: stack_by_client({k: x[name] for k, x in by_client.items()}, len(labels)) for name in declared}
     return MeanAnswers(answers, refused, sum(value.numel() for value in no_answer.values()), clients)
 
 

@@ -16,7 +16,7 @@ from fedwca.registry import Component
 
 @dataclass(frozen=True)
 class Method:
-    """A composition of components; a table has one row for each."""
+    """A composition of components; each row of a table is one such method."""
 
     name: str
     label: str

@@ -175,8 +175,8 @@ def spread_trained_mean(
     """Overwrite models of groups in which nobody trains with the mean of the most trusted clients, in place.
 
     Their own BatchNorm statistics stay, so a mean over their group has the trained parameters and its statistics.
-    Nothing is overwritten where the method does not ask for it, nobody trains, or only one training client is present,
-    since its model would be passed on unmixed.
+    Nothing is overwritten where the method does not ask for it, nobody trains, or fewer than two of the most trusted
+    clients are present, since a single model would be passed on unmixed.
 
     Args:
         method: its labeler decides whether to do so, its aggregator how the mean weighs clients.

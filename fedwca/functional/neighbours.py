@@ -1,4 +1,4 @@
-"""First neighbours of vectors, exact also for vectors that differ only in the last digits, and connected components.
+"""First neighbours of vectors, reliable also where these differ only in the last digits, and connected components.
 
 Models of clients that started from one source are nearly collinear: 1-cos falls to 1e-9, while float32 cosines are
 multiples of 6e-8. So rows are normalised in float64 and their mean is subtracted, which changes no distance but keeps

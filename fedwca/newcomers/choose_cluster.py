@@ -190,7 +190,10 @@ def newcomer_task(
     numbers: Sequence[int],
     trusted: Tensor | None = None,
 ) -> Callable[[int], Task]:
-    """The task of each client of an engine in a round, with the random draws of client ``numbers[client]``."""
+    """The task of each client of an engine in a round, with the random draws of client ``numbers[client]``.
+
+    It is trusted as far as ``trusted[client]`` says, from 0 to 1; None: in full.
+    """
     method, keys = federation.method, federation.keys
     shared = pool_collected(method.own_objectives, federation.server.state) if round else {}
 

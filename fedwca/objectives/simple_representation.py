@@ -1,4 +1,4 @@
-"""FedSR's objective: features that are drawn at random, short, and similar for images of one class."""
+"""FedSR's objective: features that are drawn at random, short, and similar for all clients' images of one class."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class UnitPartition(LabelledPartition):
     """Clients of each unit."""
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.unit_partition`; all variants of an image go to the same client.
+        """See `fedwca.functional.unit_partition`; all variants of an image go to the client of the first one.
 
         Raises:
             UsageError: the data have no units.

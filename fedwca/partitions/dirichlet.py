@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @register("dirichlet")
 class Dirichlet(LabelledPartition):
-    """Classes are skewed alike for all clients, or by other draws for new ones.
+    """Classes are skewed alike for all clients, or with other alphas for new ones.
 
     Source: Hsu et al. 2019 (arXiv 1909.06335); FedTTA, sec. 4.3.
     """
@@ -67,7 +67,7 @@ class Dirichlet(LabelledPartition):
         )
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the same client."""
+        """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the client of the first one."""
         return self._skewed(pool, pool.bases(), clients, self.alpha, random)
 
     def _skewed(

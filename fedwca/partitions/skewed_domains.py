@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedwca.data.dataset import Domain, Integers
 
 MOST_DRAWS = 100
-"""Deals that are tried until every client has enough images."""
+"""Most deals that are tried for one in which every client has enough images."""
 
 Ratio = Annotated[float, Field(ge=1)]
 
@@ -77,7 +77,7 @@ class SkewedDomains(DomainPartition):
         return FederatedDataset(dataset.name, dataset.classes, domains)
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
-        """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the same client.
+        """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the client of the first one.
 
         Raises:
             UsageError: more clients than images.
@@ -93,7 +93,7 @@ class SkewedDomains(DomainPartition):
         rule: Literal["class", "client"] = "client" if self.by == "client" else "class"
         for _ in range(MOST_DRAWS):
             dealt = dirichlet_partition(labels, clients, self.alpha, random, rule)
-            runs = [np.flatnonzero(np.isin(member, bases)) for bases in dealt]
+            runs = [np.flatnonzero(np.isin(member, client_groups)) for client_groups in dealt]
             if min(map(len, runs)) >= self.least:
                 return runs
         raise DataError(

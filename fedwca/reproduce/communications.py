@@ -10,14 +10,14 @@ from fedwca.errors import UsageError
 
 
 def sfda(epochs: int, r: float) -> int:
-    """Communications as Table 4 seems to count them: models up and the mean model down, r times per epoch.
+    """Communications as Table 4 seems to count them: models up and the aggregated model down, r times an epoch.
 
     Args:
         epochs: E.
         r: aggregations per epoch.
 
     Raises:
-        UsageError: r times the epochs is no whole number above 0, so some epochs end without an aggregation.
+        UsageError: r times the epochs is no whole number above 0, so no aggregation follows the last epoch.
 
     >>> [sfda(epochs, 0.2) for epochs in (45, 90, 135, 180)]
     [18, 36, 54, 72]

@@ -64,7 +64,7 @@ class Checkpointer:
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
     def finished(self, unit: Unit, rounds: int) -> bool:
-        """Whether an earlier process did all rounds of a unit; see `is_finished`."""
+        """Whether nothing is left to do for a unit, since it finished or diverged earlier; see `is_finished`."""
         return is_finished(self.begun, unit, rounds)
 
     def check_sources(self, models: Sequence[StartModel]) -> None:

@@ -100,7 +100,8 @@ def _level(
     """Set units that run together back to the last round that all of them finished; returns whether that worked.
 
     Units that run together are at most one round apart. A larger gap has another cause, so those units stay as they
-    are. A unit that diverged in a round that others have not finished is set back too, and diverges again with them.
+    are. A unit that diverged in a round that others have not finished is set back too: it diverges there again, while
+    the others go on.
     """
     last_rounds = {unit: diverged.get(unit, _round(begun, unit, rounds)) for unit, rounds in units.items()}
     target = min(

@@ -18,7 +18,8 @@ from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.federated.method import Method
 
 AT_ONCE = {False: 32, True: 4}
-"""Clients adapted at a time, by `Adaptation.by_client`; if True, generating networks are about 100 times as large."""
+"""Clients adapted at a time, by `Adaptation.by_client`: fewer where networks about 100 times as large as a model
+generate it."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ class Progress:
     begin: Callable[[str, int, int], None] = lambda label, rounds, clients: None
     """Called with (method, rounds, clients) when a method starts."""
     earlier: Callable[[int, int], None] = lambda rounds, clients: None
-    """Called with (rounds, clients) not to be done: of finished or diverged runs (0 clients), or of a resumed one."""
+    """Called with (rounds that need not be run, clients): all of a finished run or the rest of a diverged one, with 0
+    clients; or those that a resumed run has behind it, with its clients."""
     elsewhere: Callable[[int], None] = lambda rounds: None
     """Called with a number of rounds that `round` does not report: of other ranks, or of trials that run together."""
     client: Callable[[int], None] = lambda client: None

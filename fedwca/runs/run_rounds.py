@@ -207,8 +207,8 @@ def measure_start(
     lr = None if rounds else step_size(method, training, 0)
     if lr is None:
         return trial.describe(DeliveredModels(engine.predict_tests()), method, server, None, training)
-    single_row = torch.ones(len(engine.images), 1, dtype=torch.float64)
-    delivered = measure_delivered(method, engine, trial.metrics, single_row, server.rows, lr)
+    weights = torch.ones(len(engine.images), 1, dtype=torch.float64)
+    delivered = measure_delivered(method, engine, trial.metrics, weights, server.rows, lr)
     return trial.describe(delivered, method, server, lr, training)
 
 

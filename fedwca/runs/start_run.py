@@ -150,7 +150,7 @@ def take_notes(path: Path, request: RunRequest) -> None:
 
 
 def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[Logger], reporter: RunReporter) -> None:
-    """Warn if a resumed run keeps checkpoints, logs or runs trials at once in another way than now requested."""
+    """Warn if ``--keep``, the loggers or ``--trials-at-once`` of a resumed run differ from those requested now."""
     metadata, requested_loggers = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
     pairs = [
         (f"--keep {metadata.get('keep', 'last')}", f"--keep {request.keep}"),

@@ -18,8 +18,8 @@ from fedwca.results.table_rows import last_records, shown_records
 
 VALIDATION = "validation"
 CRITERIA = {"density": "maximize", "entropy": "minimize", VALIDATION: "maximize"}
-"""Criteria to the direction that is better: of the last models' outputs on unlabeled images, or of training clients on
-images held out for validation."""
+"""Criterion to the direction that is better. Density and entropy are of the last models' outputs on unlabeled images;
+validation is the accuracy of training clients on images held out."""
 ORACLE = "accuracy"
 
 

@@ -98,15 +98,15 @@ def resolve_grid(key: str, plan: RunPlan) -> str:
     Raises:
         UsageError: the method has no such component or field, or several of them.
     """
-    head, *fields = [canonical_name(part) for part in key.split(".")]
-    if head in TABLES or len(fields) != 1:
-        return ".".join([head, *fields])
+    head, *name_parts = [canonical_name(part) for part in key.split(".")]
+    if head in TABLES or len(name_parts) != 1:
+        return ".".join([head, *name_parts])
     (method, _) = plan.methods[0]
     run_components = {kind: getattr(plan.config, kind) for kind in ("dataset", "model", "partition")}
-    components = [x.name for kind, x in method_parts(method) if kind == head and fields[0] in type(x).model_fields]
+    components = [x.name for kind, x in method_parts(method) if kind == head and name_parts[0] in type(x).model_fields]
     components += [run_components[head]] if head in run_components else []
     if not components:
-        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {fields[0]!r}")
+        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {name_parts[0]!r}")
     if len(components) > 1:
-        raise UsageError(f"--param {key}: several have that field; say {head}.{components[0]}.{fields[0]}")
-    return f"{head}.{components[0]}.{fields[0]}"
+        raise UsageError(f"--param {key}: several have that field; say {head}.{components[0]}.{name_parts[0]}")
+    return f"{head}.{components[0]}.{name_parts[0]}"

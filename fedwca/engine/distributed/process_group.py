@@ -25,7 +25,7 @@ FAILED, HEARD = "failed", "heard"
 PATIENCE = timedelta(days=7)
 """Timeout of collectives, long because a rank may wait for another's source model.
 
-Ranks that fail are noticed by `RankWorld.check` instead."""
+Ranks that report a failure are noticed by `RankWorld.check`, killed ones by `watch_ranks`."""
 
 
 class RankWorld:

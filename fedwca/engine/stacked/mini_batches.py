@@ -92,7 +92,7 @@ class StepSchedule:
         )
 
     def values(self, epoch: int, step: int, group: StepGroup) -> tuple[Tensor, Tensor]:
-        """What differs in a kind of step: images ``[g, B]`` and the number of each client's earlier steps ``[g]``."""
+        """What differs between steps of a kind: images ``[g, B]`` and each client's number of earlier steps ``[g]``."""
         rows, start = slice(group.first, group.stop), step * self._batch
         return self.order[epoch - self.epochs.start, rows, start : start + group.images], epoch * self.each[rows] + step
 

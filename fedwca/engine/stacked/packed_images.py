@@ -42,8 +42,12 @@ class PackedImages:
         """The packed images of each trial's clients, all in the same tensor."""
         packed, parts, client = cls([x for images in trials for x in images], device, network), [], 0
         for images in trials:
-            part, rows = copy.copy(packed), slice(client, client + len(images))
-            part.sizes, part.starts, part._places = packed.sizes[rows], packed.starts[rows], packed._places[rows]
+            part, members = copy.copy(packed), slice(client, client + len(images))
+            part.sizes, part.starts, part._places = (
+                packed.sizes[members],
+                packed.starts[members],
+                packed._places[members],
+            )
             client += len(images)
             parts.append(part)
         return parts

@@ -49,8 +49,10 @@ class StackedTrials(TrialsInTurn):
         precision: Precision = "fp32",
         kernels: Kernels | None = None,
     ) -> None:
-        target = torch.device(device)
-        packed = PackedImages.several([[c.train for c in trial] for trial in clients], target, networks[0].to(target))
+        torch_device = torch.device(device)
+        packed = PackedImages.several(
+            [[c.train for c in trial] for trial in clients], torch_device, networks[0].to(torch_device)
+        )
         engines = [
             StackedEngine(network, trial, device, None, batch_norm, precision, images, kernels)
             for network, trial, images in zip(networks, clients, packed, strict=True)

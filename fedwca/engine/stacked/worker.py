@@ -74,8 +74,8 @@ class StackedWorker(Clock):
         super().__init__(batch.device)
         self.batch, self.received, self.bank, self.tasks, self.capture = batch, received, bank, tasks, capture
         self.weights, self.labels = received.weights, batch.labels
-        models = self.weights.shape[1]
-        self._identity = torch.eye(models, dtype=self.weights.dtype, device=self.weights.device)
+        sent_models = self.weights.shape[1]
+        self._identity = torch.eye(sent_models, dtype=self.weights.dtype, device=self.weights.device)
         self.own = self.model(0)
         self.shared = self._identity[received.personal :]
         self.passes = 0
@@ -110,8 +110,8 @@ class StackedWorker(Clock):
         return [replace(p, adapted=adapted[:size]) for p, adapted, size in entries]
 
     def _of_each(self, predictions: Predictions) -> list[Predictions]:
-        clients = zip(predictions.logits, predictions.features, self.batch.sizes, strict=True)
-        return [Predictions(logits[:size], features[:size]) for logits, features, size in clients]
+        entries = zip(predictions.logits, predictions.features, self.batch.sizes, strict=True)
+        return [Predictions(logits[:size], features[:size]) for logits, features, size in entries]
 
     def _pass(self, models: Tensor) -> Predictions:
         """A pass by the clients' own models ``[G, P]``."""

@@ -69,10 +69,10 @@ def _run(index: int, run: Run, name: str, predict: Predict | None) -> str:
     """A run's part of the page; the script fills in the chart and the clients."""
     warnings = run_warnings(run)
     items = "".join(f"<li>{escape(text)}</li>" for text in warnings) or "<li>Nothing that raises a doubt.</li>"
-    start_lines = "".join(f"<p>{escape(f'{heading}: {value}')}</p>" for heading, value in run_notes(run).items())
+    note_lines = "".join(f"<p>{escape(f'{heading}: {value}')}</p>" for heading, value in run_notes(run).items())
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
-        f'<h2 id="run-{index}">{escape(name)}</h2>{start_lines}'
+        f'<h2 id="run-{index}">{escape(name)}</h2>{note_lines}'
         f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
         f'<h3>What to know</h3><ul class="cautions">{items}</ul>'
         f'<h3>Clients</h3><div data-part="clients"></div>'

@@ -33,9 +33,9 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
     if any(entry["n"] > 1 for _, entry in entries):
         spread = "mean ± standard deviation (ddof 1) over runs"
     last = "last round" if all(run.complete for run in runs) else "last round that was run"
-    has_selected_round = {"round" in entry for _, entry in entries}
-    round_text = shown_round(has_selected_round == {True}, last)
-    if len(has_selected_round) > 1:
+    selected_round_flags = {"round" in entry for _, entry in entries}
+    round_text = shown_round(selected_round_flags == {True}, last)
+    if len(selected_round_flags) > 1:
         round_text = f"{round_text}, with new clients {shown_round(True)}"
     title = f"Test accuracy in percent {round_text}, {spread}"
     classes = runs[0].classes if len({run.classes for run in runs}) == 1 else ()

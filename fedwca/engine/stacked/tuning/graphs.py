@@ -17,7 +17,7 @@ from torch import Tensor
 from fedwca.errors import UsageError, first_line
 
 OFTEN = 4
-"""Least steps of a kind that are recorded: the first runs as it is, and recording costs about as much again."""
+"""Fewest steps of a kind for which one is recorded: the first runs as it is, and recording costs about as much."""
 
 
 class Record(Protocol):
