@@ -115,7 +115,7 @@ def main() -> None:
     lines = {
         (line["what"], line["aggregator"]): line for line in previous.get("lines", ()) if same and "labels" in line
     }
-    predicted = previous.get("predicted", {}) if same else {}
+    predicted = dict(previous.get("predicted", {})) if same else {}
 
     def write() -> None:
         ordered = [lines[case.what, case.aggregator] for case in cases if (case.what, case.aggregator) in lines]
@@ -139,8 +139,8 @@ def main() -> None:
     for case in missing:
         lines[case.what, case.aggregator] = measured(all_trials, case)
         write()
-    if not missing and not previous:  # where nothing is measured, the file keeps the hardware of what it has
-        write()
+    if not missing and (predicted, clusterings) != (previous.get("predicted", {}), previous.get("clusterings", {})):
+        write()  # where nothing is measured anew, the file keeps the hardware of what it has
 
 
 if __name__ == "__main__":

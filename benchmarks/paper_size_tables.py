@@ -168,7 +168,11 @@ def gains_by_source_model(
     rival_accuracies = [by_target(pieces, rival) for rival in rivals]
     lines = gains_by_right(
         [
-            [(source_accuracy[target], method_accuracy[target] - rival_accuracy[target]) for target in rival_accuracy]
+            [
+                (source_accuracy[target], method_accuracy[target] - rival_accuracy[target])
+                for target in rival_accuracy
+                if target in source_accuracy and target in method_accuracy
+            ]
             for rival_accuracy in rival_accuracies
         ]
     )

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from pydantic import ValidationError
 
-BRANCH = re.compile(r"(str|int|float|bool|none|dict|list|tuple|constrained-\w+|[\w-]+\[.*\])$")
-"""What pydantic calls the branches of a union in the location of a problem."""
+BRANCH = re.compile(r"(constrained-\w+|[\w-]+\[.*\])$")
+"""What pydantic calls branches of a union in the location of a problem, where no field can have that name."""
 
 
 def describe_unknown(kind: str, name: str, known_names: Iterable[str]) -> str:

@@ -110,8 +110,9 @@ def command(
     if backend == "flower":
         from fedwca.config.read_config_file import read_file
 
-        values = {**(read_file(asked.file) if asked.file else {}), **asked.layer}
-        repeat_options = {key: values.get(key, 1) > 1 for key in ("source_models", "trials")}
+        named = {*(read_file(asked.file) if asked.file else {}), *asked.layer}
+        config = request.plan().config
+        repeat_options = {key: key in named and getattr(config, key) > 1 for key in ("source_models", "trials")}
         output_options = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
         baselines = baseline if baseline != ["none"] else None
         check_no_idle_options(

@@ -166,7 +166,7 @@ def _show_baseline(name: str, as_json: bool) -> None:
         raise UsageError(f"{name}: {describe_unknown('setting with this baseline', setting, known_settings)}")
     if not known_settings:
         names = baseline_names(setting) if setting in settings() else every_baseline_name()
-        raise UsageError(describe_unknown("baseline", bare_name, names))
+        raise UsageError(describe_unknown("baseline", canonical_name(bare_name), names))
     entry = baseline(bare_name, *([setting] if setting in known_settings else known_settings[:1]))
     if as_json:
         say(json.dumps(entry.model_dump(mode="json"), indent=2))

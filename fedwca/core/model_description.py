@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from fedwca.core.printable import printable
 from fedwca.errors import CheckpointError
 
 KEY = "fedwca"
@@ -84,8 +85,9 @@ class ModelDescription(BaseModel):
             raise CheckpointError(message)
         try:
             values = json.loads(text)
-            if isinstance(values, dict) and int(values.get("format", FORMAT)) > FORMAT:  # its fields may be others
-                version = values.get("fedwca", "of a later version")
+            written = values.get("format") if isinstance(values, dict) else None
+            if isinstance(written, int) and written > FORMAT:  # its fields may be others
+                version = printable(str(values.get("fedwca", "of a later version"))[:50])
                 raise CheckpointError(f"{file}: written by fedwca {version}, whose format this version cannot read")
             return cls.model_validate_json(text)
         except (ValueError, TypeError, RecursionError):

@@ -7,7 +7,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -149,13 +148,21 @@ def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
         else {"url": part.urls[0], "md5": part.md5, "sha256": part.sha256}
         for part in plan.parts
     ]
-    previous: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # there is none yet, or it is damaged
-        previous = json.loads(file.read_text())  # what earlier calls fetched is there too
+    previous = _read_record(file)  # what earlier calls fetched is there too
     sources = [*(source for source in previous.get("from", ()) if source not in sources), *sources]
     images = {**previous.get("images", {}), **counts}
     record = {"time": now, "from": sources, "images": images, "digest": digest_files(plan.folder)}
     write_atomically(file, lambda path: _write_json(path, record))
+
+
+def _read_record(file: Path) -> dict[str, Any]:
+    """The record of earlier calls; empty if there is none, or it is damaged."""
+    try:
+        record = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    is_whole = isinstance(record, dict) and isinstance(record.get("from"), list)
+    return record if is_whole and isinstance(record.get("images"), dict) else {}
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:

@@ -234,7 +234,7 @@ class MeasuredMemory:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         self.before = self._peak() if self.device.type == "cuda" else self._held()
-        self.earlier_peak = 0 if self.device.type == "cuda" else self._peak()
+        self.earlier_peak = -1 if self.device.type == "cuda" else self._peak()
 
     def _peak(self) -> int:
         if self.device.type == "cuda":
@@ -245,11 +245,10 @@ class MeasuredMemory:
         statm = Path("/proc/self/statm")
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else self._peak()
 
-    def growth(self) -> int:
+    def growth(self) -> int | None:
         """Bytes between what was held at creation and the peak: of a GPU's tensors, or else of the whole process.
 
-        The system only knows the peak of a process's whole life. If that is older than this object, what is held now
-        takes its place.
+        None if the process held more before: the system only knows the peak of its whole life.
         """
         peak = self._peak()
-        return max(0, (peak if peak > self.earlier_peak else self._held()) - self.before)
+        return peak - self.before if peak > self.earlier_peak else None

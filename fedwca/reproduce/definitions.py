@@ -15,6 +15,7 @@ from fedwca.config.baselines import baseline_names, settings
 from fedwca.config.method_spec import parse_method
 from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.run_config import Layer, RunConfig, lay_over, merge
+from fedwca.config.spell_out import spell_out
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
@@ -216,12 +217,26 @@ def without_missing_layers(table_definition: Definition, config: RunConfig) -> D
     return table_definition.model_copy(update={"signatures": signatures})
 
 
-def layered_settings(table_definition: Definition, dataset: str, is_quick: bool, user_layer: Layer) -> Layer:
-    """The settings for one data set: the definition's override those of ``--quick``, the user's override both."""
+def layered_settings(
+    table_definition: Definition, dataset: str, is_quick: bool, user_layer: Layer, file_layer: Layer | None = None
+) -> Layer:
+    """The settings for one data set: the definition's override those of ``--quick``, the user's override both.
+
+    Args:
+        table_definition: with its preset.
+        dataset: name of the data set.
+        is_quick: whether ``--quick`` is given.
+        user_layer: values of the command line.
+        file_layer: values of the user's file, which the result overrides; they may name the model.
+    """
     quick = quick_settings(dataset, table_definition.rules.setting) if is_quick else {}
     if models := quick.get("components", {}).get("model"):  # sizes of a model that another preset does not have
         of_preset = preset(table_definition.preset, canonical_name(dataset), None, table_definition.rules.setting)
-        chosen = {**of_preset, **quick, **user_layer}.get("model")
+        layers = (user_layer, quick, file_layer or {}, of_preset)
+        named = next(
+            (layer["model"] for layer in layers if layer.get("model")), RunConfig.model_fields["model"].default
+        )
+        chosen = canonical_name(spell_out({"model": named})["model"])
         quick["components"] = {
             **quick["components"],
             "model": {model: fields for model, fields in models.items() if model == chosen},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedwca.config.method_spec import parse_method
+from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
@@ -101,11 +102,13 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
     """The jobs of a table; every source or target is checked before anything is trained."""
     table, user_request, quick = reproduction.table, reproduction.asked, reproduction.quick
     jobs = []
+    file_layer = read_file(user_request.file) if user_request.file else {}
     for name in [canonical_name(name) for name in reproduction.datasets] or reproduction.found.datasets:
         table_definition = reproduction.found.under(user_request.preset, name)
-        first = replace(user_request, layer=layered_settings(table_definition, name, quick, user_request.layer))
+        layer = layered_settings(table_definition, name, quick, user_request.layer, file_layer)
+        first = replace(user_request, layer=layer)
         fitting = without_missing_layers(table_definition, first.plan().config)
-        layer = layered_settings(fitting, name, quick, user_request.layer)
+        layer = layered_settings(fitting, name, quick, user_request.layer, file_layer)
         request = replace(user_request, layer=layer, said=setting_origins(reproduction, fitting, name))
         printed = published_table(table, name) or PublishedTable("", {}, {})
         named = table_definition.named

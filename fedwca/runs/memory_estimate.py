@@ -155,6 +155,9 @@ def describe_memory(needed: MemoryEstimate) -> str:
 
 
 def memory_record(needed: MemoryEstimate, device: str, measured: int | None) -> dict[str, Any]:
-    """The contents of ``memory.json``: the estimate by part and the measured growth, None before the end; in bytes."""
+    """The contents of ``memory.json``: the estimate by part and the measured growth, in bytes.
+
+    The growth is None before the end, or if it is unknown.
+    """
     estimated = {**asdict(needed), "total": needed.total}
     return {"estimated": estimated, "measured": measured, "device": torch.device(device).type}

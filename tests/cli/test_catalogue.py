@@ -114,6 +114,7 @@ def test_show_baseline() -> None:
         (["show", "aggregator", "wac"], "did you mean 'wca'?"),
         (["show", "baseline", "wca"], "no baseline 'wca'"),
         (["show", "baseline", "mdmg"], "did you mean 'mdmgb'?"),
+        (["show", "baseline", "One-Hott"], "did you mean 'one_hot'?"),
         (["show", "baseline", "sfda/mdmg"], "did you mean 'mdmgb'? Known: dan, dann"),
         (["list", "aggregators", "nothing"], "no aggregators like 'nothing'; fedwca list aggregators names all"),
     ],

@@ -234,3 +234,12 @@ def test_images_behind_links_are_found_once(tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(tmp_path / "real")
     paths = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path)]
     assert paths == ["real/a.png", "real/inner/b.png"]  # as without links
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scan(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(DataError, match=f"{tmp_path} cannot be read: Permission denied"):
+        list(list_files_below(tmp_path))

@@ -109,6 +109,9 @@ def test_lists_that_do_not_fit(tmp_path: Path) -> None:
         (root / "real_test.txt").write_text(f"{line}\n")
         with pytest.raises(DataError, match=r"real_test\.txt, line 1: must be 'real/<class>/<image> <label>'"):
             source.load()
+    (root / "real_test.txt").write_text("\n\nbad\n")
+    with pytest.raises(DataError, match=r"real_test\.txt, line 3: must be"):
+        source.load()
     (root / "real_test.txt").write_text("real/apple/lost.png 8\n")
     with pytest.raises(DataError, match=r"real_test\.txt names real/apple/lost\.png, which is not in"):
         source.load()

@@ -480,6 +480,22 @@ def test_a_client_that_is_away_for_a_moment_gets_its_model(
     assert ("clients [1] have not got their model" in caplog.text) == (back > 100)
 
 
+def test_final_models_that_are_too_large_together_are_sent_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = bare_server(tmp_path, [], [])
+    server.deployment.rounds = 3  # type: ignore[misc]
+
+    def exchange(parcels: dict[int, object], number: int) -> set[int]:
+        if len(parcels) > 1 or 2 in parcels:
+            raise serve.MessagesRefused("too large")
+        return set(parcels)
+
+    monkeypatch.setattr(server, "_exchange", exchange)
+    assert server._send_final(dict.fromkeys(range(3), (10, "model"))) == {0, 1}  # type: ignore[misc]
+    assert caplog.text.count("too large") == 1
+
+
 def test_why_a_run_failed_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path) -> DeploymentConfig:
         raise FedwcaError("one\nFEDWCA RUN COMPLETE")

@@ -204,6 +204,14 @@ def test_a_certificate_whose_time_is_over(tmp_path: Path, monkeypatch: pytest.Mo
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
+@pytest.mark.parametrize("name", ["server.pem", "server.key", "ca.crt"])
+def test_a_file_of_the_server_that_is_missing(tmp_path: Path, name: str) -> None:
+    certify(tmp_path / "server" / "certs", [])
+    (tmp_path / "server" / "certs" / name).unlink()
+    with pytest.raises(UsageError, match=f"certs holds no {name}; copy it back, or make a new deployment"):
+        server_command(tmp_path / "server", "127.0.0.1", 8000, False)
+
+
 @pytest.mark.usefixtures("installed")
 def test_images_that_are_not_there(tmp_path: Path) -> None:
     run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")

@@ -67,7 +67,6 @@ def test_get_says_what_it_does_and_the_reader_knows_the_files(mnist: LocalServer
     assert record["from"][0]["md5"] == torchvision_datasets.MNIST.resources[0][1]
     assert len(record["digest"]) == 64
     requests = sum(len(served.asked) for served in mnist.files.values())
-    (folder / "download.json").write_text("{")  # damaged, which costs no download
     again = call("data", "get", "digit-five", "--data", str(tmp_path))
     assert again.code == 0
     assert "Digit-Five: all that can be fetched is in " in again.err
@@ -231,3 +230,13 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     assert digest_files(tmp_path) == digest
     (tmp_path / "a").rename(tmp_path / "b")
     assert digest_files(tmp_path) != digest
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "null", '{"from": null}', '{"from": [], "images": []}', "[" * 100_000])
+def test_a_damaged_record_costs_no_download(mnist: LocalServer, tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "digit_five"
+    folder.mkdir()
+    (folder / "download.json").write_text(content)
+    run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 0, run.err
+    assert json.loads((folder / "download.json").read_text())["from"][0]["md5"]

@@ -12,7 +12,14 @@ import torch
 from torch import nn
 
 from fedwca.core.network import Architecture, Network
-from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, free_bytes, slice_size
+from fedwca.engine.memory import (
+    Footprint,
+    MeasuredMemory,
+    MemoryEstimate,
+    estimate_memory,
+    free_bytes,
+    slice_size,
+)
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.split_leaves import split_leaves
@@ -184,3 +191,11 @@ def test_memory_is_flat_over_twenty_rounds() -> None:
     assert max(held[-5:]) - max(held[:5]) < FLAT
     # The process also loads libraries on first use, and a checkpoint is a second bank while it is written.
     assert measurements["measured"] < measurements["needed"] + 250 * MEGABYTE
+
+
+def test_a_peak_that_is_older_than_the_run_is_not_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = iter([500, 500, 700])
+    monkeypatch.setattr(MeasuredMemory, "_held", lambda self: 200)
+    monkeypatch.setattr(MeasuredMemory, "_peak", lambda self: next(peaks))
+    measured = MeasuredMemory("cpu")
+    assert (measured.growth(), measured.growth()) == (None, 500)

@@ -323,3 +323,9 @@ def test_a_file_in_the_download_cache_runs_no_code(tmp_path: Path, monkeypatch: 
     with pytest.raises(CheckpointError, match="ImageNet weights of resnet18"):
         ResNet18().build(3)
     assert not (tmp_path / "trace").exists()
+
+
+def test_a_network_of_which_nothing_is_trained_is_refused() -> None:
+    network = SMALL.model_copy(update={"frozen": True, "head": "direct"}).build(3, seed=1)
+    with pytest.raises(UsageError, match="nothing of the model is trained: its backbone and its classifier are frozen"):
+        Layout.of(network)

@@ -256,3 +256,12 @@ def test_a_table_keeps_its_partition_under_another_preset(preset: str, partition
 def test_quick_sizes_are_of_the_model_that_is_used(preset: str, models: set[str]) -> None:
     layer = layered_settings(definition("table2").under(preset, "pacs"), "pacs", True, {})
     assert set(layer["components"]["model"]) == models
+
+
+@pytest.mark.parametrize(("name", "kept"), [("ResNet18", True), ("resnet18:augment=false", True), ("lenet", False)])
+@pytest.mark.parametrize("preset", ["paper", "default"])
+@pytest.mark.parametrize("place", ["option", "file"])
+def test_quick_sizes_are_of_the_model_that_the_user_names(name: str, kept: bool, preset: str, place: str) -> None:
+    layers = ({"model": name}, {}) if place == "option" else ({}, {"model": name})
+    layer = layered_settings(definition("table2").under(preset, "pacs"), "pacs", True, *layers)
+    assert ("resnet18" in layer["components"]["model"]) is kept

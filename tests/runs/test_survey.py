@@ -97,3 +97,10 @@ def test_ends_are_tidied_where_no_checkpoint_is_whole(tmp_path: Path) -> None:
     assert sentence.endswith("its rounds stay as they are, its models are lost")
     with pytest.raises(CheckpointError, match="to begin this method anew"):
         find_resume_points(checkpoints, {unit: 9}, [{**record, "round": r} for r in range(-1, 5)])
+
+
+def test_a_checkpoint_of_another_schema_may_hold_other_facts(tmp_path: Path) -> None:
+    store, unit = Checkpoints(tmp_path, "mine", RetentionPolicy.parse("last")), Unit(0, 0, "wca")
+    store.save(unit, 0, {"x": torch.zeros(1)}, {"unit": {"model": 0}, "schema": 99}, last=True)
+    with pytest.raises(CheckpointError, match="has schema 99; this fedwca reads schema"):
+        store.latest(unit)

@@ -72,7 +72,7 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
     if not insecure:
         for name in ("server.pem", "server.key", "ca.crt"):
             if not (certs / name).exists():
-                raise UsageError(f"{certs} holds no {name}; make it by fedwca deploy init, or say --insecure")
+                raise UsageError(f"{certs} holds no {name}; copy it back, or make a new deployment, or say --insecure")
         check_certificate(certs / "server.pem")
     secure = [
         *("--ssl-ca-certfile", str(certs / "ca.crt"), "--ssl-certfile", str(certs / "server.pem")),

@@ -82,6 +82,10 @@ def wait_for(grid: Grid, count: int, seconds: float, tell: Callable[[int], None]
         time.sleep(POLL)
 
 
+class MessagesRefused(FedwcaError):
+    """Flower takes none of some messages."""
+
+
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[tuple[int, Message]]:
     """Send messages and yield (node, reply) as replies come, until all have come or the seconds are over.
 
@@ -89,13 +93,13 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterato
     replies with an error itself. A reply that cannot be read is logged and skipped.
 
     Raises:
-        FedwcaError: Flower takes no message at all, since together they are too large.
+        MessagesRefused: Flower takes no message at all, since together they are too large.
     """
     started = time.monotonic()
     # In the order of the messages; an id is empty if its node is gone, and the list is empty if messages are too large.
     message_ids = list(grid.push_messages(messages))
     if messages and not message_ids:
-        raise FedwcaError(
+        raise MessagesRefused(
             f"Flower took none of {count_of(len(messages), 'message')}: they are too large for it, or for a proxy; "
             "a lower participation or a smaller model makes them smaller"
         )
@@ -203,11 +207,21 @@ class FlowerServer:
             final_parcels = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
             if not final_parcels:
                 break
-            missing -= self._exchange(final_parcels, self.deployment.rounds)
+            missing -= self._send_final(final_parcels)
         if missing:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
         if without_model := sorted(set(self._present()) - set(self.session.final_parcels())):
             log.warning("clients %s took part in no round, so there is no model for them", without_model)
+
+    def _send_final(self, parcels: dict[int, tuple[int, Parcel]]) -> set[int]:
+        """Send final models and return the clients that confirmed theirs; one by one if together they are too large."""
+        try:
+            return self._exchange(parcels, self.deployment.rounds)
+        except MessagesRefused as error:
+            if len(parcels) == 1:
+                log.warning("%s", error)
+                return set()
+            return set().union(*(self._send_final({client: parcel}) for client, parcel in parcels.items()))
 
     def _say(self, **changes: int) -> None:
         """Update the status file."""

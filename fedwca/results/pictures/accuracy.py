@@ -49,9 +49,8 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
     axis, looks = fig.subplots(), style.looks(list(records))
     for label, curve_records in records.items():
         draw_curve(axis, list(curve_records), style.line_style(looks[label], False), label)
-    several = any(
-        len(curve_records) > len({record["round"] for record in curve_records}) for curve_records in records.values()
-    )
+    counted = [counted_rounds(curve_records) for curve_records in records.values()]
+    several = any(len(rounds) > len({record["round"] for record in rounds}) for rounds in counted)
     band = "; band: one standard deviation" if several else "; one run, so no spread"
     axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients" + band)
     axis.xaxis.get_major_locator().set_params(integer=True)

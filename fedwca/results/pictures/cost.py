@@ -32,7 +32,7 @@ def cost(run: Run) -> Any:
             points = cumulative_cost(run, name, quantity)
             label = style.legend_label(run.labels[name])
             look = style.line_style(looks[name], name == names[-1])
-            if len(points) == 1:
+            if len(points) == 1 and name not in run.diverged:
                 axis.axhline(
                     points[0][1],
                     **{**look, "linestyle": "--", "marker": ""},
