@@ -89,7 +89,7 @@ class ModelDescription(BaseModel):
             if isinstance(written, int) and written > FORMAT:  # its fields may be others
                 version = printable(str(values.get("fedwca", "of a later version"))[:50])
                 raise CheckpointError(f"{file}: written by fedwca {version}, whose format this version cannot read")
-            return cls.model_validate_json(text)
+            return cls.model_validate(values)
         except (ValueError, TypeError, RecursionError):
             raise CheckpointError(f"{message} (its description is damaged or of another version)") from None
 
