@@ -18,8 +18,8 @@ def command(
     folder: Annotated[Path, typer.Argument(help="The client's own folder: key, ca.crt, and what it keeps.")],
     data: Annotated[Path, typer.Option("--data", help="Images without labels: a folder, or .npz.")],
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
-    seat: Annotated[
-        int | None, typer.Option("--seat", min=0, help="Number of this client, where numbers matter.")
+    number: Annotated[
+        int | None, typer.Option("--number", min=0, help="Number of this client, where numbers matter.")
     ] = None,
     device: Device = "cpu",
     clip: Annotated[
@@ -61,8 +61,8 @@ def command(
     from fedwca.deploy.server_status import RUNNING
 
     settings: dict[str, Any] = {"device": find_device(device)}
-    if seat is not None:
-        settings["seat"] = seat
+    if number is not None:
+        settings["number"] = number
     if clip:
         settings |= {"clip": clip, "noise": noise}
     if clip_moments:

@@ -118,7 +118,7 @@ def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
     return (
         f"Wrote {folder} for {count} clients. Next, each in a terminal of its own{notes_text}:\n"
         f"  fedwca server {quote(str(folder))}{flag}\n"
-        f"  fedwca client {quote(f'{folder}/clients/0')} --data {images} --seat 0{flag}\n"
+        f"  fedwca client {quote(f'{folder}/clients/0')} --data {images} --number 0{flag}\n"
         f"  fedwca deploy run {quote(str(folder))}{flag}"
     )
 

@@ -279,8 +279,8 @@ def _why_no_place(names: Names, wish: int | None) -> str:
     if wish is None:
         return f"all {len(names)} places are taken"
     if wish >= len(names):
-        return f"it asks for place {wish} (--seat); the last is {len(names) - 1}"
-    return f"it asks for place {wish} (--seat), which is client {names[wish]}'s"
+        return f"it asks for number {wish} (--number); the last is {len(names) - 1}"
+    return f"it asks for number {wish} (--number), which is client {names[wish]}'s"
 
 
 def set_name(names: Names, number: int, name: str) -> Names:

@@ -162,7 +162,7 @@ def main(folder: Path, *flags: str) -> None:
     os.environ["FLWR_HOME"] = str(folder / "flwr")
     (folder / "flwr").mkdir()
     (folder / "state").mkdir()
-    node_config = {"data": str(folder / "images.npz"), "state": str(folder / "state"), "seat": 0}
+    node_config = {"data": str(folder / "images.npz"), "state": str(folder / "state"), "number": 0}
     config_text = " ".join(f"{key}={json.dumps(value)}" for key, value in node_config.items())
     sys.argv = ["flower-supernode", "--insecure", "--port", str(free_port()), "--node-config", config_text]
     start_client_internal._init_connection = LoneServer(folder, "kill" in flags).connection

@@ -202,7 +202,7 @@ def commands(folder: Path, clients: int, port: int, *flags: str) -> list[list[st
     return [
         server,
         *(
-            program("client", str(folder / "clients" / str(k)), "--data", data[k], "--seat", str(k), *client_options)
+            program("client", str(folder / "clients" / str(k)), "--data", data[k], "--number", str(k), *client_options)
             for k in range(clients)
         ),
     ]

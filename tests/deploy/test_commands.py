@@ -114,14 +114,14 @@ def test_the_lines_that_init_prints_work_as_they_stand(
         assert result.code == 0, result.err
     settings = started[1][started[1].index("--node-config") + 1]
     data, state = folder / "data" / "client-0.npz", folder / "clients" / "0"
-    assert settings == f'data={json.dumps(str(data))} state={json.dumps(str(state))} device="cpu" seat=0'
+    assert settings == f'data={json.dumps(str(data))} state={json.dumps(str(state))} device="cpu" number=0'
     assert [("--insecure" in command) for command in started] == [insecure, insecure]
 
 
 @pytest.mark.parametrize("name", ["plain", "Bilder für später", "a 😀", "it's = here", "back\\slash", "\x7f\ttab"])
 def test_a_path_reaches_flower_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    config = {"device": "cpu", "seat": 3, "clip": 0.5}
+    config = {"device": "cpu", "number": 3, "clip": 0.5}
     command = client_command(tmp_path / name, tmp_path / name, "here:1", True, config)
     settings = command[command.index("--node-config") + 1]
     # As Flower parses it.
@@ -160,7 +160,7 @@ def test_init_says_what_to_put_for_images_that_it_did_not_deal(tmp_path: Path, s
     run = call("deploy", "init", str(tmp_path / "d"), "--data", str(shades), "--clients", "3", *SMALL)
     assert run.code == 0, run.err
     assert "(clients 1 to 2 likewise; IMAGES is the folder of a client's own images)" in run.out
-    assert f"fedwca client {tmp_path}/d/clients/0 --data IMAGES --seat 0 --insecure\n" in run.out
+    assert f"fedwca client {tmp_path}/d/clients/0 --data IMAGES --number 0 --insecure\n" in run.out
 
 
 @pytest.mark.usefixtures("flower")

@@ -361,9 +361,9 @@ def test_places_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptur
     assert session.admit("e") is None
     assert session.admit("f", 4) is None
     assert [record.getMessage() for record in caplog.records] == [
-        "client d is turned away: it asks for place 1 (--seat), which is client b's",
+        "client d is turned away: it asks for number 1 (--number), which is client b's",
         "client e is turned away: all 4 places are taken",
-        "client f is turned away: it asks for place 4 (--seat); the last is 3",
+        "client f is turned away: it asks for number 4 (--number); the last is 3",
     ]
 
 

@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "deploy run": (["DIR"], ["server", "timeout"]),
     "deploy key": (["DIR"], []),
     "server": (["DIR"], ["host", "port"]),
-    "client": (["DIR", "--data", "IMAGES"], ["server", "seat", "device", "clip", "noise", "tries"]),
+    "client": (["DIR", "--data", "IMAGES"], ["server", "number", "device", "clip", "noise", "tries"]),
 }
 """Arguments and options of every other command."""
 READ_ONLY = ("runs", "runs show", "runs diff", "data check", "predict", "export", "join", "list", "show")

@@ -56,7 +56,7 @@ def client_app(settings: Settings = lambda node_config: node_config) -> ClientAp
 def _introduce(message: Message, node_config: dict[str, Any]) -> Message:
     _check_node_config(node_config, "state")
     hello = {
-        "seat": int(node_config.get("seat", -1)),
+        "number": int(node_config.get("number", -1)),
         "identity": identity(Path(str(node_config["state"]))),
         VERSION: __version__,
     }

@@ -53,7 +53,7 @@ def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
 
     def settings(node_config: dict[str, Any]) -> dict[str, Any]:
         number = int(node_config["partition-id"])
-        return {"seat": number, "data": str(data / f"client-{number}.npz"), "state": str(folder / f"client-{number}")}
+        return {"number": number, "data": str(data / f"client-{number}.npz"), "state": str(folder / f"client-{number}")}
 
     sessions: list[Session] = []
     errors: list[BaseException] = []

@@ -1,0 +1,113 @@
+"""Which client each connected node is; a server asks a node that it has not seen before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from fedwca._version import __version__
+from fedwca.core.printable import printable
+from fedwca.deploy.flower.client_secret import name_of
+from fedwca.deploy.flower.config import DeploymentConfig
+from fedwca.deploy.flower.exchange_messages import exchange_messages
+from fedwca.deploy.session import Session
+from fedwca.deploy.wire_messages import VERSION
+
+log = logging.getLogger("fedwca.deploy")
+HELLO = 30.0
+"""Seconds that a node has to identify itself, while enough nodes for a round have done so."""
+
+
+class _Hello(NamedTuple):
+    """What a node says of itself: the client's name, and the number that it asks for."""
+
+    name: str
+    wish: int | None
+
+
+class ConnectedClients:
+    """Knows which client each connected node is.
+
+    Args:
+        grid: Flower's interface for messages to nodes.
+        session: gives clients their numbers.
+        deployment: the configuration.
+        tell: called with the number of connected nodes.
+    """
+
+    def __init__(self, grid: Grid, session: Session, deployment: DeploymentConfig, tell: Callable[[int], None]) -> None:
+        self.grid, self.session, self.deployment, self.tell = grid, session, deployment, tell
+        self._numbers: dict[int, int | None] = {}  # by node; None if it was turned away
+        self._names: dict[int, str] = {}
+
+    def find(self) -> dict[int, int]:
+        """Return node by client of the connected ones; nodes not seen before are asked who they are."""
+        online = sorted(self.grid.get_node_ids())
+        self.tell(len(online))
+        self._forget_nodes(online)
+        for node, hello in sorted(self._ask(online).items()):
+            self._give_number(node, hello, online)
+        numbers = {node: self._numbers.get(node) for node in online}
+        return {client: node for node, client in numbers.items() if client is not None}
+
+    def _ask(self, online: Sequence[int]) -> dict[int, _Hello]:
+        """Ask the nodes not seen before who they are, and return the answers by node.
+
+        A node that does not answer is asked again in each round.
+        """
+        silent = [node for node in online if node not in self._numbers]
+        queries = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in silent]
+        if not queries:
+            return {}
+        seconds = self.deployment.deadline
+        # If too few others are known, no round can begin, and the wait is longer.
+        if sum(self._numbers.get(node) is not None for node in online) >= self.deployment.rules.least:
+            seconds = min(seconds, HELLO)
+        hellos = {}
+        for node, reply in exchange_messages(self.grid, queries, seconds):
+            silent.remove(node)
+            if reply.has_error():
+                log.warning("node %d does not say who it is: %s", node, printable(reply.error.reason[:500]))
+            else:
+                hellos[node] = _read_hello(node, reply)
+        for node in silent:
+            log.warning("node %d did not say in time who it is", node)
+        return hellos
+
+    def _give_number(self, node: int, hello: _Hello, online: Sequence[int]) -> None:
+        """Let the session give a node's client its number."""
+        self._names[node] = hello.name
+        if hello.wish is not None and self.deployment.rejoin:
+            self.session.release(hello.wish, {self._names[present] for present in online if present in self._names})
+        number = self.session.admit(hello.name, hello.wish)
+        # Two nodes of one name would answer for one client: only the later one is used from now on.
+        for older in [older for older, assigned in self._numbers.items() if assigned == number is not None]:
+            self._numbers[older] = None
+            if older in online:
+                log.warning("client %d is connected twice, anew or from a copied folder; the later one counts", number)
+        self._numbers[node] = number
+
+    def _forget_nodes(self, online: Sequence[int]) -> None:
+        """With ``rejoin``, forget nodes that are gone, and nodes that were turned away so that they are asked again."""
+        gone = self._numbers.keys() - set(online)
+        if not (self.deployment.rejoin and gone):
+            return
+        served = {self._names[node] for node in online if self._numbers.get(node) is not None}
+        for node, number in list(self._numbers.items()):
+            # An older node of a client that is connected anew stays turned away.
+            if node in gone or (number is None and self._names[node] not in served):
+                del self._numbers[node]
+
+
+def _read_hello(node: int, reply: Message) -> _Hello:
+    """Read what a node says of itself, and warn of another version of fedwca."""
+    hello = reply.content.config_records.get("hello", ConfigRecord({}))
+    name, wish = name_of(str(hello.get("identity", node))), hello.get("number", -1)
+    if (version := str(hello.get(VERSION, "of an earlier version"))) != __version__:
+        sentence = "client %s has fedwca %s, this server %s; one version everywhere is what is tested"
+        log.warning(sentence, name, printable(version[:50]), __version__)
+    return _Hello(name, wish if isinstance(wish, int) and wish >= 0 else None)

@@ -1,0 +1,119 @@
+"""Which client each connected node is; needs Flower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from fedwca._version import __version__
+
+pytest.importorskip("flwr")
+
+from flwr.app import ConfigRecord, RecordDict
+
+from fedwca.deploy.flower import connected_clients
+from fedwca.deploy.flower.client_secret import name_of
+
+pytestmark = pytest.mark.filterwarnings("default")  # of Flower
+
+
+class Reply:
+    """What a node answers when it is asked who it is, or why it cannot say."""
+
+    def __init__(self, config: dict[str, str | int] | None = None, why: str = "") -> None:
+        self.content = RecordDict({"hello": ConfigRecord(config)} if config is not None else {})
+        self.error = SimpleNamespace(reason=why)
+
+    def has_error(self) -> bool:
+        """Whether it cannot say."""
+        return bool(self.error.reason)
+
+
+def make_clients(
+    nodes: list[int], admitted: list[tuple[str, int | None]], rejoin: bool = False
+) -> connected_clients.ConnectedClients:
+    """Clients of a session that admits everybody and notes it in ``admitted``; a round needs two."""
+
+    def admit(name: str, wish: int | None) -> int:
+        admitted.append((name, wish))
+        return len(admitted) - 1
+
+    grid = SimpleNamespace(get_node_ids=lambda: nodes)
+    deployment = SimpleNamespace(deadline=600.0, rejoin=rejoin, rules=SimpleNamespace(least=2))
+    session = SimpleNamespace(admit=admit)
+    return connected_clients.ConnectedClients(grid, session, deployment, lambda connected: None)  # type: ignore[arg-type]
+
+
+def test_who_does_not_say_who_it_is_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies = {
+        11: Reply({"number": 2, "identity": "secret", "fedwca": "9.0"}),
+        12: Reply(why="its folder cannot be written"),
+    }
+    monkeypatch.setattr(connected_clients, "Message", lambda *_, **__: None)
+    monkeypatch.setattr(connected_clients, "exchange_messages", lambda *_: iter(replies.items()))
+    admitted: list[tuple[str, int | None]] = []
+    assert make_clients([11, 12, 13], admitted).find() == {0: 11}
+    assert admitted == [(name_of("secret"), 2)]
+    assert "secret" not in caplog.text
+    assert f"client {name_of('secret')} has fedwca 9.0, this server {__version__};" in caplog.text
+    assert "node 12 does not say who it is: its folder cannot be written" in caplog.text
+    assert "node 13 did not say in time who it is" in caplog.text
+
+
+@pytest.mark.parametrize(("deadline", "later"), [(600.0, connected_clients.HELLO), (5.0, 5.0)])
+def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
+    monkeypatch: pytest.MonkeyPatch, deadline: float, later: float
+) -> None:
+    replies, waited = {11: Reply({"identity": "a", "fedwca": __version__})}, []
+
+    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+        waited.append((nodes, seconds))
+        return iter([(node, replies[node]) for node in nodes if node in replies])
+
+    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
+    clients = make_clients([11, 12, 13], [])
+    clients.deployment.deadline = deadline  # type: ignore[misc]
+    assert clients.find() == {0: 11}
+    replies[12] = Reply({"identity": "b", "fedwca": __version__})
+    assert clients.find() == {0: 11, 1: 12}
+    assert clients.find() == {0: 11, 1: 12}
+    # A round needs two clients: while only one is known, unknown nodes have the full deadline.
+    assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
+
+
+def test_who_was_turned_away_is_asked_again_when_a_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client without a key that lost its folder comes back under a new name, while Flower lists its old node."""
+    replies = {node: Reply({"identity": name, "number": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
+    asked_nodes: list[list[int]] = []
+
+    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+        asked_nodes.append(nodes)
+        return iter([(node, replies[node]) for node in nodes])
+
+    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
+    nodes, names = [11, 12], {0: ""}
+    clients = make_clients(nodes, [], rejoin=True)
+
+    def release(number: int, online: set[str]) -> None:
+        names[number] = names[number] if names[number] in online else ""
+
+    def admit(name: str, wish: int) -> int | None:
+        names[wish] = names[wish] or name
+        return wish if names[wish] == name else None
+
+    clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
+    assert clients.find() == {0: 11}
+    nodes.remove(11)
+    assert clients.find() == {0: 12}
+    nodes.append(13)
+    assert clients.find() == {0: 13}  # the same client, back under another node
+    nodes.remove(13)
+    assert clients.find() == {0: 12}
+    assert asked_nodes == [[11, 12], [12], [13], [12]]
+    assert clients.find() == {0: 12}

@@ -1,0 +1,145 @@
+"""The server's app: rounds, final models and the log; needs Flower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fedwca.core.file_locks import hold_alone
+from fedwca.deploy.server_status import ServerStatus
+from fedwca.deploy.wire_messages import Parcel
+from fedwca.errors import FedwcaError, UsageError
+
+pytest.importorskip("flwr")
+
+from fedwca.deploy.flower import exchange_messages
+from fedwca.deploy.flower import server_app as serve
+from fedwca.deploy.flower.config import DeploymentConfig
+from fedwca.deploy.flower.connected_clients import HELLO
+from fedwca.deploy.flower.exchange_messages import MessagesRefused
+from fedwca.deploy.flower.records import to_record
+
+pytestmark = pytest.mark.filterwarnings("default")  # of Flower
+
+
+def patch_time(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    """Let pauses be noted in ``clock`` and take no time."""
+    for module in (serve, exchange_messages):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(clock), sleep=clock.append))
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    context = SimpleNamespace(run_config={"folder": str(tmp_path)})
+    with hold_alone(tmp_path / serve.RUNNING) as alone:
+        assert alone
+        with pytest.raises(UsageError, match=r"another run of .* goes on"):
+            serve._main(SimpleNamespace(), context)  # type: ignore[arg-type]
+    assert not (tmp_path / "federation.log").exists(), "it is the other run's"
+
+
+def bare_server(folder: Path) -> serve.FlowerServer:
+    """A server without a method, for which three nodes are connected."""
+    server = object.__new__(serve.FlowerServer)
+    server.grid = SimpleNamespace(get_node_ids=lambda: [11, 12, 13])  # type: ignore[assignment]
+    server.deployment = SimpleNamespace(deadline=600.0, rounds=3, rules=SimpleNamespace(least=2))  # type: ignore[assignment]
+    context, state = SimpleNamespace(max_answer_bytes=10**6), SimpleNamespace(names=("a",))
+    server.session = SimpleNamespace(context=context, state=state)  # type: ignore[assignment]
+    server.folder, server.status = folder, ServerStatus(3, 3)
+    return server
+
+
+def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock: list[float] = []
+    patch_time(monkeypatch, clock)
+    server = bare_server(tmp_path)
+    node_counts: list[int] = []
+
+    class Asking:
+        """A session that finds enough clients to ask only after 20 seconds."""
+
+        can_close = everybody = False
+
+        def open(self, nodes: dict[int, int]) -> dict[int, str]:
+            node_counts.append(len(nodes))
+            self.can_close = sum(clock) >= 20
+            return {}
+
+    server.session = Asking()  # type: ignore[assignment]
+    server.clients = SimpleNamespace(find=lambda: {0: 11})  # type: ignore[assignment]
+    assert server._open_round() == ({0: 11}, {})
+    assert 20 <= sum(clock) <= 2 * HELLO
+    assert len(node_counts) == 2  # not once a second
+    server.deployment.deadline = 5.0  # type: ignore[misc]
+    monkeypatch.setattr(Asking, "open", lambda self, nodes: {})
+    server.session.can_close = False  # type: ignore[misc]
+    began = sum(clock)
+    server._open_round()
+    assert 5 <= sum(clock) - began < 10
+    server.session.everybody = True  # type: ignore[misc]
+    began = sum(clock)
+    server._open_round()
+    assert sum(clock) == began  # it does not wait: a client that is missing ends the run
+
+
+@pytest.mark.parametrize(("back", "waited"), [(10.0, 10), (1000.0, HELLO)])
+def test_a_client_that_is_away_for_a_moment_gets_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, back: float, waited: float
+) -> None:
+    clock: list[float] = []
+    patch_time(monkeypatch, clock)
+    server = bare_server(tmp_path)
+    server.session.final_parcels = lambda: {0: "model", 1: "model"}  # type: ignore[assignment, method-assign]
+    online_until = {11: 10**6, 13: 3}  # node 13 leaves meanwhile: a client that gets no model
+
+    def online() -> list[int]:
+        return [node for node, end in online_until.items() if sum(clock) < end] + [12] * (sum(clock) >= back)
+
+    server.grid = SimpleNamespace(get_node_ids=online)  # type: ignore[assignment]
+    server.clients = SimpleNamespace(find=lambda: {node - 11: node for node in online()})  # type: ignore[assignment]
+    monkeypatch.setattr(server, "_exchange", lambda parcels, number: set(parcels))
+    server._deliver()
+    assert sum(clock) == waited
+    assert ("clients [1] have not got their model" in caplog.text) == (back > 100)
+
+
+def test_final_models_that_are_too_large_together_are_sent_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = bare_server(tmp_path)
+
+    def exchange(parcels: dict[int, object], number: int) -> set[int]:
+        if len(parcels) > 1 or 2 in parcels:
+            raise MessagesRefused("too large")
+        return set(parcels)
+
+    monkeypatch.setattr(server, "_exchange", exchange)
+    assert server._send_final(dict.fromkeys(range(3), (10, "model"))) == {0, 1}  # type: ignore[misc]
+    assert caplog.text.count("too large") == 1
+
+
+def test_why_a_run_failed_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> DeploymentConfig:
+        raise FedwcaError("one\nFEDWCA RUN COMPLETE")
+
+    monkeypatch.setattr(DeploymentConfig, "read", fail)
+    with pytest.raises(FedwcaError):
+        serve._play(SimpleNamespace(), tmp_path)  # type: ignore[arg-type]
+    (line,) = (tmp_path / "federation.log").read_text().splitlines()
+    assert line.endswith(r"the run failed: FedwcaError: one\nFEDWCA RUN COMPLETE")
+
+
+@pytest.mark.parametrize(("kind", "done"), [("final", {0}), ("adapt", set())])
+def test_who_says_that_it_is_done_with_a_task_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, done: set[int]
+) -> None:
+    answer = SimpleNamespace(content=to_record(Parcel("done", 3)), has_error=lambda: False)
+    monkeypatch.setattr(serve, "Message", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "exchange_messages", lambda *_: iter({11: answer}.items()))
+    server, received = bare_server(tmp_path), []
+    server.session.receive = lambda client, parcel: received.append((client, parcel.kind)) or ""  # type: ignore[method-assign]
+    assert server._exchange({0: (11, Parcel(kind, 3))}, 3) == done
+    assert received == ([] if done else [(0, "done")])
