@@ -1,4 +1,7 @@
-"""The picture of `fedtab_gate.py`, docs/trust.png: ``python benchmarks/fedtab_picture.py``."""
+"""The pictures of docs/fedtab.md: ``python benchmarks/fedtab_picture.py``.
+
+docs/fedtab.png shows FedTAB minus other methods in both tests; docs/trust.png shows what `fedtab_gate.py` measured.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,52 @@ from typing import Any
 
 from domain_means import mean_by_domain
 from fedtab_gate_tables import LEAST, NAMES, Found, decisions, measured
-from fedtab_pieces import DIGIT_SOURCES, EMBEDDED_SOURCES, PACS_SOURCES
+from fedtab_pieces import DIGIT_SOURCES, EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan
+from fedtab_tables import EQUAL_COMPUTE, HARM, PARTS, RIVALS
+from fedtab_verdicts import gap_to, results_by_column
 
 from fedwca.results.pictures import style
 
-FILE = Path(__file__).resolve().parents[1] / "docs" / "trust.png"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROWS = (*RIVALS, "One-hot", "FedAvg", "Local", HARM, *EQUAL_COMPUTE, *PARTS)
+"""Methods that FedTAB is compared with, from top to bottom."""
+DATASETS = ("Digit-Five, rate 0.001", "Digit-Five, rate 0.003", "digits-mini", "PACS")
 SOURCES = {"digits": DIGIT_SOURCES, "embedded": EMBEDDED_SOURCES, "pacs": PACS_SOURCES, "skewed": DIGIT_SOURCES}
 
 
-def draw(records: Sequence[Found], file: Path) -> None:
+def draw_gaps(file: Path) -> None:
+    """Draw a panel for each test: FedTAB minus other methods, one mark per data set with its 95 % interval."""
+    figure = style.figure(11, 5.2, "FedTAB minus another method, points (right of 0: FedTAB ahead)")
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axis, plan, name in ((left, FIRST, "first test"), (right, SECOND, "second test, revised method")):
+        draw_test(axis, plan)
+        axis.set_title(name, fontsize=10)
+    left.set_yticks([-index for index in range(len(ROWS))], ROWS)
+    lines, names = right.get_legend_handles_labels()
+    figure.legend(lines, names, fontsize=9, frameon=False, ncol=len(DATASETS), loc="outside lower center")
+    style.save(figure, file, dpi=100)
+
+
+def draw_test(axis: Any, plan: Plan) -> None:
+    """Draw the differences of one test; a method that some piece lacks has no mark."""
+    columns = results_by_column(plan)
+    for index, name in enumerate(DATASETS):
+        colour, marker = style.COLOURS[index + 1], style.MARKERS[index]
+        axis.scatter([], [], s=32, color=colour, marker=marker, label=name)
+        seeds = columns[name][1] if name in columns else None
+        for row, method in enumerate(ROWS):
+            gap = gap_to(seeds, method) if seeds else None
+            if gap is None:
+                continue
+            y = -row + 0.27 - 0.18 * index
+            axis.scatter(gap.mean, y, s=32, color=colour, marker=marker)
+            if gap.low is not None and gap.high is not None:
+                axis.plot([gap.low, gap.high], [y, y], color=colour, linewidth=1.6)
+    axis.axvline(0, color="#666666", linewidth=1)
+    style.remove_frame(axis)
+
+
+def draw_trust(records: Sequence[Found], file: Path) -> None:
     """Draw a panel for each measured data set, at most two in a row."""
     kinds = [kind for kind in NAMES if any(piece["kind"] == kind for piece in records)]
     columns, rows = min(2, len(kinds)), -(-len(kinds) // 2)
@@ -53,4 +93,5 @@ def draw_panel(axis: Any, pieces: Sequence[Found], name: str, sources: Sequence[
 
 
 if __name__ == "__main__":
-    draw(measured(), FILE)
+    draw_gaps(DOCS / "fedtab.png")
+    draw_trust(measured(), DOCS / "trust.png")

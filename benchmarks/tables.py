@@ -14,6 +14,7 @@ import federation_tables
 import fedscal_tables
 import fedtab_gate_tables
 import fedtab_tables
+import fedtab_verdicts
 import frozen_tables
 import gpu_tables
 import paper_size_tables
@@ -219,6 +220,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **sfda_tables.BLOCKS,
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
+    **fedtab_verdicts.BLOCKS,
     **fedtab_gate_tables.BLOCKS,
     **skewed_tables.BLOCKS,
     **fedscal_tables.BLOCKS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.partitions import partitions
+from fedwca.results.statistics import Difference
 
 from .scripts import script
 
 pieces = script("fedtab_pieces")
 tables = script("fedtab_tables")
 test = script("fedtab")
+verdicts = script("fedtab_verdicts")
 
 
 def test_every_row_can_be_composed() -> None:
@@ -279,3 +282,61 @@ def test_table_of_ablations_states_what_they_show(tmp_path: Path, monkeypatch: p
     assert "FedTAB minus gated FedAvg: +0.1 [-0.1, +0.3]: clusters are not shown to be needed." in page
     assert "FedTAB minus gated FedSCAl: +3.0 [+2.8, +3.2]: strong views and clusters, beside the gate, are" in page
     assert "untrusted clients on plain images: -1.0 [-1.2, -0.8]: these are shown to be better." in page
+
+
+def test_verdicts_state_what_each_rule_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["fedtab_tables"], "RESULTS", tmp_path)  # which `fedtab_verdicts` imports
+    assert verdicts.verdicts(verdicts.SECOND).startswith("Nothing is measured yet")
+
+    def rows() -> dict[str, list[str]]:
+        lines = verdicts.verdicts(verdicts.FIRST).splitlines()
+        return {
+            cells[0]: cells[1:]
+            for cells in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line)
+        }
+
+    write(tmp_path, 60.0, 55.0)
+    table = rows()
+    assert table["rule"] == ["Digit-Five, rate 0.003", "so far"]
+    assert table["minus FedWCA"] == ["+7.1 \\[+7.1, +7.1\\]", "not decided"]  # the other rate is missing
+    assert table["minus FedWCA twice the epochs"][1] == "not refuted"
+    assert table["seeds with a domain that trains and loses"] == ["0 of 5", "not refuted"]
+    assert table["another threshold moves the mean by"] == ["not run", "not decided"]
+    assert table["minus gated FedAvg"] == ["not run", "not decided"]
+    write(tmp_path, 60.0, 55.0, (0.003, 0.001))
+    assert rows()["minus FedWCA"][2] == "ahead on Digit-Five"
+    write(tmp_path, 45.0, 48.0, (0.001,))
+    table = rows()
+    assert table["minus FedWCA"][2] == "refuted"
+    assert table["minus FedSCAl"][2] == "ahead on Digit-Five"
+    assert table["minus FedWCA twice the epochs"][2] == "refuted"
+    assert table["seeds with a domain that trains and loses"] == ["5 of 5", "0 of 5", "refuted"]
+    for file in tmp_path.iterdir():
+        result = json.loads(file.read_text())
+        fedtab = result["methods"]["FedTAB"]
+        for row, move in {"least 4 tenths": -2.5, "least 6 tenths": 1.0, "gated FedAvg": -1.0}.items():
+            result["methods"][row] = {**fedtab, "accuracy": [value + move for value in fedtab["accuracy"]]}
+        file.write_text(json.dumps(result))
+    table = rows()
+    assert table["another threshold moves the mean by"] == ["-2.5", "-2.5", "refuted"]
+    assert table["minus gated FedAvg"][2] == "needed in 2 of 2"
+    file = tmp_path / "digits-synth-10-0.003.json"
+    result = json.loads(file.read_text())
+    del result["methods"]["gated FedAvg"], result["methods"]["FedWCA twice the epochs"]
+    file.write_text(json.dumps(result))
+    table = rows()
+    assert table["minus gated FedAvg"][1:] == ["19 of 20 pieces", "needed in 1 of 1"]
+    assert table["minus FedWCA twice the epochs"][1] == "19 of 20 pieces"
+
+
+def test_in_the_second_test_a_rival_that_is_ahead_on_digits_mini_refutes() -> None:
+    below, level = Difference(-4.0, None, 5, -6.0, -2.0, None), Difference(-4.0, None, 5, -9.0, 1.0, None)
+    judged = {}
+    for name, gap in {"below": below, "level": level}.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(verdicts, "gap_to", lambda seeds, method, gap=gap: gap)
+            columns = {"digits-mini": ("second-embedded, learning rate 0.003", {})}
+            judged[name] = [
+                verdicts.judge_rival(columns, "FedSCAl", plan) for plan in (verdicts.FIRST, verdicts.SECOND)
+            ]
+    assert judged == {"below": ["not decided", "refuted on digits-mini"], "level": ["not decided", "not decided"]}

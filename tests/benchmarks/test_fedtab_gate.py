@@ -101,5 +101,5 @@ def test_table_counts_wrong_decisions(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "By I the gate is wrong in 1 of 4 pairs of domains, 25 %" in page
     assert tables.gate() == tables.NOTHING
     (tmp_path / "gate.json").write_text(json.dumps({"pieces": first}))
-    picture.draw(tables.measured(), tmp_path / "picture.png")
+    picture.draw_trust(tables.measured(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

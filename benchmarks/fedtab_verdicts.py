@@ -1,0 +1,167 @@
+"""What each rule says of the two tests of FedTAB, at a glance: the first tables of docs/fedtab.md; no script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import fedtab_gate_tables
+from fedtab_gate_tables import NAMES
+from fedtab_pieces import FIRST, SECOND, Plan
+from fedtab_tables import (
+    EQUAL_COMPUTE,
+    PARTS,
+    RIVALS,
+    THRESHOLDS,
+    UNSEEN,
+    Found,
+    difference,
+    excludes_zero,
+    finished,
+    has_all_seeds,
+    is_digits,
+    lost_seeds,
+    measured,
+    moved,
+    whole_seeds,
+)
+
+from fedwca.results.statistics import Difference
+from fedwca.results.tables import Table, difference_cell
+
+Seeds = Mapping[int, Sequence[Found]]
+Columns = Mapping[str, tuple[str, Seeds]]
+"""By name of a data set: kind of its pieces with the learning rate, and results of its whole seeds."""
+NOT_RUN = "not run"
+REFUTED = "refuted"
+LARGEST_MOVE = 2.0
+"""Points by which a threshold may move the mean."""
+LARGEST_ERROR = 0.1
+"""Share of pairs of domains in which the gate may be wrong."""
+
+
+def results_by_column(plan: Plan) -> dict[str, tuple[str, Seeds]]:
+    """What is measured of a test; Digit-Five has a column for each learning rate."""
+    columns = {}
+    for key, records in finished(plan).items():
+        kind = records[0]["kind"].removeprefix(plan.prefix)
+        name = f"{NAMES[kind]}, rate {records[0]['lr']:g}" if kind == "digits" else NAMES[kind]
+        if seeds := whole_seeds(records):
+            columns[name] = (key, seeds)
+    return columns
+
+
+def records_of(seeds: Seeds) -> list[Found]:
+    """All pieces of some seeds."""
+    return [piece for seed_pieces in seeds.values() for piece in seed_pieces]
+
+
+def gap_to(seeds: Seeds, method: str) -> Difference | None:
+    """FedTAB minus a method, or None if a piece lacks it."""
+    return difference(seeds, method) if method in measured(records_of(seeds)) else None
+
+
+def write_gap(seeds: Seeds, method: str) -> str:
+    """FedTAB minus a method with its interval, or how many pieces have it."""
+    if gap := gap_to(seeds, method):
+        return difference_cell(gap)
+    records = records_of(seeds)
+    count = sum(method in piece["methods"] for piece in records)
+    return f"{count} of {len(records)} pieces" if count else NOT_RUN
+
+
+def gap_row(columns: Columns, method: str, verdict: str) -> list[str]:
+    """FedTAB minus a method on each data set, and a verdict."""
+    return [f"minus {method}", *(write_gap(seeds, method) for _, seeds in columns.values()), verdict]
+
+
+def judge_rival(columns: Columns, rival: str, plan: Plan) -> str:
+    """Whether FedTAB is above a rival on the digits, and in the second test whether the rival is ahead elsewhere."""
+    gaps = {name: gap_to(seeds, rival) for name, (_, seeds) in columns.items()}
+    ahead = gaps.get(NAMES["embedded"]) if plan is SECOND else None
+    if ahead is not None and ahead.high is not None and ahead.high < 0:
+        return f"{REFUTED} on digits-mini"
+    digits = [(gaps[name], seeds) for name, (key, seeds) in columns.items() if is_digits(key)]
+    if any(gap is not None and not excludes_zero(gap) for gap, seeds in digits if has_all_seeds(seeds)):
+        return REFUTED
+    complete = len(digits) == 2 and all(gap is not None and has_all_seeds(seeds) for gap, seeds in digits)
+    return "ahead on Digit-Five" if complete else "not decided"
+
+
+def judge_equal_compute(columns: Columns, method: str) -> str:
+    """Whether a rival at twice the epochs is within a point."""
+    gaps = [gap_to(seeds, method) for _, seeds in columns.values()]
+    if any(gap is not None and gap.mean < 1 for gap in gaps):
+        return REFUTED
+    return "not refuted" if gaps and None not in gaps else "not decided"
+
+
+def losing_row(columns: Columns) -> list[str]:
+    """In how many seeds a domain that trains ends over two points below Source + AdaBN; more than one refutes."""
+    lost = [(lost_seeds(seeds), len(seeds)) for _, seeds in columns.values()]
+    verdict = REFUTED if any(count > 1 for count, _ in lost) else "not refuted"
+    return [*(f"{count} of {seeds}" for count, seeds in lost), verdict]
+
+
+def threshold_row(columns: Columns, plan: Plan) -> list[str]:
+    """The largest move of the mean by another threshold on sources that the first design has not seen."""
+    cells, moves, complete = [], [], True
+    for key, seeds in columns.values():
+        sources = UNSEEN[key.partition(",")[0].removeprefix(plan.prefix)]
+        unseen_rows = measured([piece for piece in records_of(seeds) if piece["source"] in sources])
+        thresholds = [name for name in THRESHOLDS if name in plan.runs]
+        found = [moved(seeds, name, sources) for name in thresholds if name in unseen_rows]
+        complete = complete and len(found) == len(thresholds)
+        moves += found
+        lacking = f" ({len(found)} of {len(thresholds)})" if len(found) < len(thresholds) else ""
+        cells.append(f"{max(found, key=abs):+.1f}{lacking}" if found else NOT_RUN)
+    if any(abs(move) > LARGEST_MOVE for move in moves):
+        return [*cells, REFUTED]
+    return [*cells, "not refuted" if complete else "not decided"]
+
+
+def gate_row(columns: Columns, plan: Plan) -> list[str]:
+    """In how many pairs of domains the gate is wrong, over all data sets but the skewed one."""
+    pieces = [piece for piece in fedtab_gate_tables.measured(plan) if not piece["kind"].endswith("skewed")]
+    cells, wrong, pairs = [], 0, 0
+    for key, _ in columns.values():
+        kind = key.partition(",")[0]
+        decisions = fedtab_gate_tables.decisions([piece for piece in pieces if piece["kind"] == kind], "trust", plan)
+        cells.append(f"{sum(one.wrong for one in decisions)} of {len(decisions)}" if decisions else NOT_RUN)
+    decisions = fedtab_gate_tables.decisions(pieces, "trust", plan)
+    wrong, pairs = sum(one.wrong for one in decisions), len(decisions)
+    if not pairs:
+        return [*cells, "not decided"]
+    text = f"{100 * wrong / pairs:.0f} % of {pairs}"
+    return [*cells, f"{REFUTED}, {text}" if wrong > LARGEST_ERROR * pairs else f"not refuted, {text}"]
+
+
+def judge_part(columns: Columns, method: str) -> str:
+    """On how many data sets FedTAB is above the gate alone."""
+    gaps = [gap for _, seeds in columns.values() if (gap := gap_to(seeds, method))]
+    needed = sum(excludes_zero(gap) for gap in gaps)
+    return f"needed in {needed} of {len(gaps)}" if gaps else "not decided"
+
+
+def verdicts(plan: Plan) -> str:
+    """One row per rule, one column per data set, and what follows."""
+    columns = results_by_column(plan)
+    if not columns:
+        return "Nothing is measured yet: `python benchmarks/fedtab.py --all`."
+
+    lines = [
+        *(gap_row(columns, rival, judge_rival(columns, rival, plan)) for rival in RIVALS),
+        *(gap_row(columns, method, judge_equal_compute(columns, method)) for method in EQUAL_COMPUTE),
+        ["seeds with a domain that trains and loses", *losing_row(columns)],
+        ["another threshold moves the mean by", *threshold_row(columns, plan)],
+        ["the gate is wrong in, of pairs of domains", *gate_row(columns, plan)],
+        *(gap_row(columns, method, judge_part(columns, method)) for method in PARTS),
+    ]
+    return Table("", ("rule", *columns, "so far"), lines).markdown()
+
+
+def both_tests() -> str:
+    """The table of the first test, then that of the second."""
+    return "\n\n".join(f"{name} test:\n\n{verdicts(plan)}" for name, plan in (("First", FIRST), ("Second", SECOND)))
+
+
+BLOCKS = {"fedtab-verdicts": both_tests}
