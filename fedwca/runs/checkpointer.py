@@ -64,8 +64,9 @@ class Checkpointer:
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
     def finished(self, unit: Unit, rounds: int) -> bool:
-        """Whether nothing is left to do for a unit, since it finished or diverged earlier; see `is_finished`."""
-        return is_finished(self.begun, unit, rounds)
+        """Whether nothing is left to do for a unit, since it finished or diverged earlier."""
+        saved = self.begun.get(unit)
+        return unit in self.begun and (saved is None or saved.round == rounds - 1)
 
     def check_sources(self, models: Sequence[StartModel]) -> None:
         """Check that the source models are the ones an earlier process started its methods from.
@@ -120,12 +121,6 @@ class Checkpointer:
         """Drop the unit's checkpoints that need not stay after its last round."""
         if self.store is not None:
             self.store.end(unit)
-
-
-def is_finished(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int) -> bool:
-    """Whether an earlier process finished a unit, or it diverged; ``begun`` is as for `Checkpointer`."""
-    saved = begun.get(unit)
-    return unit in begun and (saved is None or saved.round == rounds - 1)
 
 
 def state_to_tensors(state: RoundState, engine: Engine) -> tuple[dict[str, Tensor], dict[str, str]]:

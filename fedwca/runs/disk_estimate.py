@@ -16,20 +16,18 @@ from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 
-def check_disk_space(run: Path, plan: RunPlan, keep: str, federation: Federation, classes: int) -> None:
-    """Check that the checkpoints that a run keeps fit on its disk.
+def check_disk_space(run: Path, keep: str, needed: int) -> None:
+    """Check that a run's checkpoints fit on its disk.
 
     Args:
         run: the run folder.
-        plan: methods, rounds and trials.
         keep: retention policy, as of ``--keep``.
-        federation: the first trial's; all trials have as many clients.
-        classes: M.
+        needed: their bytes, see `estimate_checkpoints`.
 
     Raises:
         FedwcaError: they do not fit.
     """
-    needed, free = estimate_checkpoints(plan, keep, federation, classes), shutil.disk_usage(run).free
+    free = shutil.disk_usage(run).free
     if needed > free:
         raise FedwcaError(
             f"{run}: --keep {keep}: checkpoints take about {needed / 2**20:,.0f} MiB, and {free / 2**20:,.0f} MiB are "
@@ -37,31 +35,36 @@ def check_disk_space(run: Path, plan: RunPlan, keep: str, federation: Federation
         )
 
 
-def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, classes: int) -> int:
-    """Bytes of all checkpoints that are kept, or of one method's checkpoints while its trials run if that is more.
+def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, classes: int, subgroups: int = 1) -> int:
+    """Largest number of bytes that a run's checkpoints take at a time.
+
+    They are those that are kept in the end, and those that the methods at work keep besides: earlier ones, and one more
+    while it is written, since older ones are removed after that.
 
     Args:
         plan: methods, rounds and trials.
         keep: retention policy, as of ``--keep``.
-        federation: the first trial's.
+        federation: the first trial's; all trials have as many clients.
         classes: M.
+        subgroups: subgroups of ranks, each of which runs a method at a time.
     """
     policy = RetentionPolicy.parse(keep)
     network = build_network(plan.config, classes, pretrained=False)
     model_sizes, federations = len(architecture(plan.config).variants), plan.config.source_models * plan.config.trials
 
-    def count_kept(limit: int | None, rounds: int) -> int:
-        return rounds + 1 if limit is None else min(limit + policy.selected, rounds + 1)
-
-    sizes_and_rounds = [
-        (checkpoint_size(network, method, federation, classes, model_sizes), rounds) for method, rounds in plan.methods
-    ]
-    final = sum(size * count_kept(policy.ended, rounds) for size, rounds in sizes_and_rounds)
     trials_together = min(plan.config.trials_at_once or 1, federations)
-    while_running = trials_together * max(
-        size * count_kept(policy.running, rounds) for size, rounds in sizes_and_rounds
-    )
-    return max(final * federations, while_running)
+
+    def count_kept(limit: int | None, rounds: int, written: int = 0) -> int:
+        return rounds + 1 if limit is None else min(limit + policy.selected + written, rounds + 1)
+
+    final, at_work = 0, 0
+    for method, rounds in plan.methods:
+        size = checkpoint_size(network, method, federation, classes, model_sizes)
+        ended, running = count_kept(policy.ended, rounds), count_kept(policy.running, rounds)
+        written = count_kept(policy.running, rounds, written=1) - running  # of one trial at a time
+        final += size * ended
+        at_work = max(at_work, size * (trials_together * (running - ended) + written))
+    return federations * final + subgroups * at_work
 
 
 def checkpoint_size(network: Network, method: Method, federation: Federation, classes: int, sizes: int = 1) -> int:

@@ -81,12 +81,15 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     test_counts = [len(client.test) for client in federation.everybody]
     if unmeasured := describe_unmeasured(test_counts, federation.least_measured, len(test_counts) - len(federation)):
         reporter.warn(unmeasured)
+    subgroups, ranks_per_trial = ranks.divide(units_of(plan.config, plan.methods))
     if claimed.earlier is None:
-        check_disk_space(folder.path, plan, claimed.about["keep"], federation, len(dataset.classes))
         dry_run_components(plan.config, plan.methods, dataset)
-    config, kernels, needed = size_run(claimed, federation, device, reporter)
+    config, kernels, needed = size_run(claimed, federation, device, ranks_per_trial > 1, reporter)
+    plan, keep = replace(plan, config=config), claimed.about["keep"]
+    checkpoint_bytes = estimate_checkpoints(plan, keep, federation, len(dataset.classes), subgroups)
     domains, digests = federation.measured, describe_images(dataset)
     if claimed.earlier is None:
+        check_disk_space(folder.path, keep, checkpoint_bytes)
         decisions: dict[str, Any] = {
             "config": {**claimed.about["config"], **name_domain(plan.config, claimed.domain)},
             "dataset_name": dataset.name,
@@ -99,16 +102,14 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
             "kernels": kernels.chosen,
         }
         folder.write("config.json", {**claimed.about, **decisions})
-    plan = replace(plan, config=config)
-    checkpoints = Checkpoints(
-        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(claimed.about["keep"])
-    )
+    checkpoints = Checkpoints(folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(keep))
     resume_points = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
     records, shared_start = (folder.records(), {method.name for method, _ in plan.methods if method.start is None})
     sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in shared_start}
     checkpointer, schedule = Checkpointer(checkpoints, resume_points, sources), Schedule()
     if ranks.world is not None:
-        schedule = lead_run(ranks.world, config, plan.methods, checkpointer, digests, ranks.per_trial)
+        schedule = lead_run(ranks, config, plan.methods, checkpointer, digests)
+        warn_of_fewer_together(config.trials_at_once or 1, 1 if schedule.size > 1 else config.trials_at_once, reporter)
     finished_rounds = sum(record["round"] >= 0 for record in records)
     environment = {
         **describe_environment(device),
@@ -119,8 +120,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     if environment_change := note_environment(folder, environment, finished_rounds):
         reporter.warn(environment_change)
     kernels_text = kernels.sentence if engine_name(config) == "stacked" else ""
-    checkpoint_bytes = estimate_checkpoints(plan, claimed.about["keep"], federation, len(dataset.classes))
-    disk_text = f"checkpoints about {human_size(checkpoint_bytes)} (--keep {claimed.about['keep']})"
+    disk_text = f"checkpoints about {human_size(checkpoint_bytes)} (--keep {keep})"
     embeddings_text = memory.describe_embeddings(config, len(dataset.classes), federation)
     descriptions = (memory.describe_memory(needed), disk_text, kernels_text, embeddings_text)
     reporter.planned(PlannedRun(plan, dataset, claimed.domain, device, folder.path, *descriptions))
@@ -212,7 +212,7 @@ def kind_of_device(device: str, ranks: RunRanks) -> str:
 
 
 def size_run(
-    claimed: ClaimedFolder, first: Federation, device: str, reporter: RunReporter
+    claimed: ClaimedFolder, first: Federation, device: str, shared: bool, reporter: RunReporter
 ) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
     """The configuration with its trials at once and kernels filled in, the kernel choice, and the memory estimate.
 
@@ -220,14 +220,20 @@ def size_run(
         claimed: what is to be run.
         first: clients of the first trial; all trials have the same number of clients.
         device: the run's device.
-        reporter: warned if a run is resumed with other settings than it began with.
+        shared: whether ranks share the clients of a new run's trials, which then go one after the other.
+        reporter: warned if a run is resumed with other settings than it began with, or trials do not go together.
 
     Raises:
         UsageError: the run does not fit into memory, or the engine or device does not support the settings.
     """
     plan, classes, clients = claimed.plan, len(claimed.dataset.classes), first.clients
     if claimed.earlier is None:
-        config = plan.config.model_copy(update={"trials_at_once": trials_at_once(plan.config, clients)})
+        together = trials_at_once(plan.config, clients)
+        if shared and together > 1:
+            reporter.warn(
+                f"ranks share each trial's clients, so trials go one after the other, not {together} together"
+            )
+        config = plan.config.model_copy(update={"trials_at_once": 1 if shared else together})
     else:
         config = restore_sizes(plan.config, claimed.earlier, classes, clients, device, reporter)
     needed = memory.estimate_run(config, plan.methods, classes, first)
@@ -257,10 +263,14 @@ def restore_sizes(
     kernels = restore_kernels(earlier.get("kernels", "eager"), device)
     config = config.model_copy(update={"kernels": kernels})
     config = restore_trials_at_once(config, classes, clients, original)
-    if config.trials_at_once != original:
-        change = f"{original} trials went through rounds together, and now {config.trials_at_once}"
-        reporter.warn(f"{change}: last digits may differ")
+    warn_of_fewer_together(original, config.trials_at_once, reporter)
     return config
+
+
+def warn_of_fewer_together(original: int, now: int | None, reporter: RunReporter) -> None:
+    """Warn if another number of trials goes through each round together than when the run began."""
+    if now != original:
+        reporter.warn(f"{original} trials went through rounds together, and now {now}: last digits may differ")
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from fedwca.engine.distributed.version_check import VERSIONS, check_versions
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError
 from fedwca.federated.method import Method
-from fedwca.results.checkpoints import SavedCheckpoint, Unit
-from fedwca.runs.checkpointer import Checkpointer, is_finished
+from fedwca.results.checkpoints import SavedCheckpoint
+from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.find_resume_points import units_of
 from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
 from fedwca.runs.run_images import describe_images
+from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import run_bench
 
 
@@ -36,40 +37,33 @@ class SentRun(SavedCheckpoint):
         return dict(self.values)
 
 
-def remaining_rounds(
-    config: RunConfig, methods: Sequence[tuple[Method, int]], begun: Mapping[Unit, SavedCheckpoint | None]
-) -> dict[Unit, int]:
-    """Units that no earlier process finished, with their number of rounds, in the order of `units_of`."""
-    units = units_of(config, methods)
-    return {unit: rounds for unit, rounds in units.items() if not is_finished(begun, unit, rounds)}
-
-
 def lead_run(
-    world: RankWorld,
+    ranks: RunRanks,
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
     checkpointer: Checkpointer,
     digests: Mapping[str, str],
-    requested_per_trial: int | None,
 ) -> RankSchedule:
     """On rank 0: broadcast the run to all ranks; returns rank 0's schedule.
 
     Args:
-        world: all ranks.
+        ranks: all ranks, of which this process is one.
         config: what is to be run.
         methods: methods with their number of rounds.
         checkpointer: knows what an earlier process did, and saves what this one does.
         digests: digests of the images, see `describe_images`.
-        requested_per_trial: ranks that share a trial's clients; None: see `RankSchedule`.
     """
-    units = remaining_rounds(config, methods, checkpointer.begun)
+    assert ranks.world is not None
+    units = units_of(config, methods).items()
+    remaining = {unit: rounds for unit, rounds in units if not checkpointer.finished(unit, rounds)}
     begun = {
-        unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in units else saved
+        unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in remaining else saved
         for unit, saved in checkpointer.begun.items()
     }
-    opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": requested_per_trial}
-    world.everyone.broadcast_object({**opening, "digests": digests, "versions": VERSIONS})
-    return RankSchedule(world, units, requested_per_trial, checkpointer.store)
+    _, per_trial = ranks.divide(remaining)
+    opening = {"config": config.model_dump(mode="json"), "begun": begun, "per_trial": per_trial}
+    ranks.world.everyone.broadcast_object({**opening, "digests": digests, "versions": VERSIONS})
+    return RankSchedule(ranks.world, per_trial, checkpointer.store)
 
 
 def follow_run(world: RankWorld) -> None:
@@ -88,8 +82,7 @@ def follow_run(world: RankWorld) -> None:
     dataset, domain = load(config)
     if describe_images(dataset) != opening["digests"]:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
-    units = remaining_rounds(config, methods, opening["begun"])
-    schedule = RankSchedule(world, units, opening["asked"])
+    schedule = RankSchedule(world, opening["per_trial"])
     with matmul_precision(config.precision, resolve_device(config.device)):
         checkpointer, progress = Checkpointer(schedule, opening["begun"]), schedule.sending_progress()
         schedule.send_records(run_bench(config, methods, dataset, domain, progress, checkpointer, schedule))

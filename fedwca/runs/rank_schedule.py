@@ -22,7 +22,6 @@ from fedwca.results.checkpoints import Unit
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network
-from fedwca.runs.ranks_per_trial import per_trial
 from fedwca.runs.reporter import Progress
 from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import Tell, source_models
@@ -37,20 +36,17 @@ class RankSchedule(Schedule):
 
     Args:
         world: all ranks.
-        units: remaining units, with their number of rounds.
-        requested_per_trial: number of ranks that share a trial's clients; None: see `per_trial`.
+        per_trial: number of ranks that share a trial's clients, a divisor of the world's.
         keep: store where rank 0 saves checkpoints that other subgroups send.
     """
 
     def __init__(
         self,
         world: RankWorld,
-        units: Mapping[Unit, int],
-        requested_per_trial: int | None,
+        per_trial: int,
         keep: CheckpointStore | None = None,
     ) -> None:
-        self.world, self._keep = world, keep
-        self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), requested_per_trial)
+        self.world, self.size, self._keep = world, per_trial, keep
         self.ranks = {"world": world.size, "per_trial": self.size}
         starts = range(0, world.size, self.size)
         subgroups = [world.subgroup(range(start, start + self.size)) for start in starts]

@@ -10,6 +10,8 @@ from typing import Any
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.config.run_config import Layer
 from fedwca.engine.distributed.process_group import RankWorld
+from fedwca.results.checkpoints import Unit
+from fedwca.runs.ranks_per_trial import per_trial
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,17 @@ class RunRanks:
     world: RankWorld | None = None
     per_trial: int | None = None
     """Ranks that share the clients of a trial; None: see `fedwca.runs.ranks_per_trial.per_trial`."""
+
+    def divide(self, units: Mapping[Unit, int]) -> tuple[int, int]:
+        """Number of subgroups of ranks, and of ranks in each; a subgroup shares the clients of a trial.
+
+        Args:
+            units: units that remain, with their number of rounds.
+        """
+        if self.world is None:
+            return 1, 1
+        size = per_trial(self.world.size, sum(rounds > 0 for rounds in units.values()), self.per_trial)
+        return self.world.size // size, size
 
 
 ONE_PROCESS = RunRanks()

@@ -39,6 +39,19 @@ def torchrun(*arguments: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def kill_rank(process: subprocess.Popen[str], victim: int, folder: Path, lines: int) -> str:
+    """Kill a rank once ``rounds.jsonl`` has so many lines; returns stderr."""
+    deadline, rounds = time.monotonic() + 200, folder / "rounds.jsonl"
+    while not rounds.exists() or len(rounds.read_text().splitlines()) < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[victim]), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode
+    return err
+
+
 def result(folder: Path) -> tuple[list[Any], Any, dict[str, bytes]]:
     """Rounds without seconds, the methods of the summary, and the bytes of the models that were kept."""
     kept = {str(f.relative_to(folder)): f.read_bytes() for f in folder.glob("checkpoints/*/*.safetensors")}
@@ -77,15 +90,7 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     assert code == 0, err
     for victim in (0, 1):
         folder = tmp_path / f"killed-{victim}"
-        process = start(*words, "--out", str(folder))
-        deadline = time.monotonic() + 200
-        while not (folder / "rounds.jsonl").exists() or len((folder / "rounds.jsonl").read_text().splitlines()) < 7:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(children[victim]), signal.SIGKILL)
-        process.communicate(timeout=60)
-        assert process.returncode
+        kill_rank(start(*words, "--out", str(folder)), victim, folder, lines=7)
         line_count = len((folder / "rounds.jsonl").read_text().splitlines())
         code, _, err = torchrun("resume", str(folder))
         assert code == 0, err
@@ -96,6 +101,27 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     assert err.count(f"{tmp_path / 'whole'} is finished; nothing is left to do") == 1
     assert out.count("Results, configuration and pictures") == 1
     assert_same(bench(*options).folder, tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_trials_go_one_after_the_other_where_ranks_share_their_clients(
+    bench: Callable[..., Run], shades: Path, tmp_path: Path
+) -> None:
+    options = ["--rounds", "2", "--baseline", "none", "--engine", "stacked", "--trials", "3", "--trials-at-once", "3"]
+    folder, shared = tmp_path / "run", ["--ranks-per-trial", "2"]
+    process = start("bench", "--data", str(shades), *SMALL, *options, *shared, "--out", str(folder))
+    err = kill_rank(process, 1, folder, lines=4)  # the second trial has begun, the third has not
+    assert "ranks share each trial's clients, so trials go one after the other, not 3 together" in err
+    assert json.loads((folder / "config.json").read_text())["trials_at_once"] == 1
+    resumed = call("resume", str(folder))
+    assert resumed.code == 0, resumed.err
+    assert "together" not in resumed.err
+    together = bench(*options)
+    (together.folder / "summary.json").unlink()
+    code, _, err = torchrun("resume", str(together.folder), *shared)
+    assert code == 0, err
+    assert "Warning: 3 trials went through rounds together, and now 1: last digits may differ" in err
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.public_images import holders_of
+from fedwca.results.checkpoints import Checkpoints
 from fedwca.runs.clients_at_once import clients_at_once
 from fedwca.runs.disk_estimate import estimate_checkpoints
 from fedwca.runs.load_data import build_network, load
@@ -73,9 +74,35 @@ def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: di
     assert abs(needed / 2 - written[0]) < 6000
 
 
-def test_selected_keeps_one_more() -> None:
-    plan, federation = planned(baselines=["fedprox"], rounds=9)
-    assert estimate_checkpoints(plan, "selected", federation, 10) == 2 * estimate_checkpoints(plan, "1", federation, 10)
+def test_the_disk_has_room_for_what_ended_methods_keep_and_one_at_work() -> None:
+    plan, federation = planned(baselines=["fedprox", "fedavg"], composed=False, trials=2, rounds=9)
+    one = estimate_checkpoints(plan, "none", federation, 10) / 3  # two, and one that is written before one is removed
+    of_ended_methods = {"last": 4, "selected": 8, "1": 4, "5": 20}
+    for keep, ended in of_ended_methods.items():
+        running = {"5": 1}.get(keep, 2)  # besides those that stay
+        assert estimate_checkpoints(plan, keep, federation, 10) == (ended + running) * one
+        assert estimate_checkpoints(plan, keep, federation, 10, subgroups=2) == (ended + 2 * running) * one
+    assert estimate_checkpoints(plan, "all", federation, 10) == 4 * 10 * one
+
+
+def test_the_estimate_of_the_disk_is_the_most_that_checkpoints_take_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "baselines": ["fedprox", "fedavg"], "composed": False, "rounds": 5}
+    plan, federation = planned(**settings)
+    taken: list[int] = []
+    prune = Checkpoints._prune
+
+    def measure(self: Checkpoints, *arguments: Any) -> None:
+        taken.append(sum(file.stat().st_size for file in self.path.rglob("*.safetensors")))
+        prune(self, *arguments)
+
+    monkeypatch.setattr(Checkpoints, "_prune", measure)
+    for keep in ("last", "none", "3"):
+        taken.clear()
+        bench(preset="upfl", **settings, out=tmp_path / keep, keep=keep)
+        needed = estimate_checkpoints(plan, keep, federation, 10)
+        assert abs(needed - max(taken)) < 0.01 * needed  # headers take a few kB
 
 
 def test_a_methods_own_batch_counts() -> None:
