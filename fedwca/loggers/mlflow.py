@@ -59,12 +59,14 @@ class MLflow(Logger):
         tag = tracking_id(run)
         runs = client.search_runs([experiment], f"tags.`fedwca.run` = '{tag}'", max_results=1)
         run_id = (runs or [client.create_run(experiment, run_name=run.name, tags={"fedwca.run": tag})])[0].info.run_id
+        # MLflow accepts no other value for a parameter that it has; a killed process may have sent only some.
+        sent = runs[0].data.params if runs else {}
         if runs:
             client.update_run(run_id, "RUNNING")
-        else:
-            params = [Param(key, str(value)[:500]) for key, value in plain_settings(config).items()]
-            for first in range(0, len(params), BATCH):
-                client.log_batch(run_id, params=params[first : first + BATCH])
+        settings = {key: value for key, value in plain_settings(config).items() if key not in sent}
+        params = [Param(key, str(value)[:500]) for key, value in settings.items()]
+        for first in range(0, len(params), BATCH):
+            client.log_batch(run_id, params=params[first : first + BATCH])
 
         def log(record: Record) -> None:
             now = int(time.time() * 1000)

@@ -131,6 +131,7 @@ class FakeMlflow:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
+        self.runs: list[Any] = []
 
     def __call__(self, uri: str) -> FakeMlflow:
         self.told.append(("uri", uri))
@@ -143,10 +144,13 @@ class FakeMlflow:
         return "7"
 
     def search_runs(self, experiments: list[str], mark: str, max_results: int) -> list[Any]:
-        return []
+        return self.runs
 
     def create_run(self, experiment: str, run_name: str, tags: dict[str, str]) -> Any:
         return SimpleNamespace(info=SimpleNamespace(run_id="1"))
+
+    def update_run(self, run: str, state: str) -> None:
+        self.told.append(("state", state))
 
     def log_batch(self, run: str, metrics: Sequence[Any] = (), params: Sequence[Any] = ()) -> None:
         assert len(params) <= 100
@@ -177,6 +181,17 @@ def test_what_mlflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with loggers.build("mlflow:uri=x").open(tmp_path / "run", many):
         pass
     assert [value for kind, value in fake.told if kind == "param"][-1] == ("249", "249")
+
+
+def test_settings_that_mlflow_was_not_told_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMlflow()
+    fake.runs = [SimpleNamespace(info=SimpleNamespace(run_id="1"), data=SimpleNamespace(params={"workers": "4"}))]
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=fake))
+    entities = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    with loggers.build("mlflow:uri=x").open(tmp_path / "run", {"seed": 3, "workers": 2}):
+        pass
+    assert [value for kind, value in fake.told if kind == "param"] == [("seed", "3")]
 
 
 @pytest.mark.parametrize(("error", "state"), [(ValueError(), "FAILED"), (KeyboardInterrupt(), "KILLED")])
