@@ -18,6 +18,8 @@ COMPLETE, FAILED, STOPPED = "FEDWCA RUN COMPLETE", "the run failed", "the run wa
 """Beginnings of the last line of a run."""
 LINE = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<text>.*)")
 """A line of the log as the ServerApp writes it."""
+LAST_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
+"""A character of several bytes in UTF-8 at the end of a text, whose last bytes may be missing."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,10 @@ class LogTail:
                 data = file.read(self.MOST)
         except OSError:
             return []
-        # A line that is longer than what is read at once comes in several parts.
-        complete = data if len(data) == self.MOST and b"\n" not in data else data[: data.rfind(b"\n") + 1]
+        if len(data) == self.MOST and b"\n" not in data:  # a longer line comes in parts, cut between characters
+            complete = LAST_CHARACTER.sub(b"", data)
+        else:
+            complete = data[: data.rfind(b"\n") + 1]
         self._read += len(complete)
         return [_parse_line(line) for line in complete.decode(errors="replace").splitlines()]
 

@@ -61,6 +61,9 @@ def test_a_line_longer_than_what_is_read_at_once_comes_in_parts(
     tail = LogTail(tmp_path)
     (tmp_path / LOG).write_text("long line\nnext\n")
     assert [line.text for _ in range(6) for line in tail.lines()] == ["long", " lin", "e", "next", ""]
+    with (tmp_path / LOG).open("a", encoding="utf-8") as file:
+        file.write("aßé€𝛼\n")
+    assert [line.text for _ in range(6) for line in tail.lines()] == ["aß", "é", "€", "𝛼", ""]
 
 
 def test_a_status_is_read_whole_or_not(tmp_path: Path) -> None:
