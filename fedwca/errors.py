@@ -9,6 +9,7 @@
     * CheckpointError       a model file does not fit the network
     * Diverged              training produced values that are not finite
     * RankFailed            another process of the same torchrun cannot go on
+    * Unwritable            a file cannot be written
 """
 
 from __future__ import annotations
@@ -56,6 +57,26 @@ class RankFailed(FedwcaError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.exit_code = code
+
+
+class Unwritable(FedwcaError):
+    """A file or folder cannot be written; the message names it and the system's reason."""
+
+
+def describe_os_error(error: OSError, unnamed: str) -> str:
+    """The operating system's error as a sentence: its file and the reason.
+
+    Args:
+        error: the error.
+        unnamed: what failed if the error names no file.
+
+    >>> describe_os_error(OSError(2, "No such file or directory", "a.npz"), "the output cannot be written")
+    'a.npz: No such file or directory'
+    >>> describe_os_error(OSError(28, "No space left on device"), "the output cannot be written")
+    'the output cannot be written (No space left on device)'
+    """
+    reason = error.strerror or first_line(error)
+    return f"{error.filename}: {reason}" if error.filename else f"{unnamed} ({reason})"
 
 
 def first_line(error: BaseException) -> str:

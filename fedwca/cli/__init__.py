@@ -21,7 +21,7 @@ from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, describe_os_error
 
 COMMANDS = {
     **{name: (name, "command") for name in ("bench", "resume", "plot", "report", "compare", "reproduce", "sweep")},
@@ -112,7 +112,8 @@ def run(arguments: Sequence[str]) -> int:
             if debug:
                 raise
             drop_unwritten(sys.stdout)
-            say(f"Error: {_say_what_failed(error)}", err=True)
+            # An error without a file name comes from an output stream.
+            say(f"Error: {describe_os_error(error, 'the output cannot be written')}", err=True)
             return 1
         except KeyboardInterrupt as interrupt:
             return _end_stopped(interrupt)
@@ -165,12 +166,6 @@ def _say_what_was_unexpected(error: Exception) -> str:
     if (part := find_failed_part(error)) is not None:
         return f"{part} raised {description}; --debug shows how"
     return f"unexpected {description}. Please run again with --debug and report it."
-
-
-def _say_what_failed(error: OSError) -> str:
-    """The operating system's error as a sentence; an error without a file name comes from an output stream."""
-    reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else f"the output cannot be written ({reason})"
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

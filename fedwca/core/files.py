@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fedwca.core.file_locks import lock_folder
-from fedwca.errors import FedwcaError
+from fedwca.errors import Unwritable
 
 HEX = "[0-9a-f]" * 32
 TEMPORARY = f".*-{HEX}*"
@@ -73,12 +73,12 @@ def name_unwritable(place: str | Path) -> Iterator[None]:
     """Turn an `OSError` inside the block into a message that names the place that cannot be written.
 
     Raises:
-        FedwcaError: in place of the `OSError`.
+        Unwritable: in place of the `OSError`.
     """
     try:
         yield
     except OSError as error:
-        raise FedwcaError(f"{place}: cannot be written ({error.strerror or error})") from None
+        raise Unwritable(f"{place}: cannot be written ({error.strerror or error})") from None
 
 
 class _Writable(Exception):
@@ -89,7 +89,7 @@ def check_writable(folder: Path) -> None:
     """Check that files can be written into a folder, which need not exist; nothing stays behind.
 
     Raises:
-        FedwcaError: they cannot.
+        Unwritable: they cannot.
     """
 
     def write(file: Path) -> None:

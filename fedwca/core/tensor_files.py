@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+import re
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -91,8 +93,11 @@ def save_tensors(
     try:
         save_file(_unshared(tensors), str(file), None if metadata is None else dict(metadata))
     except SafetensorError as error:
-        # safetensors wraps the system's error in an error of its own.
-        raise OSError(f"{file.parent}: {error}") from error
+        # safetensors gives the system's error as text.
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise OSError(f"{file}: {error}") from error
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from error
     file.chmod(mode)
 
 

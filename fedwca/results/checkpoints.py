@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from fedwca.core.files import TEMPORARY, remove_temporary
+from fedwca.core.files import TEMPORARY, name_unwritable, remove_temporary
 from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
 from fedwca.errors import CheckpointError, InvalidConfig, first_line
 from fedwca.results.trial_key import TrialKey
@@ -154,14 +154,16 @@ class Checkpoints:
             last: whether this is the unit's last round.
 
         Raises:
-            OSError: the file could not be written; earlier checkpoints are unchanged.
+            Unwritable: the file could not be written; earlier checkpoints are unchanged.
         """
         limit = self.keep.ended if last else self.keep.running
         if limit != 0:
             metadata = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
             values = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
             metadata["checksum"] = checksum(values)
-            write_tensors(self.path_of(unit, round), values, {"fedwca": json.dumps(metadata)})
+            path = self.path_of(unit, round)
+            with name_unwritable(path):
+                write_tensors(path, values, {"fedwca": json.dumps(metadata)})
         self._prune(unit, limit, facts.get("selected"))
 
     def end(self, unit: Unit) -> None:

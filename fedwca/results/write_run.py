@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.core.files import TEMPORARY, remove_temporary, write_text_atomically
+from fedwca.core.files import TEMPORARY, name_unwritable, remove_temporary, write_text_atomically
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
@@ -126,22 +126,37 @@ class RunFolder:
         Args:
             keep: whether a record is kept.
             sort_key: sort key of a record.
+
+        Raises:
+            Unwritable: the disk is full, or the like.
         """
         keyed_lines = [(sort_key(record), line) for line, record in read_lines(self.path) if keep(record)]
         text = "".join(line + "\n" for _, line in sorted(keyed_lines, key=lambda pair: pair[0]))
         rounds = self.path / "rounds.jsonl"
         if not rounds.exists() or text != rounds.read_text(errors="replace"):
-            write_text_atomically(rounds, text)
+            self._write_text(rounds, text)
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON file atomically."""
-        text = json.dumps(to_plain(value), indent=2) + "\n"
-        write_text_atomically(self.path / name, text)
+        """Write a JSON file atomically.
+
+        Raises:
+            Unwritable: the disk is full, or the like.
+        """
+        self._write_text(self.path / name, json.dumps(to_plain(value), indent=2) + "\n")
+
+    def _write_text(self, file: Path, text: str) -> None:
+        with name_unwritable(file):
+            write_text_atomically(file, text)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append one line to ``rounds.jsonl`` and flush it to the disk."""
+        """Append one line to ``rounds.jsonl`` and flush it to the disk.
+
+        Raises:
+            Unwritable: the disk is full, or the like.
+        """
         line = json.dumps(to_plain({"schema": SCHEMA, **record})) + "\n"
-        with (self.path / "rounds.jsonl").open("a") as file:
+        rounds = self.path / "rounds.jsonl"
+        with name_unwritable(rounds), rounds.open("a") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())

@@ -8,7 +8,7 @@ from contextlib import suppress
 from fedwca.core.plain_values import to_plain
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, Unwritable, describe_os_error
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import end_of_run, log_records
@@ -53,15 +53,13 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             table, summary = write_summary(run, first_record_at, complete=True)
             if run.loggers:
                 log_session.end(end_of_run(folder.path, summary, reporter.warn))
-    except OSError as error:
-        with suppress(OSError):
+    except (OSError, Unwritable) as error:
+        with suppress(OSError, FedwcaError):
             write_summary(run, first_record_at, complete=False)
-        raise FedwcaError(
-            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, "
-            f"{say_how_to_continue(folder.path)}"
-        ) from error
+        sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)
+        raise FedwcaError(f"{sentence}; what was written is kept, {say_how_to_continue(folder.path)}") from error
     except (FedwcaError, KeyboardInterrupt):
-        with suppress(OSError):  # a full disk must not replace the reason
+        with suppress(OSError, FedwcaError):  # a full disk must not replace the reason
             write_summary(run, first_record_at, complete=False)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)

@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -537,7 +539,7 @@ def test_a_disk_that_fills_up_loses_nothing(
 ) -> None:
     folder, calls = tmp_path / "run", 0
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    real_save, real_append = tensor_files.save_file, RunFolder.append
+    real_save = tensor_files.save_file
 
     def save(*arguments: Any) -> None:
         nonlocal calls
@@ -546,29 +548,43 @@ def test_a_disk_that_fills_up_loses_nothing(
             raise full if way == "checkpoint" else SafetensorError("I/O error: No space left on device (os error 28)")
         real_save(*arguments)
 
-    def append(self: RunFolder, record: Any) -> None:
+    def fsync(line: int) -> None:
         nonlocal calls
         calls += 1
         if calls > 6:
-            with (self.path / "rounds.jsonl").open("a") as file:
-                file.write('{"schema": 2, "meth')
+            os.ftruncate(line, os.fstat(line).st_size - 40)
             raise full
-        real_append(self, record)
 
     with monkeypatch.context() as patch:
         if way == "line":
-            patch.setattr(RunFolder, "append", append)
+            patch.setattr("fedwca.results.write_run.os", SimpleNamespace(fsync=fsync))
         else:
             patch.setattr(tensor_files, "save_file", save)
         run = bench(*GIVEN, "--quiet", out=folder)
     assert run.code == 1
     (sentence,) = [line for line in run.err.splitlines() if not line.startswith("Warning: ")]
-    assert sentence.startswith(f"Error: {folder}: cannot be written (")
-    assert "No space left on device" in sentence
-    assert sentence.endswith(f"continue with: fedwca resume {folder}")
+    file = folder / ("rounds.jsonl" if way == "line" else "checkpoints/0-0-fedavg/000003.safetensors")
+    problem = f"Error: {file}: cannot be written (No space left on device)"
+    assert sentence == f"{problem}; what was written is kept, continue with: fedwca resume {folder}"
     assert run.summary["complete"] is False
     assert resume(folder).code == 0
     assert result(folder) == result(whole)
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a.csv"), "a.csv: No such file or directory"),
+        (OSError(errno.EIO, "Input/output error"), "reading or writing failed (Input/output error)"),
+    ],
+)
+def test_what_cannot_be_read_is_not_said_to_be_unwritable(
+    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, problem: str
+) -> None:
+    monkeypatch.setattr("fedwca.runs.run_trials_and_methods.run_rounds", Mock(side_effect=error))
+    run = bench("--rounds", "1", "--baseline", "none", "--quiet", out=tmp_path / "run")
+    assert run.code == 1
+    assert run.err == f"Error: {problem}; what was written is kept, continue with: fedwca resume {tmp_path / 'run'}\n"
 
 
 @pytest.mark.parametrize(
