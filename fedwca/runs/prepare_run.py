@@ -230,9 +230,7 @@ def size_run(
     if claimed.earlier is None:
         together = trials_at_once(plan.config, clients)
         if shared and together > 1:
-            reporter.warn(
-                f"ranks share each trial's clients, so trials go one after the other, not {together} together"
-            )
+            reporter.warn(f"ranks share each trial's clients: trials go one after the other, not {together} together")
         config = plan.config.model_copy(update={"trials_at_once": 1 if shared else together})
     else:
         config = restore_sizes(plan.config, claimed.earlier, classes, clients, device, reporter)

@@ -112,7 +112,7 @@ def test_trials_go_one_after_the_other_where_ranks_share_their_clients(
     folder, shared = tmp_path / "run", ["--ranks-per-trial", "2"]
     process = start("bench", "--data", str(shades), *SMALL, *options, *shared, "--out", str(folder))
     err = kill_rank(process, 1, folder, lines=4)  # the second trial has begun, the third has not
-    assert "ranks share each trial's clients, so trials go one after the other, not 3 together" in err
+    assert "ranks share each trial's clients: trials go one after the other, not 3 together" in err
     assert json.loads((folder / "config.json").read_text())["trials_at_once"] == 1
     resumed = call("resume", str(folder))
     assert resumed.code == 0, resumed.err

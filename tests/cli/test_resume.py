@@ -29,7 +29,6 @@ from fedwca.results import checkpoints
 from fedwca.results.environment import describe_environment
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import read_notes
-from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
