@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 from rich.console import Console
@@ -27,6 +27,26 @@ class PlainConsole(Console):
         return super().render_str(printable(text, lines=True), **{**more, "markup": False, "emoji": False})
 
 
+class _LenientStream:
+    """A stream that discards its output once it cannot be written, such as that of a terminal that was closed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            drop_unwritten(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        drop_unwritten(self._stream)
+
+
 class Waiting:
     """A status line on a terminal, from a second after a command begins until it prints something.
 
@@ -44,7 +64,7 @@ class Waiting:
     @contextmanager
     def showing(self, text: str) -> Iterator[None]:
         """Show the line while inside; does nothing where stderr is no terminal."""
-        console = PlainConsole(stderr=True, markup=False, emoji=False)
+        console = _console(stderr=True)
         if not console.is_terminal:
             yield
             return
@@ -83,9 +103,14 @@ WAITING = Waiting()
 
 
 def make_console(stderr: bool = False) -> Console:
-    """A console on stdout or stderr; ends the waiting line."""
+    """A console on stdout, or on stderr, where a write error is ignored; ends the waiting line."""
     WAITING.end()
-    return PlainConsole(stderr=stderr, markup=False, emoji=False)
+    return _console(stderr)
+
+
+def _console(stderr: bool) -> Console:
+    file = cast(TextIO, _LenientStream(sys.stderr)) if stderr else None
+    return PlainConsole(file=file, markup=False, emoji=False)
 
 
 def say(text: object, err: bool = False, nl: bool = True) -> None:

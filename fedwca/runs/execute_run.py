@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import suppress
 
 from fedwca.core.plain_values import to_plain
@@ -29,9 +30,9 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
     """
     folder, config, splits = run.folder, run.plan.config, run.splits
     first_record_at, memory = run.started, MeasuredMemory(run.device)
-    folder.write("memory.json", memory_record(run.memory, run.device, None))
     traced_label = run.plan.methods[-1][0].label if run.profile else None
     try:
+        folder.write("memory.json", memory_record(run.memory, run.device, None))
         values = config.model_dump(mode="json")
         with log_records(run.loggers, folder.path, values, reporter.warn) as log_session:
             with (
@@ -54,12 +55,17 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             if run.loggers:
                 log_session.end(end_of_run(folder.path, summary, reporter.warn))
     except (OSError, Unwritable) as error:
-        with suppress(OSError, FedwcaError):
-            write_summary(run, first_record_at, complete=False)
+        summarise_unfinished(run, first_record_at)
         sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)
         raise FedwcaError(f"{sentence}; what was written is kept, {say_how_to_continue(folder.path)}") from error
     except (FedwcaError, KeyboardInterrupt):
-        with suppress(OSError, FedwcaError):  # a full disk must not replace the reason
-            write_summary(run, first_record_at, complete=False)
+        summarise_unfinished(run, first_record_at)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)
+
+
+def summarise_unfinished(run: PreparedRun, first_record_at: float) -> None:
+    """Write the summary of a run that was stopped or failed; that this fails, too, must not replace the reason."""
+    with suppress(OSError, FedwcaError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        write_summary(run, first_record_at, complete=False)

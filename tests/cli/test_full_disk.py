@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from fedwca import cli
 from fedwca.core import tensor_files
 
-from .conftest import Run, call
+from .conftest import SMALL, Run, call
 
 FULL = Path("/dev/full")
 FULL_STREAM = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
@@ -35,6 +35,24 @@ class Full:
 
     def isatty(self) -> bool:
         return False
+
+
+class ClosedTerminal(Full):
+    """A terminal that was closed while a command was running in it."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_run_goes_on_where_its_terminal_is_closed(
+    shades: Path, plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", ClosedTerminal())
+    assert cli.run(["bench", "--data", str(shades), *SMALL, "--json", "--out", str(tmp_path / "run")]) == 0
+    assert len(Run(0, "", "", tmp_path / "run").lines) == len(plain.lines)
 
 
 def test_a_full_disk_leaves_no_empty_folder(plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
