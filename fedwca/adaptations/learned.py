@@ -33,7 +33,8 @@ class Learned(Adaptation):
     width: PositiveInt = 32
     """Units of each hidden layer."""
     sizes: Annotated[tuple[PositiveInt, ...], BeforeValidator(split_numbers)] = ()
-    """The width beside models of several sizes, as 32+64+128, one for each in rising order; unset: ``width``."""
+    """The width beside models of several sizes, as 32+64+128, one for each in rising order; unset, or beside models of
+    one size: ``width``."""
     layers: PositiveInt = 3
     """Hidden layers, each followed by ReLU."""
     reduction: Literal["norm", "rms"] = "norm"

@@ -37,3 +37,8 @@ class LaddClusterer(KMeansClusterer):
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
         """The styles, by Euclidean distance."""
         return signatures.styles(self.share, self.images), "euclidean"
+
+    @property
+    def compares_models(self) -> bool:
+        """False: styles are of images."""
+        return False

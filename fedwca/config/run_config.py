@@ -91,7 +91,8 @@ class RunConfig(UserValues):
     clients: PositiveInt = 4
     """Clients per target domain; where images of all domains are dealt together, clients that train."""
     new_clients: PositiveInt | None = None
-    """Clients without labels that come when training is over, where there are any; unset: as many as train."""
+    """Clients without labels that come when training is over, where there are any: number among which their images are
+    divided, each time that they are divided; unset: as many as train."""
     validation: float | None = Field(None, ge=0, lt=1)
     """Share of a training client's images that are kept aside to measure it, where new clients come later; unset:
     0.15."""

@@ -42,9 +42,17 @@ class Clusterer(Component):
     def norm_layers(self) -> NormLayers | None:
         """The BatchNorm layers whose `Signatures.moments` it reads instead of models; None: it reads none.
 
-        Clients of a real federation upload them once, and a newcomer can be placed without training.
+        Clients of a real federation upload them once.
         """
         return None
+
+    @property
+    def compares_models(self) -> bool:
+        """Whether newcomers are placed by vectors of trained models; if not, they are placed without training.
+
+        Its `client_vectors` are of models, or it has none, so that first layers are compared.
+        """
+        return self.norm_layers is None
 
     @property
     def layer_number(self) -> int | None:

@@ -49,7 +49,7 @@ method               called by                           when                   
 
 Class variables and properties may be read at any time: ``grouping``, ``travels``, ``reports``, ``references``,
 ``asks``, ``rows_are_models``, ``holds``, ``keeps``, ``infers_gradients`` and ``averages_groups`` of an aggregator;
-``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``,
+``oracle``, ``neighbour_metric``, ``norm_layers``, ``compares_models`` and ``layer_number`` of a clusterer; ``models``,
 ``renew``, ``mixes``, ``untrained_take_mean`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``,
 ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``,
 ``rates`` and ``stays`` of an objective; ``rates`` and ``by_client`` of an adaptation, which is in

@@ -73,7 +73,8 @@ def labelled_clients(
         dataset: all its domains are pooled, training and test parts alike.
         deal: decides which images each client gets.
         clients: number of training clients, at least 1.
-        new_clients: number of new clients, at least 1; None: as many as train.
+        new_clients: number of new clients that a deal has for each time it divides their images, at least 1; None: as
+            many as train.
         samples: most images per client, before the split; None: as many as it is dealt.
         seed: 0 or more.
         validation: share of validation images, from 0 to below 1; None: `VALIDATION`.

@@ -115,7 +115,7 @@ def by_update(
 ) -> tuple[Tensor, Tensor]:
     """Distances to clusters ``[C]`` and nearest members ``[C]``, by the signature that clients were grouped by."""
     source, clusterer = federation.server.source.to(engine.device), federation.method.clusterer
-    if clusterer is not None and clusterer.norm_layers is not None:  # these signatures do not depend on trained models
+    if clusterer is not None and not clusterer.compares_models:
         first = source.expand(len(federation.clients), -1)
     else:
         task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)], trusted)

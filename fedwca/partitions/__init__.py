@@ -35,7 +35,8 @@ class ClientSettings:
     published: bool = False
     """Whether the published training and test parts are used; the data set must have them."""
     new_clients: int | None = None
-    """Number of new clients, which training never meets, if there are any; None: the partition's default."""
+    """Number of new clients, which training never meets, among which their images are divided, if there are any; None:
+    the partition's default."""
     validation: float | None = None
     """Share of a training client's images that is held out to measure it; None: the partition's default."""
 

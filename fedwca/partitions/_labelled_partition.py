@@ -54,7 +54,7 @@ class LabelledPartition(Partition):
     newcomers = True
 
     kept: Shares = (1.0,)
-    """Share of its images that a new client keeps; several, as 0.1+0.5+1, make a group of new clients each."""
+    """Share of its images that a new client keeps; several, as 0.1+0.5+1, make a group each, of the same clients."""
 
     def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """See `fedwca.data.labelled_clients.labelled_clients`."""

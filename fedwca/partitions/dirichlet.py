@@ -34,9 +34,10 @@ class Dirichlet(LabelledPartition):
     alpha: Alpha = 0.1
     """Concentration: towards 0 a class goes to one client, towards infinity all clients are alike."""
     new: Annotated[tuple[Alpha, ...], BeforeValidator(split_numbers), AfterValidator(check_distinct)] = ()
-    """Alphas of new clients, as 0.01+0.1+0.5, one group of new clients each. New clients get the published test part,
-    training clients the training part; without published parts, each kind gets a share of the images in proportion to
-    its number of clients. Unset: alpha, and all clients are dealt images together."""
+    """Alphas of new clients, as 0.01+0.1+0.5; for each, their images are divided anew, among a group of new
+    clients. New clients get the published test part, training clients the training part; without published parts, each
+    kind gets a share of the images in proportion to its number of clients. Unset: alpha, and all clients are dealt
+    images together."""
     by: Literal["class", "client"] = "class"
     """What is drawn: class, the shares of each class over clients, so that sizes differ; client, the classes of each
     client, all of one size."""

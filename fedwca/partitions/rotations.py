@@ -39,7 +39,7 @@ class Rotations(LabelledPartition):
     train: Angles = (0.0, 30.0, 60.0)
     """Degrees, counter-clockwise, by which images of training clients are rotated; clients take the angles by turns."""
     new: Angles = (15.0, 45.0)
-    """Degrees of new clients, likewise; each angle is a group of them."""
+    """Degrees of new clients, who take them by turns likewise; those of one angle are a group."""
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
         """Deal images at random; clients take the angles by turns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 from fedwca.core.files import expand_home
@@ -20,8 +21,11 @@ def find_run(run: str | Path, root: Path | None = None) -> Path:
         root: folder in which ``run`` is a name; None: ``run`` is a path or a name in ``runs/``.
 
     Raises:
-        UsageError: there is no such run; the message suggests a similar name.
+        UsageError: there is no such run (the message suggests a similar name), or the path leads out of ``root``.
     """
+    # Links are not followed: a run in the folder may be a link to one elsewhere.
+    if root is not None and ".." in Path(os.path.relpath(root / run, root)).parts:
+        raise UsageError(f"{run}: not in {root}/, which --root names; for a run elsewhere leave --root out")
     candidates = [expand_home(run), ROOT / run] if root is None else [root / run]
     for path in candidates:
         if (path / "config.json").is_file():

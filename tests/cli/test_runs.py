@@ -250,6 +250,14 @@ def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.Mo
     assert "nwo: no such run; did you mean 'now'?" in call(*archive, "show", "nwo").err
     (missing,) = call(*archive, "rm", "stopped", "--yes").err.splitlines()
     assert missing == "Error: stopped: no such run; runs are looked for in archive/"
+    for elsewhere in ("../runs/stopped", str((runs / "stopped").absolute())):
+        refused = call(*archive, "rm", elsewhere, "--yes")
+        assert (refused.code, refused.err.splitlines()) == (
+            2,
+            [f"Error: {elsewhere}: not in archive/, which --root names; for a run elsewhere leave --root out"],
+        )
+    for inside in ("../archive/now", str(Path("archive/now").absolute())):
+        assert call(*archive, "export", inside, "--out", "rounds.csv").out == "wrote rounds.csv\n"
     questions: list[str] = []
     monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or True)
     assert call(*archive, "rm", "now").out == "removing archive/now\nremoved archive/now\n"

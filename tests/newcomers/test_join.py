@@ -31,6 +31,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.errors import UsageError
 from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
@@ -221,6 +222,16 @@ def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
     unchanged = {name for name in plain if torch.equal(plain[name], joined[name])}
     changed = set(plain) - unchanged
     assert changed == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
+
+
+@pytest.mark.parametrize("clusterer", [LaddClusterer(), AdaBN()], ids=lambda clusterer: clusterer.name)
+def test_nothing_is_trained_where_no_trained_model_is_compared(
+    clusterer: Clusterer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = federation(OneHot(), clusterer)
+    monkeypatch.setattr(ClientWorker, "train", None)
+    choice = join(trained, tinted(1, 77), done=pytest.fail).choice
+    assert (choice.by, int(TRUTH[choice.member])) == ("update", 1)
 
 
 def test_statistics_that_stay_with_clients_are_measured_at_one_that_trains_nothing() -> None:
