@@ -211,7 +211,6 @@ class _Trainer:
 
     def _step(self, step: int) -> None:
         network, size = self.network.train(), len(self.positions)
-        self.parts.train()
         indices = [to_device(next(order), self.positions.device) for order in self.orders]
         images = torch.cat(
             [pick_images(domain_images, rows) for domain_images, rows in zip(self.images, indices, strict=True)]

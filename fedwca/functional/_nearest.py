@@ -48,7 +48,7 @@ def exact_neighbours(rows: Tensor, centred: Tensor, queries: Tensor, zero: float
         squares = lengths[chunk, None].square() + lengths.square() - 2 * centred[chunk] @ centred.mT
         squares = squares.masked_fill(chunk[:, None] == indices, torch.inf)
         best = squares.amin(1)
-        limit = best + 2 * rounding_tolerance(lengths[chunk], best, torch.float64)
+        limit = best.clamp_min(zero * zero) + 2 * rounding_tolerance(lengths[chunk], best, torch.float64)
         i, j = (squares <= limit[:, None]).nonzero(as_tuple=True)
         nearest.append(decide_nearest(rows, chunk, i, j, zero)[0])
     return torch.cat(nearest)

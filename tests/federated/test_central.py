@@ -150,6 +150,7 @@ def test_everything_that_determines_it_is_in_the_digest() -> None:
             (centrals.build("dan"), images(), START, training, 0),
             (dann, CentralImages(pixels, labels, changed_target), START, training, 0),
             (dann, CentralImages(pixels[::-1], labels[::-1], TARGET), START, training, 0),
+            (dann, CentralImages(pixels, (labels[0].flip(0), labels[1]), TARGET), START, training, 0),
             (dann, images(), StartModel(START.network, START.accuracy, "another"), training, 0),
         )
     ]
@@ -427,3 +428,5 @@ def test_the_network_moves_by_weighted_gradients_and_the_parts_by_their_own() ->
     moved = START.network.classifier.bias - trained.network.classifier.bias
     torch.testing.assert_close(moved.detach(), torch.full((CLASSES,), 0.1 * (0.25 + 0.75 * 2)))
     torch.testing.assert_close(part_networks[0].weight.detach().flatten(), torch.tensor([-0.1, -0.1]))
+    # Features of the target, by which losses are weighed, leave BatchNorm's statistics alone.
+    assert int(trained.network.norm.num_batches_tracked) == 1

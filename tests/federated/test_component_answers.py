@@ -78,6 +78,8 @@ class Changed(FedAvg):
 CHANGES: dict[str, Change] = {
     "": lambda value: value,
     "twice": lambda value: 2 * value,
+    "and twice": lambda value: torch.cat([value, 2 * value]),
+    "and twice": lambda value: torch.cat([value, 2 * value]),
     "shorter": lambda value: value[..., 1:],
     "flat": lambda value: value[0],
     "one client": lambda value: value[:1],
@@ -106,6 +108,8 @@ CHANGES: dict[str, Change] = {
         ("personal", "one client", "right are floating-point weights of shape (4, any, 1)"),
         ("shared", "twice rows", "offer's shared gave torch.float64 of shape (1, 2); right are"),
         ("gather", "twice", "gather gave weights that sum to 2; each row must sum to 1"),
+        ("gather", "and twice", "gather gave weights that sum to 2; each row must sum to 1"),
+        ("gather", "and twice", "gather gave weights that sum to 2; each row must sum to 1"),
         ("gather", "shorter", "right are floating-point weights of shape (any, 5)"),
         ("gather", "whole", "gather gave torch.int64 of shape (1, 5); right are floating-point weights of shape"),
         ("start", "twice", "blend's start gave weights that sum to 2; each row must sum to 1"),

@@ -79,6 +79,13 @@ def test_posterize_keeps_the_upper_bits() -> None:
     assert torch.equal(strong_augment(image, draw("posterize", 0.999)), image)
 
 
+def test_posterize_takes_no_bit_away_for_rounding() -> None:
+    # Stretched from 0, 3, 9 to 0, 1/3, 1: 255 times a third is 85, though in float32 just below it.
+    image = torch.tensor([0, 3, 9], dtype=torch.uint8).expand(1, 3, 1, 3).contiguous()
+    draws = torch.cat([draw("autocontrast", 0.0), draw("posterize", 0.999)], 1)
+    assert strong_augment(image, draws)[0, 0, 0].tolist() == [0, 85, 255]
+
+
 def test_sharpness_blurs() -> None:
     image = torch.zeros(1, 3, 5, 5, dtype=torch.float64)
     image[..., 2, 2] = 1

@@ -1,4 +1,4 @@
-"""Distances between domains, and the reversal of gradients."""
+"""Distances between domains, shifts of moments, and the reversal of gradients."""
 
 import math
 
@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional import domain_loss, gradient_reversal, moment_distance, multi_kernel_mmd, reversal_scale
+from fedwca.functional import (
+    domain_loss,
+    gradient_reversal,
+    moment_distance,
+    moment_shift,
+    multi_kernel_mmd,
+    reversal_scale,
+)
 
 
 def kernel_loop(x: Tensor, y: Tensor, factors: tuple[float, ...]) -> float:
@@ -145,3 +152,10 @@ def test_the_loss_of_a_domain_classifier_by_hand() -> None:
     assert float(domain_loss(logits, 2)) == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
     turned = torch.tensor([[0.0, math.log(3)], [0.0, 0.0]])
     assert float(domain_loss(turned, 1)) == pytest.approx((math.log(4) + math.log(2)) / 2)
+
+
+def test_a_shift_of_moments_by_hand() -> None:
+    # (6 - 4) / sqrt(3 + 1) = 1 and log((15 + 1) / (3 + 1)) / 2 = log 2; a channel whose inputs are alike has log 1.
+    mean, variance, source = torch.tensor([6.0, 4.0]), torch.tensor([15.0, 3.0]), torch.tensor([4.0, 4.0])
+    shift = moment_shift(mean, variance, source, torch.tensor([3.0, 3.0]), eps=1.0)
+    assert shift.tolist() == pytest.approx([1, 0, math.log(2), 0])

@@ -64,3 +64,9 @@ def test_the_median_of_an_even_number_is_the_lower_one() -> None:
     # Entropies 0, 0, log 2, log 2: three deviations between mean and median, cut to the largest change.
     half = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]])
     assert float(adaptive_threshold(half)) == pytest.approx(0.95)
+
+
+def test_the_threshold_by_hand() -> None:
+    # Entropies 0, 0, L: mean L/3, median 0, variance (2·(L/3)² + (2L/3)²)/2 = L²/3; 3·(L/3)/(L/√3) = √3.
+    entropies = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
+    assert float(adaptive_threshold(entropies, 0.5, -9, 9)) == pytest.approx(0.5 + 3**0.5)

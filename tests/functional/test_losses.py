@@ -1,4 +1,4 @@
-"""Information maximization and weighted cross-entropy."""
+"""Information maximization, weighted cross-entropy and distillation."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedwca.errors import UsageError
-from fedwca.functional import information_maximization, weighted_cross_entropy
+from fedwca.functional import distillation, information_maximization, weighted_cross_entropy
 
 
 def test_information_maximization_by_hand() -> None:
@@ -96,3 +96,13 @@ def test_without_any_weight_loss_and_gradient_are_zero() -> None:
 def test_a_wrong_label_with_weight_is_an_error_not_class_zero() -> None:
     with pytest.raises(RuntimeError):
         weighted_cross_entropy(torch.randn(2, 3), torch.tensor([-1, 0]), torch.ones(2))
+
+
+def test_distillation_by_hand() -> None:
+    # alpha halves the teacher's logits: log 9 becomes log 3, so it says 3/4 and 1/4; the outputs are 1/5 and 4/5.
+    logits, teacher = torch.tensor([[0.2, 0.8]]).log(), torch.tensor([[math.log(9), 0.0]])
+    expected = (0.75 * math.log(5) + 0.25 * math.log(1.25)) / 2
+    assert distillation(logits, teacher, 0.5).item() == pytest.approx(expected)
+    # A sample of weight 0 adds nothing, and counts in the mean.
+    pair = distillation(logits.repeat(2, 1), teacher.repeat(2, 1), 0.5, torch.tensor([1.0, 0.0]))
+    assert pair.item() == pytest.approx(expected / 2)

@@ -105,6 +105,9 @@ def test_ties_go_to_the_lowest_index_and_never_to_itself(backend: str) -> None:
     twins = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(15, 1)  # more equal rows than candidates
     expected = [2, 3] + [0, 1] * 14
     assert first_neighbours(twins, backend=backend).tolist() == expected
+    # Rows a rounding error apart are equal too, also where all others are hardly farther.
+    almost = torch.tensor([[1.0, 0.0], [1.0, 2e-16], [1.0, 1e-12], [1.0, 0.0]], dtype=torch.float64)
+    assert first_neighbours(almost, backend=backend).tolist()[:2] == [1, 0]
     lengths = torch.linspace(0.1, 7, 30, dtype=torch.float64)[:, None]
     assert first_neighbours(twins * lengths, backend=backend).tolist() == expected
 

@@ -47,6 +47,8 @@ def test_shards_go_by_the_classes_where_their_number_does_not_divide() -> None:
     assert shard_sizes([70, 20, 10], 7) == [[14] * 5, [20], [10]]
     # 5 shards of 90, 9 and 1 images: 4.5, 0.45 and 0.05; each has one, so the first keeps 3.
     assert shard_sizes([90, 9, 1], 5) == [[30] * 3, [9], [1]]
+    # 10 shards of 51, 39 and 10 images: 5.1, 3.9 and 1, so the tenth goes to the remainder 0.9, not to the largest class.
+    assert [len(sizes) for sizes in shard_sizes([51, 39, 10], 10)] == [5, 4, 1]
     # The number divides by the classes: equally many shards each, whatever the counts.
     assert shard_sizes([90, 6], 4) == [[45, 45], [3, 3]]
 
@@ -80,6 +82,13 @@ def test_distinct_classes(seed: int) -> None:
     assert all(len(np.unique(labels[part])) == 5 for part in tight)
     plain = shard_partition(labels, 20, 2, seeded(seed))
     assert any(len(np.unique(labels[part])) == 1 for part in plain)
+
+
+def test_classes_of_more_shards_are_dealt_more_often() -> None:
+    # Shards 19, 19 and 2: a first client whose 2 classes were drawn alike would have the rare one in 2 of 3 deals.
+    labels = np.repeat([0, 1, 2], [190, 190, 20])
+    firsts = [shard_partition(labels, 20, 2, seeded(seed), distinct=True)[0] for seed in range(30)]
+    assert sum(2 in labels[first] for first in firsts) < 10  # in 1 of 7 deals
 
 
 def test_what_shards_refuse() -> None:
@@ -121,6 +130,12 @@ def test_alpha_goes_from_one_client_to_all_alike(by: str) -> None:
         assert even.min() >= 5
         # The last clients get what is left over, so they are not counted.
         assert (skewed[:5].max(1) > 80).sum() >= 4
+
+
+def test_clients_have_classes_in_proportion_where_alpha_is_large() -> None:
+    labels = np.repeat([0, 1], [900, 100])
+    first = classes_of(dirichlet_partition(labels, 5, 1e7, seeded(), "client"), labels)[0]
+    assert first[0] > 160  # 180 of 200 are expected; equal shares would give 100
 
 
 def test_dirichlet_by_client_gives_equal_sizes_without_repeats() -> None:

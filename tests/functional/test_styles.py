@@ -14,6 +14,11 @@ def test_a_cosine_has_its_amplitude_at_its_frequency() -> None:
     assert torch.allclose(window, expected.expand(3, 3, 3), atol=1e-5)
 
 
+def test_the_middle_of_an_image_that_is_no_square_is_its_mean() -> None:
+    window = amplitude_style(torch.ones(1, 3, 4, 6), 0.25).view(3, 3, 3)[0]
+    assert window.tolist() == [[0, 0, 0], [0, 24, 0], [0, 0, 0]]
+
+
 def test_phase_is_thrown_away_and_images_are_averaged() -> None:
     x = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(amplitude_style(x), amplitude_style(x.roll((3, 5), (2, 3))))
