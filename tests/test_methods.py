@@ -322,6 +322,8 @@ def test_attendance_is_drawn_anew_each_round() -> None:
     assert {len(sample) for sample in samples} == {6}
     assert len(set(samples)) > 5
     assert sample_clients(0, 20, 0.3, Keys(0)) == list(range(20))
+    assert [len(sample_clients(1, 10, share, Keys(0))) for share in (0.01, 0.24, 0.26)] == [1, 2, 3]
+    assert len(sample_clients(1, 6, 0.5, Keys(0), least=4)) == 4
 
 
 def statistics_of(network: Network, images: list[ClientImages], policy: str) -> tuple[SequentialEngine, Server]:

@@ -142,7 +142,7 @@ def measure_shift(opened: OpenRound) -> dict[int, Shift]:
         return engine.run(SingleStep(offer, rows, opened.task, opened.clients, predict_classes))
 
     delivered = classes_by(opened.offer, opened.rows)
-    adapted = classes_by(offer_own(len(engine.bank)), engine.bank.clone())
+    adapted = classes_by(offer_own(len(engine.bank)), engine.bank)
     return {
         client: Shift(
             float((delivered_classes == adapted_classes).double().mean()),

@@ -47,6 +47,15 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> N
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a[b].txt", "begun", "other.txt"]
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    replace = Path.replace
+    monkeypatch.setattr("os.fsync", lambda descriptor: events.append("written out"))
+    monkeypatch.setattr(Path, "replace", lambda *paths: events.append("named") or replace(*paths))
+    write_atomically(tmp_path / "file", lambda file: file.touch())
+    assert events == ["written out", "named"]
+
+
 def test_a_sweep_takes_nothing_else(tmp_path: Path) -> None:
     digits = "0" * 32
     for name in (f".notes-{digits}/thesis.txt", f".token-{digits}.json/token.json"):

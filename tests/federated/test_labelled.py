@@ -31,6 +31,7 @@ from fedwca.models.lenet import LeNet
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
+from fedwca.pseudo_labelers.trusted import Trusted
 from tests.engine.federations import Thin, some
 
 UNLABELED = 1
@@ -69,6 +70,23 @@ def play(engine: Engine, composed: Method, count: int = 2) -> tuple[Server, list
         server, outcome = run_round(number, server, composed, engine, TRAINING, Keys(1), DOMAINS)
         outcomes.append(outcome)
     return server, outcomes
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_client_that_nobody_trusts_trains_nothing_in_the_last_phase(name: str) -> None:
+    engine, composed = make(name), method(FedAvg(), "all", Trusted(least=2))
+    server, _ = play(engine, composed, 1)
+    opened = open_last_phase(1, server, composed, engine, Keys(1), DOMAINS)
+    close_last_phase(opened, engine.run(opened))
+    trained = slice(0, engine.layout.trained)
+    assert torch.equal(engine.bank[UNLABELED, trained], server.rows[0, trained])
+
+
+def test_the_largest_batch_may_be_that_of_the_last_phase() -> None:
+    composed = method(FedAvg())
+    assert composed.largest_batch(Training(batch_size=64)) == 64
+    larger = replace(composed, finish_training=FinishTraining(batch_size=128))
+    assert larger.largest_batch(Training(batch_size=64)) == 128
 
 
 class NoLabels(PseudoLabeler):

@@ -189,7 +189,7 @@ def loss_of(row: Tensor, teacher: dict[str, Tensor], lam: float) -> Tensor:
 def test_the_gradient_of_eq_14_goes_through_the_step(name: str) -> None:
     play = Play(name, "fedtta")
     play.round(0)
-    objectives = (AdaptedCrossEntropy(), Digest(lam=0.8, new_passes=1, batch_size=COUNT))
+    objectives = (AdaptedCrossEntropy(), Digest(lam=0.8, passes=2, new_passes=1, batch_size=COUNT))
     play.method = replace(play.method, objectives=objectives, adaptation=FEDTTA.model_copy(update={"rate": 1.0}))
     plain = Training(steps=3, lr=1, batch_size=4, momentum=0, weight_decay=0)
     learned = play.fresh.learn(play.method, play.server.state, plain, 1.0)[2]
@@ -222,6 +222,13 @@ def test_labels_are_nobodys() -> None:
     targets = NoLabels()({}, torch.rand(5))
     assert (targets.weights.tolist(), targets.labels.tolist()) == ([0.0] * 5, [0] * 5)
     assert not NoLabels().mixes
+
+
+def test_clients_share_the_time_with_public_images() -> None:
+    play = Play("loop", "tent")
+    opened = open_round(0, play.server, play.method, play.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
+    uploads = upload_predictions(replace(opened, public_seconds=1e6), play.public, play.engine.run(opened))
+    assert all(upload.seconds["public"] == pytest.approx(1e6 / len(IMAGES), rel=1e-3) for upload in uploads)
 
 
 def test_keys_of_public_images_are_their_own() -> None:

@@ -194,6 +194,14 @@ def test_all_backends_agree_on_a_thousand_rows() -> None:
     assert (graph == expected).float().mean() > 0.95
 
 
+def test_rows_are_added_to_a_graph_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    monkeypatch.setattr("faiss.omp_get_max_threads", lambda: 7)
+    monkeypatch.setattr("faiss.omp_set_num_threads", threads.append)
+    first_neighbours(torch.eye(4), backend="hnsw")
+    assert threads == [1, 7], "several would add them in varying order"
+
+
 def test_a_large_group_of_equal_rows_in_faiss() -> None:
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).repeat_interleave(300, 0)
     first = (torch.arange(1200) // 300) * 300

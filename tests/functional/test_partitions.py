@@ -47,7 +47,7 @@ def test_shards_go_by_the_classes_where_their_number_does_not_divide() -> None:
     assert shard_sizes([70, 20, 10], 7) == [[14] * 5, [20], [10]]
     # 5 shards of 90, 9 and 1 images: 4.5, 0.45 and 0.05; each has one, so the first keeps 3.
     assert shard_sizes([90, 9, 1], 5) == [[30] * 3, [9], [1]]
-    # 10 shards of 51, 39 and 10 images: 5.1, 3.9 and 1, so the tenth goes to the remainder 0.9, not to the largest class.
+    # 10 shards of 51, 39 and 10 images: 5.1, 3.9 and 1, so the tenth goes to the remainder 0.9.
     assert [len(sizes) for sizes in shard_sizes([51, 39, 10], 10)] == [5, 4, 1]
     # The number divides by the classes: equally many shards each, whatever the counts.
     assert shard_sizes([90, 6], 4) == [[45, 45], [3, 3]]

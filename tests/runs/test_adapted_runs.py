@@ -18,12 +18,12 @@ from fedwca.export.model_from_run import classify, model_of
 from fedwca.models.lenet import LeNet
 from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import accuracy_of_all
-from fedwca.runs import run_rounds
 from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 FEDTTA = {
     "aggregator": "fedavg",
@@ -68,26 +68,10 @@ def test_records_of_adaptations(run: Path) -> None:
     assert extra_bytes == 4 * 4 * (10 * 4 + 4 + 2 * (4 * 4 + 4) + 4 + 1)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = run_rounds.begin_round
-
-    def stop(*arguments: Any, **options: Any) -> Any:
-        if arguments[1] == 1 and arguments[4].name == "fedavg_learned":
-            raise KeyboardInterrupt
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(run_rounds, "begin_round", stop)
-    with pytest.raises(KeyboardInterrupt):
-        bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
-    monkeypatch.setattr(run_rounds, "begin_round", original)
-    finished = resume(tmp_path / "run")
-    assert read_rounds(finished.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    expected, actual = open_run(run), open_run(finished.path)
-    assert expected.unit.method == "fedavg_learned"
-    assert torch.equal(expected.server.rows, actual.server.rows)
-    assert torch.equal(expected.bank, actual.bank)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(run: Path, tmp_path: Path) -> None:
+    # Two rounds of each method: the second of the last one.
+    stop(lambda: bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all"), call=6)
+    check_same_bits(resume(tmp_path / "run").path, run)
 
 
 def test_all_methods_begin_with_the_same_weights(run: Path) -> None:

@@ -7,7 +7,7 @@ run that is stopped after a round goes on to the same bits.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench
 from fedwca.runs.reporter import SILENT, Progress, RunReporter
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, check_same_models
 
 TINY = {"rounds": 2, "batch_size": 8, "device": "cpu", "keep": "all", "composed": False}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -47,8 +48,8 @@ MEASURED = ("seconds", "source_digest", "accuracy", "calibration_error", "confus
 """Prefixes of the fields of records that depend on hidden labels or on the clock."""
 
 
-TRUSTING = {"fedtab": "fedtab/pseudo_labeler=trusted:least=0"}
-"""With a source model of so little training, FedTAB would trust no client and train nothing."""
+TRUSTING = {"fedtab": "fedtab/pseudo_labeler=trusted:least=0.016"}
+"""At the default, FedTAB would trust no client, as the source model is hardly trained; so it trusts five of eight."""
 
 
 class StopsEachMethod(RunReporter):
@@ -70,12 +71,6 @@ def unmeasured(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record without the fields in `MEASURED`."""
     fields = {key: value for key, value in record.items() if not key.startswith(MEASURED)}
     return {key: unmeasured(value) if isinstance(value, dict) else value for key, value in fields.items()}
-
-
-def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without seconds."""
-    fields = {key: value for key, value in record.items() if not key.startswith("seconds")}
-    return {key: untimed(value) if isinstance(value, dict) else value for key, value in fields.items()}
 
 
 def play(setting: str, out: Path, methods: list[str], reporter: RunReporter = SILENT) -> Path:
@@ -101,15 +96,6 @@ def whole(setting: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on so few images
         return play(setting, tmp_path_factory.mktemp(setting) / "run", list_methods(setting))
-
-
-def check_models(expected_run: Path, actual_run: Path, methods: Iterable[str]) -> None:
-    """Check that all models of two runs are the same."""
-    for method in methods:
-        expected, actual = open_run(expected_run, method), open_run(actual_run, method)
-        assert torch.equal(expected.bank, actual.bank), method
-        assert torch.equal(expected.server.rows, actual.server.rows), method
-        assert torch.equal(expected.delivered, actual.delivered), method
 
 
 def shuffle_domains(monkeypatch: pytest.MonkeyPatch, shown: set[str]) -> None:
@@ -159,10 +145,10 @@ def test_no_method_meets_hidden_labels(
     expected, actual = read_rounds(whole), read_rounds(shuffled_run)
     assert [unmeasured(record) for record in expected] == [unmeasured(record) for record in actual]
     assert expected != actual
-    assert setting != "ffreeda" or any(all(record.get("trusted", [False])) for record in expected), (
-        "FedTAB trains nothing"
+    assert setting != "ffreeda" or any(len(set(record.get("trusted", ()))) == 2 for record in expected), (
+        "FedTAB trusts all clients, or none"
     )
-    check_models(whole, shuffled_run, {record["method"] for record in expected if record["round"] >= 0})
+    check_same_models(whole, shuffled_run)
 
 
 @pytest.mark.slow
@@ -173,10 +159,8 @@ def test_a_run_stopped_in_each_method_goes_on_to_the_same_bits(setting: str, who
         with suppress(KeyboardInterrupt):
             play(setting, tmp_path / "run", methods, reporter)
             break
-    expected, actual = read_rounds(whole), read_rounds(tmp_path / "run")
-    assert reporter.stops == sum(record["round"] == 0 for record in expected)
-    assert [untimed(record) for record in expected] == [untimed(record) for record in actual]
-    check_models(whole, tmp_path / "run", {record["method"] for record in expected if record["round"] >= 0})
+    assert reporter.stops == len(read_rounds(whole, number=0))
+    check_same_bits(tmp_path / "run", whole)
 
 
 def test_an_oracle_depends_on_hidden_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.export.load_model import read_exported
 from fedwca.models.lenet import LeNet
-from fedwca.runs import run_rounds
 from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.load_data import build_network
 from fedwca.runs.memory_estimate import shape_network
@@ -24,6 +23,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 NAMES = ["fedsr", "fedadg", "odpfl_hn"]
 WIDTH, PIXELS, CLASSES, TRAIN, NEW = 8, 64, 10, 5, 6
@@ -69,29 +69,13 @@ def test_all_methods_begin_with_the_same_weights(run: Path, name: str) -> None:
     assert torch.equal(extended.layout.without_extras(extended.server.rows), plain.server.rows)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = run_rounds.begin_round
-
-    def stop(*arguments: Any, **options: Any) -> Any:
-        if arguments[1] == 1 and arguments[4].name == stopped_method:
-            raise KeyboardInterrupt
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(run_rounds, "begin_round", stop)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    for i, name in enumerate(NAMES):
-        stopped_method = name
-        with pytest.raises(KeyboardInterrupt):
-            resume(out) if i else bench(**SMALL, overrides=OVERRIDES, out=out, keep="all")
-    monkeypatch.setattr(run_rounds, "begin_round", original)
-    finished = resume(out)
-    assert read_rounds(finished.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    for name in NAMES:
-        expected, actual = open_run(run, name), open_run(finished.path, name)
-        assert torch.equal(expected.server.rows, actual.server.rows)
-        assert torch.equal(expected.bank, actual.bank)
+    # Two rounds of each method: in the second of the second method, then in the second of each next one.
+    stop(lambda: bench(**SMALL, overrides=OVERRIDES, out=out, keep="all"), call=4)
+    for _ in NAMES[1:]:
+        stop(lambda: resume(out), call=3)
+    check_same_bits(resume(out).path, run)
 
 
 @pytest.mark.parametrize("name", ["fedsr", "fedadg"])

@@ -19,12 +19,12 @@ from fedwca.newcomers.load_federation import load_federation
 from fedwca.results.json_output import PrintedJoin
 from fedwca.results.pictures.weights import label_rows
 from fedwca.results.read_run import read_run
-from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from fedwca.runs.split_trials import split_trial
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 SMALL: dict[str, Any] = {
     "preset": "upfl",
@@ -91,26 +91,10 @@ def test_engines_agree(run: Path, tmp_path: Path) -> None:
         assert expected.state.keys() == actual.state.keys()
 
 
-@pytest.mark.parametrize("stop", [1, 4])
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    stop: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, original = [], run_rounds.close_round
-
-    def stopping(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == stop:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    monkeypatch.setattr(run_rounds, "close_round", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path / "run")
-    monkeypatch.setattr(run_rounds, "close_round", original)
-    resumed = resume(tmp_path / "run").path
-    assert read_rounds(resumed, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    for method in SMALL["baselines"]:
-        assert torch.equal(open_run(resumed, method).delivered, open_run(run, method).delivered)
+@pytest.mark.parametrize("call", [1, 4])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(call: int, run: Path, tmp_path: Path) -> None:
+    stop(lambda: play(tmp_path / "run"), call)
+    check_same_bits(resume(tmp_path / "run").path, run)
 
 
 def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:

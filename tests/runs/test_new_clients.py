@@ -21,7 +21,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.report.page_data import page_data
 from fedwca.results.run_schemas import RoundRecord
 from fedwca.results.table_rows import summarise, table_rows
-from fedwca.runs import run_rounds, split_trials
+from fedwca.runs import split_trials
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.load_data import build_network
 from fedwca.runs.open_run import open_run
@@ -29,6 +29,7 @@ from fedwca.runs.python_api import bench, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 SMALL: dict[str, Any] = {
     "preset": "upfl",
@@ -188,24 +189,9 @@ def test_engines_agree(run: Path, tmp_path: Path) -> None:
     assert torch.allclose(open_run(run).server.rows, open_run(stacked_run).server.rows, atol=1e-5)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, original = [], run_rounds.close_round
-
-    def stop(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    monkeypatch.setattr(run_rounds, "close_round", stop)
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path / "run")
-    monkeypatch.setattr(run_rounds, "close_round", original)
-    resumed = resume(tmp_path / "run").path
-    assert read_rounds(resumed, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    assert torch.equal(open_run(resumed).delivered, open_run(run).delivered)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(run: Path, tmp_path: Path) -> None:
+    stop(lambda: play(tmp_path / "run"), call=2)
+    check_same_bits(resume(tmp_path / "run").path, run)
 
 
 def test_the_trained_classifier_is_everybodys_own(run: Path) -> None:

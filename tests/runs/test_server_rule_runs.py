@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
-from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 from tests.runs.test_new_clients import OVERRIDES, SMALL
 
 METHODS = ["fedavg", "afl", "fedgma", "scaffold", "pfl_sampled", "pfl_ensemble"]
@@ -57,25 +56,9 @@ def test_bytes_are_those_of_what_travels(run: Path) -> None:
 
 
 @pytest.mark.parametrize("stopped", METHODS[1:])
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    stopped: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = run_rounds.begin_round
-
-    def stop(*arguments: Any, **options: Any) -> Any:
-        if arguments[1] == 1 and arguments[4].name == stopped:
-            raise KeyboardInterrupt
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(run_rounds, "begin_round", stop)
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path / "run", baselines=[stopped])
-    monkeypatch.setattr(run_rounds, "begin_round", original)
-    resumed = resume(tmp_path / "run").path
-    actual, expected = read_rounds(resumed, without=["seconds"]), read_rounds(run, stopped, without=["seconds"])
-    assert json.dumps(actual) == json.dumps(expected)
-    assert torch.equal(open_run(resumed, stopped).server.rows, open_run(run, stopped).server.rows)
-    assert torch.equal(open_run(resumed, stopped).delivered, open_run(run, stopped).delivered)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(stopped: str, run: Path, tmp_path: Path) -> None:
+    stop(lambda: play(tmp_path / "run", baselines=[stopped]), call=2)
+    check_same_bits(resume(tmp_path / "run").path, run)
 
 
 @pytest.mark.slow

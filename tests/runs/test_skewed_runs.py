@@ -13,6 +13,7 @@ from fedwca.results.report.page_data import page_data
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 SMALL: dict[str, Any] = {
     "clients": 2,
@@ -27,10 +28,13 @@ OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
 SKEWED = "skewed-domains:alpha=0.5,least=4,source_ratio=2,target_ratio=2"
 
 
+def play(shades: Path, out: Path) -> Path:
+    return bench(**SMALL, data=shades, partition=SKEWED, baselines=[], overrides=OVERRIDES, out=out, keep="all").path
+
+
 @pytest.fixture(scope="module")
 def run(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("skewed") / "run"
-    return bench(**SMALL, data=shades, partition=SKEWED, baselines=[], overrides=OVERRIDES, out=out, keep="all").path
+    return play(shades, tmp_path_factory.mktemp("skewed") / "run")
 
 
 def test_the_first_record_counts_classes_and_a_page_shows_them(run: Path) -> None:
@@ -46,16 +50,9 @@ def test_the_first_record_counts_classes_and_a_page_shows_them(run: Path) -> Non
     assert len(data["classes"]) == len(counts[0])
 
 
-def test_a_stopped_run_goes_on_to_the_same_bits(run: Path, tmp_path: Path, shades: Path) -> None:
-    settings = {**SMALL, "data": shades, "partition": SKEWED, "baselines": [], "overrides": OVERRIDES, "keep": "all"}
-    stopped = bench(**settings, out=tmp_path / "again").path
-    lines = (stopped / "rounds.jsonl").read_text().splitlines(keepends=True)
-    (stopped / "rounds.jsonl").write_text("".join(lines[:-1]))
-    for file in sorted((stopped / "checkpoints").rglob("*1.safetensors")):
-        file.unlink()
-    (stopped / "summary.json").unlink()
-    resume(stopped)
-    assert read_rounds(stopped, without=["seconds"]) == read_rounds(run, without=["seconds"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(run: Path, tmp_path: Path, shades: Path) -> None:
+    stop(lambda: play(shades, tmp_path / "run"), call=2)
+    check_same_bits(resume(tmp_path / "run").path, run)
 
 
 def test_a_dry_run_says_the_deal_and_a_configuration_gives_it_back(run: Path, shades: Path) -> None:

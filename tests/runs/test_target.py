@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from fedwca.runs.python_api import bench, compare, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 SMALL: dict[str, Any] = {
     "target": "neon",
@@ -236,28 +238,16 @@ def test_bytes_are_those_of_two_models_down_and_centroids_up(run: Path) -> None:
             assert record["passes"] == sources + 1
 
 
-@pytest.mark.parametrize("where", ["between two gathers", "in the last phase"])
+@pytest.mark.parametrize(
+    ("call", "function", "module"),
+    [(2, "ask_about_mean", rounds), (1, "close_last_phase", run_rounds)],
+    ids=["between two gathers", "in the last phase"],
+)
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    run: Path, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, call: int, function: str, module: ModuleType, tmp_path: Path
 ) -> None:
-    module, name = (rounds, "ask_about_mean") if where == "between two gathers" else (run_rounds, "close_last_phase")
-    calls, original = [], getattr(module, name)
-
-    def stop(*arguments: Any, **options: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == (2 if where == "between two gathers" else 1):
-            raise KeyboardInterrupt
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(module, name, stop)
-    with pytest.raises(KeyboardInterrupt):
-        bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
-    monkeypatch.setattr(module, name, original)
-    finished = resume(tmp_path / "run")
-    assert read_rounds(finished.path, without=["seconds"]) == read_rounds(run, without=["seconds"])
-    for method in ("mdmgb", "sfda"):
-        expected, actual = open_run(run, method), open_run(finished.path, method)
-        assert torch.equal(expected.delivered, actual.delivered)
+    stop(lambda: bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all"), call, function, module)
+    check_same_bits(resume(tmp_path / "run").path, run)
 
 
 def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
@@ -271,27 +261,6 @@ def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
     assert result.code == 0, result.err
     card = next(run.parent.glob("*.md")).read_text()
     assert "labelled handwritten, photo, printed, street images" in card
-
-
-def test_labels_of_the_target_reach_the_metrics_alone(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fedwca.datasets.digits_mini import DigitsMini
-
-    original = DigitsMini.load
-
-    def permuted(self: DigitsMini, size: int = 32) -> FederatedDataset:
-        dataset = original(self, size)
-        domain = dataset.domains["neon"]
-        permuted_domain = Domain(domain.name, domain.images, (domain.labels + 3) % 10, domain.groups)
-        return FederatedDataset(dataset.name, dataset.classes, {**dataset.domains, "neon": permuted_domain})
-
-    monkeypatch.setattr(DigitsMini, "load", permuted)
-    permuted_run = bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
-    measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
-    measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
-    assert read_rounds(permuted_run, without=measured) == read_rounds(run, without=measured)
-    assert torch.equal(open_run(permuted_run, "sfda").bank, open_run(run, "sfda").bank)
 
 
 def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: Path) -> None:

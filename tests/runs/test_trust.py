@@ -1,4 +1,4 @@
-"""Trust in records and reports, and runs of FedTAB: resuming, export, join, independence of hidden labels."""
+"""Trust in records and reports, and runs of FedTAB: resuming, export, join."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.datasets.digits_mini import DigitsMini
-from fedwca.federated import round as rounds
 from fedwca.results.read_run import read_run
 from fedwca.results.report.page_data import page_data
 from fedwca.results.report.warnings import run_warnings
-from fedwca.runs import run_rounds
-from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
+from tests.runs.stopping import check_same_bits, stop
 
 SMALL: dict[str, Any] = {"clients": 2, "samples": 30, "rounds": 2, "batch_size": 8, "epochs": 1, "device": "cpu"}
 OVERRIDES = {"model.bottleneck": 8, "source_training.epochs": 2}
@@ -90,43 +86,9 @@ def test_records_of_a_gated_run(gated: Path) -> None:
     assert only["trusted"] == [False] * 8
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, calls = rounds.close_round, []
-
-    def stop(*arguments: Any, **options: Any) -> Any:
-        calls.append(1)
-        if len(calls) > 1:
-            raise KeyboardInterrupt
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(run_rounds, "close_round", stop)
-    method = name_of(gated)
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path / "run", method, "source_ada_bn")
-    monkeypatch.setattr(run_rounds, "close_round", original)
-    resume(tmp_path / "run")
-    assert read_rounds(gated, method, without=["seconds"]) == read_rounds(tmp_path / "run", method, without=["seconds"])
-    assert torch.equal(open_run(tmp_path / "run", method).bank, open_run(gated, method).bank)
-
-
-def test_labels_reach_the_metrics_alone(gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = DigitsMini.load
-
-    def permuted(self: DigitsMini, size: int = 32) -> FederatedDataset:
-        dataset = original(self, size)
-        domain = dataset.domains["neon"]
-        permuted_domain = Domain(domain.name, domain.images, (domain.labels + 3) % 10, domain.groups)
-        return FederatedDataset(dataset.name, dataset.classes, {**dataset.domains, "neon": permuted_domain})
-
-    monkeypatch.setattr(DigitsMini, "load", permuted)
-    method = name_of(gated)
-    permuted_run = play(tmp_path / "run", method, "source_ada_bn")
-    measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
-    measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
-    assert read_rounds(gated, method, without=measured) == read_rounds(permuted_run, method, without=measured)
-    assert torch.equal(open_run(permuted_run, method).bank, open_run(gated, method).bank)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(gated: Path, tmp_path: Path) -> None:
+    stop(lambda: play(tmp_path / "run", name_of(gated), "source_ada_bn"), call=2)
+    check_same_bits(resume(tmp_path / "run").path, gated)
 
 
 def test_export_and_join(gated: Path, tmp_path: Path) -> None:
