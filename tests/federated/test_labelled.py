@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -178,6 +179,22 @@ def test_weights_are_those_of_centroids_under_the_uniform_mean() -> None:
     alpha = centroid_weights(centroids[[0, 2, 3]], centroids[UNLABELED])
     assert gathered.tolist() == [[0.0, float(alpha[0]), 0.0, float(alpha[1]), float(alpha[2])]]
     torch.testing.assert_close(server.rows[0], gathered[0, 1:].to(engine.bank) @ engine.bank)
+
+
+def test_the_second_mean_may_keep_a_share_of_the_row_before_the_round() -> None:
+    class Half(MDMGB):
+        name = "half"
+
+        def regather(self, *given: Any) -> Tensor:
+            weights = super().regather(*given) / 2
+            weights[:, 0] = 0.5
+            return weights
+
+    engine = make()
+    start = engine.layout.read(engine.network)
+    server, (outcome,) = play(engine, method(Half()), 1)
+    assert outcome.gathered is not None
+    torch.testing.assert_close(server.rows[0], start / 2 + outcome.gathered[0, 1:].to(start) @ engine.bank)
 
 
 def centroids_by_hand(features: Tensor, outputs: Tensor) -> Tensor:
