@@ -23,15 +23,14 @@ def draw_figure(job: Job, domain: str, collected: CollectedRuns) -> Any:
     methods, quick_note = job.methods, " (--quick)" if job.quick else ""
     title = f"{job.dataset}, {job.named or 'partition'} {domain}{quick_note}"
     if job.found.shows == "curves":
-        curves = {row: collected.lines(name) for row, name in methods.items()}
+        curves = {row: collected.runs[name].lines_of(name) for row, name in methods.items()}
         return draw_curves(curves, f"{job.table}: {title}")
     if job.found.shows == "domains":
         entries = summarise(collected.table)
         bars = {name: {**entries[name], "label": row} for row, name in methods.items()}
         return draw_bars(bars, f"Accuracy by target domain: {title}")
     first = {
-        row: {r["round"]: r for r in collected.records(name) if TrialKey.of(r) == (0, 0)}
-        for row, name in methods.items()
+        row: {r["round"]: r for r in collected.runs[name].rounds(name, TrialKey())} for row, name in methods.items()
     }
     domains = collected.runs[next(iter(methods.values()))].domains
     if job.found.shows == "weights":

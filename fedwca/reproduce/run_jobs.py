@@ -104,7 +104,7 @@ def cluster_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[T
     domains: dict[str, Sequence[str]] = {}
     (method,) = job.methods.values()
     for domain, collected in runs_by_domain.items():
-        first_records = [record for record in collected.records(method) if record["round"] == 0]
+        first_records = [record for record in collected.runs[method].rounds(method) if record["round"] == 0]
         by_layer = {
             row if len(runs_by_domain) == 1 else f"{domain}: {row}": [
                 r["probes"][layer_clusterer(layer)] for r in first_records

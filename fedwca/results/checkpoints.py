@@ -44,10 +44,6 @@ class SelectedRound(BaseModel):
     validation: float
     """Mean validation accuracy of the clients that train, in percent."""
 
-    def better(self, round: int, validation: float) -> SelectedRound:
-        """The given later round if it is at least as good, otherwise the present one."""
-        return SelectedRound(round=round, validation=validation) if validation >= self.validation else self
-
 
 class Facts(BaseModel):
     """Metadata of a checkpoint: everything except its tensors."""

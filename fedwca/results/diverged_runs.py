@@ -28,20 +28,25 @@ def ended_rounds(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return [record for record in records if DIVERGED not in record]
 
 
+def whole_runs(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Records of runs that did not diverge.
+
+    Args:
+        records: lines of ``rounds.jsonl``, including those in which a run diverged.
+    """
+    divergences = find_divergences(records)
+    return [record for record in records if TrialKey.of(record) not in divergences.get(record["method"], ())]
+
+
 def counted_rounds(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Completed records that enter means over runs: of runs that did not diverge, or of all if all of a method's did.
 
     Args:
         records: lines of ``rounds.jsonl``, including those in which a run diverged.
     """
-    ended, divergences = ended_rounds(records), find_divergences(records)
-    trials = [(record["method"], TrialKey.of(record)) for record in ended]
-    methods_with_whole_runs = {method for method, trial in trials if trial not in divergences.get(method, ())}
-    return [
-        record
-        for record, (method, trial) in zip(ended, trials, strict=True)
-        if method not in methods_with_whole_runs or trial not in divergences.get(method, ())
-    ]
+    whole = whole_runs(records)
+    methods_with_whole_runs = {record["method"] for record in whole}
+    return [*whole, *(r for r in ended_rounds(records) if r["method"] not in methods_with_whole_runs)]
 
 
 def find_divergences(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[TrialKey, Divergence]]:

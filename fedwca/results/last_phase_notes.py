@@ -34,16 +34,13 @@ def last_phase_notes(records: Sequence[Record], labels: Mapping[str, str]) -> li
             for group in (before_phase, after_phase)
         )
         evidence = _less_even([record["shift"] for record in phase_records.values()])
-        harmed = accuracy_after < accuracy_before
-        if harmed and evidence:
-            notes.append(
-                f"{label}: the last phase harmed, {accuracy_before:.1f} % before and {accuracy_after:.1f} % after, "
-                f"and {evidence}"
+        if accuracy_after < accuracy_before:
+            unseen = (
+                "; nothing in the target's unlabeled images tells so: their predicted classes are as even as before"
             )
-        elif harmed:
             notes.append(
-                f"{label}: the last phase harmed, {accuracy_before:.1f} % before and {accuracy_after:.1f} % after; "
-                "nothing in the target's unlabeled images tells so: their predicted classes are as even as before"
+                f"{label}: the last phase harmed, {accuracy_before:.1f} % before and {accuracy_after:.1f} % after"
+                f"{f', and {evidence}' if evidence else unseen}"
             )
         elif evidence:
             notes.append(f"{label}: the last phase is to be doubted without labels ({evidence})")

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedwca.core.mean import mean
 from fedwca.results.class_scores import macro_f1, score_classes
-from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
+from fedwca.results.diverged_runs import Divergence, find_divergences, mark_divergence, whole_runs
 from fedwca.results.reference_method import reference_among
 from fedwca.results.statistics import deviation, list_differences, sample_of
 from fedwca.results.trial_key import TrialKey
@@ -76,8 +76,7 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
         labels: display label of each method, in the order of the table.
         domains: true domain of each client, K names.
     """
-    diverged = find_divergences(records)
-    records = [r for r in ended_rounds(records) if TrialKey.of(r) not in diverged[r["method"]]]
+    diverged, records = find_divergences(records), whole_runs(records)
     shown, last_rounds = shown_records(records), last_records(r for r in records if "phase" not in r)
     last = last_records(records)
     counted_domains = _counted_domains(last, domains)
@@ -162,10 +161,23 @@ def shown_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]
     best: dict[tuple[str, TrialKey], float] = {}
     for record in sorted((r for r in records if VALIDATION in r and r["round"] >= 0), key=lambda r: r["round"]):
         method, trial, value = record["method"], TrialKey.of(record), mean(record[VALIDATION])
-        if not math.isnan(value) and value >= best.get((method, trial), -math.inf):
+        if is_best_so_far(value, best.get((method, trial))):
             best[method, trial] = value
             shown[method][trial] = record
     return shown
+
+
+def is_best_so_far(validation: float, best: float | None) -> bool:
+    """Whether a round takes the place of the best of the earlier ones.
+
+    Args:
+        validation: mean validation accuracy of the round; NaN where nothing was measured.
+        best: that of the best earlier round, which gives way to an equal one; None: there is none.
+
+    >>> [is_best_so_far(50.0, best) for best in (None, 50.0, 51.0)], is_best_so_far(math.nan, None)
+    ([True, True, False], False)
+    """
+    return validation >= (-math.inf if best is None else best)
 
 
 def accuracy_of_all(record: Record) -> list[float]:

@@ -15,6 +15,7 @@ from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
+from fedwca.results.table_rows import is_best_so_far
 from fedwca.runs.resume_checks import check_same_source_model
 
 
@@ -63,11 +64,6 @@ class Checkpointer:
         self.selected = {unit: saved.selected for unit, saved in self.begun.items() if saved}
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
-    def finished(self, unit: Unit, rounds: int) -> bool:
-        """Whether nothing is left to do for a unit, since it finished or diverged earlier."""
-        saved = self.begun.get(unit)
-        return unit in self.begun and (saved is None or saved.round == rounds - 1)
-
     def check_sources(self, models: Sequence[StartModel]) -> None:
         """Check that the source models are the ones an earlier process started its methods from.
 
@@ -101,9 +97,9 @@ class Checkpointer:
         """Save a state after its record was written; ``validation``: percent, which selects the round to report."""
         if self.store is None:
             return
-        if not math.isnan(validation):
-            selected_round = self.selected.get(unit) or SelectedRound(round=state.round, validation=validation)
-            self.selected[unit] = selected_round.better(state.round, validation)
+        selected = self.selected.get(unit)
+        if is_best_so_far(validation, None if selected is None else selected.validation):
+            selected = self.selected[unit] = SelectedRound(round=state.round, validation=validation)
         tensors, devices = state_to_tensors(state, engine)
         issued_warnings = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
         facts: dict[str, Any] = {
@@ -113,7 +109,7 @@ class Checkpointer:
             "devices": devices,
             "device": engine.device.type,
         }
-        if selected := self.selected.get(unit):
+        if selected:
             facts["selected"] = selected.model_dump()
         self.store.save(unit, state.round, tensors, facts, last)
 

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
-from fedwca.config.run_config import RunConfig
 from fedwca.errors import CheckpointError
-from fedwca.federated.method import Method
 from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_trials_and_methods import group_trials
+from fedwca.runs.run_trials_and_methods import group_trials, units_of
 
 
 def find_resume_points(
@@ -124,12 +122,6 @@ def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int
         return -1
     saved = begun[unit]
     return rounds - 1 if saved is None else saved.round
-
-
-def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
-    """All units of a bench with their number of rounds, ordered by trial and then by method."""
-    trials = TrialKey.all_of(config.source_models, config.trials)
-    return {Unit(*trial, method.name): rounds for trial in trials for method, rounds in methods}
 
 
 def rewind_run(

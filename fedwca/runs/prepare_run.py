@@ -35,12 +35,13 @@ from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
 from fedwca.runs.disk_estimate import check_disk_space, estimate_checkpoints
 from fedwca.runs.engine_names import engine_name
-from fedwca.runs.find_resume_points import rewind_run, units_of
+from fedwca.runs.find_resume_points import rewind_run
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.round_record import seconds_spent
 from fedwca.runs.run_images import describe_images, describe_places
 from fedwca.runs.run_request import RunRanks
+from fedwca.runs.run_trials_and_methods import units_of
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule

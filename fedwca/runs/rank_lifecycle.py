@@ -18,12 +18,11 @@ from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.find_resume_points import units_of
 from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRanks
-from fedwca.runs.run_trials_and_methods import run_bench
+from fedwca.runs.run_trials_and_methods import remaining_units, run_bench
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ def lead_run(
         digests: digests of the images, see `describe_images`.
     """
     assert ranks.world is not None
-    units = units_of(config, methods).items()
-    remaining = {unit: rounds for unit, rounds in units if not checkpointer.finished(unit, rounds)}
+    remaining = remaining_units(config, methods, checkpointer.begun)
     begun = {
         unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in remaining else saved
         for unit, saved in checkpointer.begun.items()

@@ -16,11 +16,10 @@ from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
 from fedwca.results.describe_run import data_name, special_domain, trained_methods
-from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
-from fedwca.results.table_rows import Record, Row
+from fedwca.results.table_rows import Row
 from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import is_empty_folder
 from fedwca.runs.checkpoint_digest import digest_checkpoint
@@ -51,14 +50,6 @@ class CollectedRuns:
     def trained(self) -> set[str]:
         """Methods that train."""
         return trained_methods({name: run.methods[name] for name, run in self.runs.items()})
-
-    def records(self, method: str) -> list[Record]:
-        """A method's records, without those of rounds in which it diverged."""
-        return ended_rounds(self.lines(method))
-
-    def lines(self, method: str) -> list[Record]:
-        """A method's records, including those of rounds in which it diverged."""
-        return [record for record in self.runs[method].lines if record["method"] == method]
 
 
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:

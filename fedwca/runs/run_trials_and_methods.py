@@ -25,7 +25,7 @@ from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import StartModel
-from fedwca.results.checkpoints import Unit
+from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
 from fedwca.results.table_rows import VALIDATION
 from fedwca.results.trial_key import TrialKey
@@ -216,19 +216,9 @@ def run_bench(
     checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
     trial_keys = TrialKey.all_of(config.source_models, config.trials)
-    remaining = {
-        trial_key: [
-            (method, rounds)
-            for method, rounds in methods
-            if not checkpointer.finished(Unit(*trial_key, method.name), rounds)
-        ]
-        for trial_key in trial_keys
-    }
-    finished_rounds = len(trial_keys) * sum(rounds for _, rounds in methods) - sum(
-        rounds for methods_left in remaining.values() for _, rounds in methods_left
-    )
-    progress.earlier(finished_rounds, 0)
-    if not any(remaining.values()):
+    remaining = remaining_units(config, methods, checkpointer.begun)
+    progress.earlier(sum(units_of(config, methods).values()) - sum(remaining.values()), 0)
+    if not remaining:
         return
     models = schedule.models(config, dataset, domain, progress.source)
     checkpointer.check_sources(models)
@@ -238,7 +228,7 @@ def run_bench(
         at_once = schedule.trials_at_once(config, networks, splits.first().clients)
     groups = group_trials(trial_keys, at_once)
     bundles = [
-        {Unit(*trial_key, method.name): rounds for trial_key in group if (method, rounds) in remaining[trial_key]}
+        {unit: rounds for trial_key in group if (unit := Unit(*trial_key, method.name)) in remaining}
         for group in groups
         for method, rounds in methods
     ]
@@ -252,6 +242,23 @@ def run_bench(
     for group in groups:
         # A group's images and models are freed with its generator, before the next group's are built.
         yield from bench.run_group(group)
+
+
+def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
+    """All units of a bench with their number of rounds, ordered by trial and then by method."""
+    trials = TrialKey.all_of(config.source_models, config.trials)
+    return {Unit(*trial, method.name): rounds for trial in trials for method, rounds in methods}
+
+
+def remaining_units(
+    config: RunConfig, methods: Sequence[tuple[Method, int]], begun: Mapping[Unit, SavedCheckpoint | None]
+) -> dict[Unit, int]:
+    """Units of `units_of` that no earlier process finished; ``begun`` is as for `Checkpointer`."""
+    return {
+        unit: rounds
+        for unit, rounds in units_of(config, methods).items()
+        if unit not in begun or ((saved := begun[unit]) is not None and saved.round != rounds - 1)
+    }
 
 
 def group_trials(trial_keys: Sequence[TrialKey], at_once: int) -> list[list[TrialKey]]:

@@ -103,8 +103,8 @@ def _measure(request: RunRequest, spec: Search, reporter: RunReporter) -> float:
     except Diverged as error:  # of the source model: there is no run, but the next try may have another source model
         reporter.warn(str(error))
         return worst(spec.criterion)
-    (method,) = collected.runs
-    return judge(collected.lines(method), spec.criterion)
+    ((method, run),) = collected.runs.items()
+    return judge(run.lines_of(method), spec.criterion)
 
 
 def _end_stopped(optuna: Any, study: Any, fields: int) -> list[dict[str, Any]]:

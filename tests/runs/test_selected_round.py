@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedwca.errors import InvalidConfig
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SelectedRound, Unit
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
 from fedwca.results.read_run import read_run
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.open_run import open_run
@@ -93,12 +93,6 @@ def test_a_run_that_was_stopped_keeps_the_same(run: Path, tmp_path: Path, monkey
     resume(tmp_path / "run")
     assert kept(tmp_path / "run") == kept(run)
     assert torch.equal(open_run(tmp_path / "run").bank, open_run(run).bank)
-
-
-def test_of_equally_good_rounds_the_later_is_selected() -> None:
-    first = SelectedRound(round=0, validation=50.0)
-    assert first.better(1, 50.0).round == 1
-    assert first.better(1, 49.0).round == 0
 
 
 def test_only_keep_selected_keeps_the_selected_round(tmp_path: Path) -> None:

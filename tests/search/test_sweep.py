@@ -158,7 +158,7 @@ class Trainings:
             raise error
         value = float(rate) if self.value is None else self.value
         record = {"method": "fedavg", "source_model": 0, "trial": 0, "round": 0, "evidence": {"density": [value]}}
-        return Mock(runs={"fedavg": None}, lines=lambda method: [record])
+        return Mock(runs={"fedavg": Mock(lines_of=lambda method: [record])})
 
     def search(self, out: Path, param: Options | Range, tries: int | None = None) -> list[float]:
         """Run a search; returns the learning rates of its rows, the best first."""

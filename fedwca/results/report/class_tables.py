@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedwca.results.class_scores import ClassScore, name_class, score_classes
+from fedwca.results.diverged_runs import whole_runs
 from fedwca.results.read_run import Run
 from fedwca.results.report.html_tables import escape, html_table, wide_table
 from fedwca.results.table_rows import Record, shown_records
@@ -23,11 +24,10 @@ def class_tables(run: Run) -> str:
     Args:
         run: the run; its records hold the confusion matrices.
     """
-    shown = shown_records(run.records)
+    shown = shown_records(whole_runs(run.lines))
     parts = []
     for name, label in run.labels.items():
-        records = [r for trial, r in shown[name].items() if trial not in run.diverged.get(name, {})]
-        counted = [record for record in records if record.get("confusion")]
+        counted = [record for record in shown[name].values() if record.get("confusion")]
         if counted:
             content = _of_method(counted, guessed_labels(run, name), run.classes)
             parts.append(
@@ -45,12 +45,8 @@ def guessed_labels(run: Run, method: str) -> list[tuple[int, int]]:
         run: the run.
         method: name of the method.
     """
-    last: dict[TrialKey, Record] = {}
-    for record in run.rounds(method):
-        trial = TrialKey.of(record)
-        if record.get("pseudo_label_counts") and trial not in run.diverged.get(method, {}):
-            last[trial] = record
-    tables = [record["pseudo_label_counts"] for record in last.values()]
+    counted = [record for record in whole_runs(run.lines_of(method)) if record.get("pseudo_label_counts")]
+    tables = list({TrialKey.of(record): record["pseudo_label_counts"] for record in counted}.values())
     return [
         (
             sum(counts[label][0] for counts in tables if label < len(counts)),

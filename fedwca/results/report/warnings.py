@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from fedwca.core.mean import mean
-from fedwca.results.diverged_runs import divergence_notes
+from fedwca.results.diverged_runs import divergence_notes, whole_runs
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note, name_clients
 from fedwca.results.read_run import Run
@@ -37,10 +37,10 @@ def run_warnings(run: Run) -> list[str]:
     if note := low_trust_note(_mean_trust([record for record in run.records if record["method"] not in finishing])):
         warnings.append(f"{note[0].upper()}{note[1:]}.")
     for name, label in run.labels.items():
-        records = run.rounds(name)
+        records, whole = run.rounds(name), whole_runs(run.lines_of(name))
         if name in finishing and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
             warnings.append(f"{label}: {note}.")
-        warnings += [f"{label}: {text}" for text in _of(records, run.first_model, run.diverged.get(name, {}))]
+        warnings += [f"{label}: {text}" for text in _of(records, whole, run.first_model)]
     if run.records and len(run.runs) == 1:
         runs_text = f"one {run.first_model}, one trial"
         warnings.append(f"There is one run only ({runs_text}), so nothing says how much differs by chance.")
@@ -53,9 +53,9 @@ def _mean_trust(records: Sequence[Record]) -> list[float]:
     return [mean(values) for values in zip(*trust_by_run.values(), strict=True)]
 
 
-def _of(records: Sequence[Record], first_model: str, diverged: Container[TrialKey]) -> Iterator[str]:
+def _of(records: Sequence[Record], whole: Sequence[Record], first_model: str) -> Iterator[str]:
     yield from _collapsed(records)
-    yield from _worse([r for r in records if TrialKey.of(r) not in diverged], first_model)
+    yield from _worse(whole, first_model)
     yield from _divided(records)
     yield from _alone(records)
     yield from _tied(records)
