@@ -182,8 +182,7 @@ def gains_by_source_model(
         "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
     ]
     heads = ("the source model is right", *(f"minus {label}" for label in labels))
-    # Bold text in cells is meant as Markdown.
-    return noted(Table("", heads, lines), [*sentences, notes(pieces)[-1]]).replace(r"\*\*", "**")
+    return noted(Table("", heads, lines), [*sentences, notes(pieces)[-1]])
 
 
 def targets(kind: Kind, method_names: Sequence[str] = ("source_only", *RIVALS, OWN)) -> str:

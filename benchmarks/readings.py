@@ -45,8 +45,7 @@ def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
         f"{size(config)}; {name_machines([environment])}.",
         *size_notes,
     ]
-    markdown = noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
-    return markdown.replace(r"\*\*", "**")  # bold text in cells is meant as Markdown
+    return noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
 
 
 def name_machine(environment: Mapping[str, Any]) -> str:
@@ -118,5 +117,5 @@ def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[lis
 
 
 def noted(table: Table, notes: Sequence[str]) -> str:
-    """A table in Markdown with notes below it; unlike `Table.notes` these are Markdown already and are not escaped."""
-    return "\n".join([table.markdown(), "", *notes])
+    """A table in Markdown with notes below it; the notes, and bold text in cells, are Markdown already."""
+    return "\n".join([table.markdown().replace(r"\*\*", "**"), "", *notes])

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import statistics
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from beside import cpu
 from counts import Setting
+from provenance import commit
 
 from fedwca.engine.parameter_layout import mix_rows
 from fedwca.functional import finch, soft_neighborhood_density
@@ -114,15 +114,6 @@ def picture(measured: list[dict[str, Any]], path: Path) -> None:
         axes.legend(fontsize=7, loc="lower right" if over == "clients" else "center right")
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
-
-
-def commit() -> str:
-    """Short hash of the commit that is checked out, followed by ``+`` if a tracked file has changed since."""
-    outputs = [
-        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-        for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-    ]
-    return outputs[0] + ("+" if outputs[1] else "")
 
 
 def main(arguments: list[str] | None = None) -> None:

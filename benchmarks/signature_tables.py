@@ -119,8 +119,7 @@ def paired() -> str:
         "(Student's t) and n; **bold** where the interval excludes 0. After the 5 epochs of round 0.",
         f"On {machines([piece for piece in pieces if cell_of(piece) in compared])}.",
     ]
-    table = noted(Table("", ("", "minus", *columns), rows, heads=2), notes)
-    return table.replace(r"\*\*", "**")  # bold text in cells is meant as Markdown
+    return noted(Table("", ("", "minus", *columns), rows, heads=2), notes)
 
 
 def looks(pieces: Sequence[Piece]) -> Iterator[tuple[float, float, float]]:

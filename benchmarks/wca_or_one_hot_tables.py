@@ -109,7 +109,7 @@ def cases(dataset: str) -> str:
         f"{setting['source']}, but for what a case says; {machine['cores']} cores of {machine['cpu']}.",
         "Configurations: `benchmarks/results/wca_or_one_hot`.",
     ]
-    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")  # bold text in cells is meant as Markdown
+    return noted(Table("", heads, lines), notes)
 
 
 def beside_first_layers() -> str:
@@ -134,7 +134,7 @@ def beside_first_layers() -> str:
         "Minus the same method in FINCH's clusters of first layers; as above.",
         *([hardware(results)] if results else []),
     ]
-    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
+    return noted(Table("", heads, lines), notes)
 
 
 def with_true_clusters(results: Sequence[Piece]) -> list[Piece]:
@@ -173,7 +173,7 @@ def labels(by_source: bool = False) -> str:
         f"(Student's t; values of one run share its source model) and n. {hardware(with_true_clusters(results))}",
     ]
     heads = ("the source model is right" if by_source else "right labels in round 1", *NAMES.values())
-    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
+    return noted(Table("", heads, lines), notes)
 
 
 def domains() -> str:
@@ -210,7 +210,7 @@ def domains() -> str:
         f"FedWCA minus One-hot from {source}, in points; the last column is paired by seed, as above.",
         hardware(results),
     ]
-    return noted(Table("", ("case", *names, f"all but {LOSES}"), lines), notes).replace(r"\*\*", "**")
+    return noted(Table("", ("case", *names, f"all but {LOSES}"), lines), notes)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

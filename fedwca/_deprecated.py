@@ -15,10 +15,10 @@ GONE_IN = "0.4"
 """The version that removes the old names: two minor versions after the last one that renamed any."""
 
 
-def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
+def warn_renamed(old: str, new: str) -> None:
     """Warn that an old name was used."""
     message = f"{old} is now {new}; the old name goes in fedwca {GONE_IN}"
-    warnings.warn(message, FutureWarning, stacklevel=stacklevel)
+    warnings.warn(message, FutureWarning, stacklevel=3)
 
 
 def forward_names(module: str, renamed: Mapping[str, str]) -> Callable[[str], Any]:

@@ -16,6 +16,7 @@ import typer
 from fedwca.cli.shared_options import OneMethod, PlainJson, SourceModel, Trial
 from fedwca.cli.terminal import say
 from fedwca.errors import DataError, UsageError
+from fedwca.results.describe_run import count_of
 
 if TYPE_CHECKING:
     from fedwca.core.adaptation import Adaptation
@@ -167,7 +168,7 @@ def print_joined(joined: JoinedClient) -> None:
     for name, values in joined.report.items():
         say(f"{name}: {', '.join(f'{float(weight):.3f}' for weight in values)}")
     if joined.epochs:
-        say(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
+        say(f"Adapted for {count_of(joined.epochs, 'epoch')}")
     if joined.adaptation is not None and joined.steps is not None:
         say("\n".join(describe_steps(joined.adaptation.name, joined.steps)))
 
@@ -175,9 +176,8 @@ def print_joined(joined: JoinedClient) -> None:
 def describe_steps(name: str, adapted: AdaptedModel) -> list[str]:
     """Lines about an adaptation: its steps, the model taken, the entropy by step, and a caution if the entropy rose."""
     entropy_by_step = ", ".join(f"{step}: {entropy:.4f}" for step, entropy in enumerate(adapted.entropies))
-    step_count = f"{adapted.steps} step{'s' * (adapted.steps != 1)}"
     lines = [
-        f"Adapted by {step_count} on {name}; taken: the model after step {adapted.taken}",
+        f"Adapted by {count_of(adapted.steps, 'step')} on {name}; taken: the model after step {adapted.taken}",
         f"Entropy of the outputs, in nats, by step: {entropy_by_step}",
     ]
     if adapted.taken and adapted.entropies[adapted.taken] > adapted.entropies[0]:

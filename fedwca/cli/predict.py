@@ -14,6 +14,7 @@ import typer
 from fedwca.cli.shared_options import Device
 from fedwca.cli.terminal import make_console, say
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.describe_run import count_of
 
 if TYPE_CHECKING:
     from fedwca.export.load_model import LoadedModel
@@ -67,7 +68,7 @@ def command(
         answers = predict(opened, load_pictures(files, opened.about.side, opened.about.stretch), batch_size, top)
         read, unread = write_answers(out, count_progress(answers, on_batch), min(top, len(opened.about.classes)))
     if out is not None:
-        say(f"wrote {out}: {read} image{'s' * (read != 1)}")
+        say(f"wrote {out}: {count_of(read, 'image')}")
     if unread:
         say(f"Warning: {unread} of {read + unread} could not be read; the column error says why", err=True)
     if not read:

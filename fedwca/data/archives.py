@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedwca.core.input_files import check_not_special, free_memory
-from fedwca.data.dataset import Images, Integers
+from fedwca.data.dataset import Images, Integers, to_three_channels
 from fedwca.errors import DataError
 
 HEADER_ERRORS = (ValueError, TypeError, SyntaxError, tokenize.TokenError)
@@ -128,7 +128,7 @@ def read_archive_images(path: Path) -> Images:
 def _in_color(path: Path, images: NDArray[Any]) -> Images:
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
         raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
-    return np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
+    return to_three_channels(images)
 
 
 def _wrong(path: Path, key: str, expected: str, array: NDArray[np.generic]) -> DataError:

@@ -201,6 +201,11 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(unique))
 
 
+def to_three_channels(images: Images) -> Images:
+    """Images ``[N, H, W, 3]``, of which grey ones ``[N, H, W]`` get equal channels."""
+    return np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
+
+
 def resize_images(images: Images, size: int) -> Images:
     """Resize images ``[N, H, W, 3]`` to ``[N, size, size, 3]``; see `FederatedDataset.resized`.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedwca.core.input_files import check_not_special
 from fedwca.data.archives import Archive, join_parts
+from fedwca.data.dataset import to_three_channels
 from fedwca.errors import DataError
 
 UNSIGNED_BYTES = 8
@@ -74,6 +75,6 @@ def read_idx_parts(
             if images.ndim != 3 or labels.shape != images.shape[:1]:
                 raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
             upright = images.transpose(0, 2, 1) if transposed else images
-            archives.append(Archive(np.repeat(upright[..., None], 3, axis=3), labels.astype(np.int64)))
+            archives.append(Archive(to_three_channels(upright), labels.astype(np.int64)))
         return join_parts(place, archives)
     return None

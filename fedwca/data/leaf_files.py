@@ -12,6 +12,7 @@ import numpy as np
 
 from fedwca.core.input_files import check_not_special
 from fedwca.data.archives import Archive
+from fedwca.data.dataset import to_three_channels
 from fedwca.errors import DataError
 
 
@@ -38,9 +39,8 @@ def read_leaf_parts(folder: Path, parts: Sequence[Sequence[Path]]) -> Archive:
     if len({pixels.shape[1:] for pixels in images}) > 1:
         raise DataError(f"{folder}: users of LEAF's files have images of different sizes")
     _, units = np.unique(users, return_inverse=True)
-    grey = np.concatenate(images)
     return Archive(
-        np.repeat(grey[..., None], 3, axis=3),
+        to_three_channels(np.concatenate(images)),
         np.concatenate(labels),
         part=np.array(part, np.int64) if parts[1] else None,
         units=units.astype(np.int64),

@@ -67,6 +67,13 @@ class DatasetSource(Component):
 
         return expand_home(self.root) if self.root else data_dir()
 
+    @property
+    def own_folder(self) -> Path:
+        """The data set's folder in the root; the root itself if there is none."""
+        from fedwca.data.read_domains import find_dataset_path
+
+        return find_dataset_path(self.folder, self.name) or self.folder
+
     def load(self, size: int = 32) -> FederatedDataset:
         """The data set, its images ``size`` × ``size`` pixels.
 
@@ -146,10 +153,9 @@ class DatasetSource(Component):
             DataError: a file has another MD5, so it is damaged or another version.
         """
         from fedwca.data.archives import file_md5
-        from fedwca.data.read_domains import find_dataset_path
         from fedwca.errors import DataError
 
-        folder = find_dataset_path(self.folder, self.name) or self.folder
+        folder = self.own_folder
         files = [name for name in self.checksums if (folder / name).is_file()]
         for name in files:
             if (md5 := file_md5(folder / name)) != self.checksums[name]:

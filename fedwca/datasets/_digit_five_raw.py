@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fedwca.data.archives import Archive
-from fedwca.data.dataset import Images, Integers
+from fedwca.data.dataset import Images, Integers, to_three_channels
 from fedwca.errors import DataError
 
 Parts = list[tuple[Images, Integers]]
@@ -70,8 +70,7 @@ def _read(folder: Path, files: list[Path], domain: str, reader: Callable[[Path],
             f"{names} should hold uint8 images, one label each, not {images.dtype} {list(images.shape)} and "
             f"{list(labels.shape)} labels"
         )
-    coloured = np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
-    return Archive(coloured, labels, part=part)
+    return Archive(to_three_channels(images), labels, part=part)
 
 
 def _mnist(folder: Path) -> Parts:

@@ -84,10 +84,10 @@ class DigitFive(DatasetSource):
 
     def _read(self, size: int, draw: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
-        from fedwca.data.read_domains import assemble_dataset, find_dataset_path, find_domains, is_archive
+        from fedwca.data.read_domains import assemble_dataset, find_domains, is_archive
         from fedwca.datasets._digit_five_raw import read_raw_domain
 
-        folder = find_dataset_path(self.folder, self.name) or self.folder
+        folder = self.own_folder
         path_by_domain = find_domains(folder) if folder.is_dir() else {}
         archives: dict[str, Archive] = {}
         for index, domain in enumerate(self.domains):

@@ -39,11 +39,11 @@ class DigitsPlain(DatasetSource):
         from sklearn.datasets import load_digits
 
         from fedwca.data import Domain, FederatedDataset
+        from fedwca.data.dataset import to_three_channels
 
         digits = load_digits()
         grey = np.rint(digits.images * (255 / BRIGHTEST)).astype(np.uint8)
-        images = np.repeat(grey[..., None], 3, axis=3)
-        domain = Domain("digits", images, digits.target.astype(np.int64))
+        domain = Domain("digits", to_three_channels(grey), digits.target.astype(np.int64))
         return FederatedDataset(self.name, self.classes, {"digits": domain}).resized(size)
 
     def count_images(self) -> Mapping[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -121,7 +120,7 @@ class DomainNet(DatasetSource):
             label_of = {name: label for label, name in enumerate(names)}
             labels = np.array([label_of[image.title] for image in listed], np.int64)
             part = np.array([image.part for image in listed], np.int64)
-            folder = self._place() / domain
+            folder = self.own_folder / domain
             decoded = decode_cached(folder, [image.file for image in listed], size, self.stretch)
             archives[domain] = Archive(decoded, labels, None, names, part)
         dataset = assemble_dataset(self.name, archives, self.classes, gaps=True)
@@ -132,12 +131,6 @@ class DomainNet(DatasetSource):
         """Number of images of each domain, from the lists."""
         return {domain: len(listed) for domain, listed in self._listed().items()}
 
-    def _place(self) -> Path:
-        """The folder that holds lists and domains: that of the data set, or else the root."""
-        from fedwca.data.read_domains import find_dataset_path
-
-        return find_dataset_path(self.folder, self.name) or self.folder
-
     def _listed(self) -> dict[str, list[ListedImage]]:
         """Images to read of each domain whose lists are there.
 
@@ -146,7 +139,7 @@ class DomainNet(DatasetSource):
         """
         from fedwca.datasets._domainnet_lists import draw_balanced, read_lists
 
-        place, images_by_domain, missing_lists = self._place(), {}, []
+        place, images_by_domain, missing_lists = self.own_folder, {}, []
         for index, domain in enumerate(self.domains):
             lists = [place / f"{domain}_{part}.txt" for part in ("train", "test")]
             if missing := [path.name for path in lists if not path.is_file()]:

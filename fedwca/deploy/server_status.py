@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedwca.core.files import write_text_atomically
+from fedwca.results.describe_run import count_of
 
 LOG, STATUS = "federation.log", "status.json"
 RUNNING = "running"
@@ -43,7 +44,7 @@ class ServerStatus:
         >>> str(ServerStatus(3, 4, done=1, connected=4, asked=2))
         '1 of 3 rounds done; 4 of 4 clients connected; 2 clients at work'
         """
-        work = f"; {self.asked} {'client' if self.asked == 1 else 'clients'} at work" if self.asked else ""
+        work = f"; {count_of(self.asked, 'client')} at work" if self.asked else ""
         return f"{self.done} of {self.rounds} rounds done; {self.connected} of {self.clients} clients connected{work}"
 
 

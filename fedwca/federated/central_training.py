@@ -36,7 +36,7 @@ from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged, UsageError
-from fedwca.federated.model_cache import read_cached_model, write_cached_model
+from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
 from fedwca.federated.source_model import StartModel
 
 RECIPE = 1
@@ -134,7 +134,7 @@ def _digest(
             "central": {"name": central.name, **central.model_dump(mode="json")},
             "training": training.model_dump(mode="json"),
             "seed": seed,
-            "torch": torch.__version__.partition("+")[0],
+            "torch": TORCH,
             "device": torch.device(device).type,
         }
     )

@@ -97,21 +97,19 @@ def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> t
     return opened.server, Outcome(opened.server.state["labels"], opened.offer, by_client, seconds=seconds)
 
 
-def final_models(method: Method, server: Server, engine: Engine, finished: bool) -> Tensor:
+def final_models(method: Method, server: Server, engine: Engine) -> Tensor:
     """The model each client ends with ``[K, P]``: the delivered one, or the one adapted from it in the last phase.
 
     Args:
         method: its aggregator delivers models.
         server: after a round.
-        engine: its bank holds adapted models.
-        finished: whether the last phase is over.
+        engine: its bank holds the models adapted in the last phase.
     """
     models = engine.deliver(
         deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images)), server.rows
     )
-    if finished:
-        unlabeled = find_unlabeled(engine.labels).to(models.device)
-        models[unlabeled] = engine.bank[unlabeled]
+    unlabeled = find_unlabeled(engine.labels).to(models.device)
+    models[unlabeled] = engine.bank[unlabeled]
     return models
 
 

@@ -6,12 +6,15 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import checksum, fill_module, open_tensors, write_tensors
 from fedwca.errors import CheckpointError
 
+TORCH = torch.__version__.partition("+")[0]
+"""Version of torch in hashes of models, without the kind of its build."""
 CHECKSUM = "checksum"
 """Key of the tensors' checksum in the metadata of a cached file."""
 

@@ -26,7 +26,7 @@ from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
-from fedwca.federated.model_cache import read_cached_model, write_cached_model
+from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
 
 RECIPE = 3
 """Increased whenever the procedure below changes, so that no cached model of an older procedure is used."""
@@ -75,7 +75,7 @@ def source_digest(
         "model": model.identity(),
         "training": training.model_dump(mode="json"),
         "seed": seed,
-        "torch": torch.__version__.partition("+")[0],
+        "torch": TORCH,
         "device": torch.device(device).type,
     }
     return digest_plain_values(recipe)
@@ -210,7 +210,7 @@ def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, devi
         device: where the network is placed.
     """
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, whole=True).to(device).eval()
-    recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": torch.__version__.partition("+")[0]}
+    recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": TORCH}
     return StartModel(network, float("nan"), digest_plain_values(recipe))
 
 

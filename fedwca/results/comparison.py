@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from fedwca.results.describe_run import first_model, shown_round
 from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
@@ -13,6 +13,7 @@ from fedwca.results.statistics import FEWEST, Difference, Sample, paired_differe
 from fedwca.results.table_rows import NUMBERS, Row
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, sample_cell
 
+T = TypeVar("T")
 SourceTrial = tuple[str, int, int]
 """(source domain or target, source model, trial)."""
 
@@ -62,11 +63,11 @@ class Comparison:
 
     def part(self, method: str, source: str | None = None) -> dict[SourceTrial, float]:
         """A method's trial means for one source; None: for all sources together."""
-        return {run: value for run, value in self.runs[method].items() if source in (None, run[0])}
+        return _of_source(self.runs[method], source)
 
     def diverged_part(self, method: str, source: str | None = None) -> list[Divergence]:
         """A method's diverged runs for one source; None: for all sources together."""
-        return [divergence for run, divergence in self.diverged.get(method, {}).items() if source in (None, run[0])]
+        return list(_of_source(self.diverged.get(method, {}), source).values())
 
     def mark(self, method: str, source: str | None = None) -> str:
         """Suffix of a method's label: how many of these runs diverged; empty if none did."""
@@ -79,10 +80,8 @@ class Comparison:
 
     def number(self, method: str, name: str, source: str | None = None) -> Sample | None:
         """As `sample`, for one of the method's ``numbers``; None if no run has it."""
-        values = [
-            value for run, value in self.numbers.get(method, {}).get(name, {}).items() if source in (None, run[0])
-        ]
-        return sample_of(values) if values else None
+        values = _of_source(self.numbers.get(method, {}).get(name, {}), source)
+        return sample_of(list(values.values())) if values else None
 
     def difference(self, method: str, source: str | None = None) -> Difference | None:
         """Paired difference to the reference; None for the reference itself, without a reference or without pairs."""
@@ -174,6 +173,10 @@ class Comparison:
             "rows": self.flat(),
             "runs": runs,
         }
+
+
+def _of_source(values: Mapping[SourceTrial, T], source: str | None) -> dict[SourceTrial, T]:
+    return {run: value for run, value in values.items() if source in (None, run[0])}
 
 
 def _p(difference: Difference | None) -> Cell:

@@ -278,7 +278,7 @@ def record_round(
     if number == 0 and config.probes:
         record["probes"] = cluster_layers(config.probes, engine, server.source, metrics, trial.keys)
     if number == rounds - 1 and config.evidence:
-        models = final_models(method, server, engine, True) if opened.last_phase else None
+        models = final_models(method, server, engine) if opened.last_phase else None
         record["evidence"] = measure_evidence(server, method, engine, config.training, models)
     record["seconds"] |= {"evaluate": evaluated_at - started, "record": time.perf_counter() - evaluated_at}
     return record

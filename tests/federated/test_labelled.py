@@ -143,7 +143,7 @@ def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) 
         opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
         closed, _ = close_last_phase(opened, engine.run(opened))
         assert torch.equal(closed.rows, server.rows)
-        results.append((final_models(composed, server, engine, finished=True), outcomes[-1].gathered))
+        results.append((final_models(composed, server, engine), outcomes[-1].gathered))
     (models, gathered), (other_models, other_gathered) = results
     torch.testing.assert_close(models, other_models)
     if aggregator.asks:

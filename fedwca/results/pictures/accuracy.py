@@ -94,10 +94,10 @@ def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: st
     if not values:
         return
     means = [statistics.fmean(value) for value in values.values()]
-    if list(values) == [0] and not any(DIVERGED in record for record in records):
-        axis.axhline(means[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
+    level = list(values) == [0] and not any(DIVERGED in record for record in records)
+    style.draw_line(axis, list(zip(values, means, strict=True)), look, label, level)
+    if level:
         return
-    axis.plot(list(values), means, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})
     deviations = [deviation(value) or 0.0 for value in values.values()]
     if any(deviations):
         low = [m - s for m, s in zip(means, deviations, strict=True)]

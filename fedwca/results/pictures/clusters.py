@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fedwca.results.describe_run import count_of
 from fedwca.results.pictures import style
 
 COLUMNS = 12
@@ -38,9 +39,8 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
         axis.imshow(image_strip(rows[label]))
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
-        count = len(members[label])
         domain_counts = style.count_domains([domains[k] for k in members[label]])
-        text = f"cluster {label}: {count} client{'s' * (count > 1)}\n{domain_counts}"
+        text = f"cluster {label}: {count_of(len(members[label]), 'client')}\n{domain_counts}"
         axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
     return fig
 

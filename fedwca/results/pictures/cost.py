@@ -30,21 +30,10 @@ def cost(run: Run) -> Any:
     for axis, (quantity, axis_label) in zip(axes, PANELS.items(), strict=True):
         for name in names:
             points = cumulative_cost(run, name, quantity)
-            label = style.legend_label(run.labels[name])
             look = style.line_style(looks[name], name == names[-1])
-            if len(points) == 1 and name not in run.diverged:
-                axis.axhline(
-                    points[0][1],
-                    **{**look, "linestyle": "--", "marker": ""},
-                    label=label,
-                )
-            elif points:
-                axis.plot(
-                    *zip(*points, strict=True),
-                    label=label,
-                    markevery=max(1, len(points) // 12),
-                    **look,
-                )
+            if points:
+                level = len(points) == 1 and name not in run.diverged
+                style.draw_line(axis, points, look, run.labels[name], level)
         axis.set(xlabel=axis_label, title=f"Accuracy against {quantity}")
         axis.set_xlim(left=0)
         style.remove_frame(axis)

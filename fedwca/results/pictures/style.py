@@ -17,6 +17,7 @@ from typing import Any
 from fedwca.core.files import write_atomically
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
+from fedwca.results.describe_run import count_of
 
 # Okabe and Ito's palette without its yellow, which is hard to see on white; neighbours differ in lightness too.
 COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#000000")
@@ -108,6 +109,15 @@ def line_style(look: dict[str, Any], strong: bool) -> dict[str, Any]:
     return {**options, "markersize": 4 if strong else 3.5, "linewidth": 2.6 if strong else 1.5, "zorder": 3 + strong}
 
 
+def draw_line(axis: Any, points: Sequence[tuple[float, float]], look: dict[str, Any], label: str, level: bool) -> None:
+    """Draw points (x, y) as a line with few markers; ``level``: the first as a dashed one, for what never trains."""
+    if level:
+        axis.axhline(points[0][1], **{**look, "linestyle": "--", "marker": ""}, label=legend_label(label))
+    else:
+        every = max(1, len(points) // 12)
+        axis.plot(*zip(*points, strict=True), **look, label=legend_label(label), markevery=every)
+
+
 def domain_looks(domains: Iterable[str], markers: Sequence[str] = MARKERS) -> dict[str, dict[str, Any]]:
     """Colour and marker of each domain, assigned in order of appearance."""
     palette = (OWN, *(COLOURS[index] for index in (1, 3, 4, 5, 2, 6, 0)))
@@ -155,7 +165,7 @@ def count_domains(values: Sequence[str]) -> str:
     counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])
     shown = [name if count == 1 else f"{name} ×{count}" for count, name in counts[:3]]
     hidden = len(counts) - 3
-    return ", ".join(shown) + (f", {hidden} more domain{'s' * (hidden > 1)}" if hidden > 0 else "")
+    return ", ".join(shown) + (f", {count_of(hidden, 'more domain')}" if hidden > 0 else "")
 
 
 def save(picture: Any, path: Path, dpi: int = 120) -> None:
