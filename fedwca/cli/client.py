@@ -69,9 +69,8 @@ def command(
         settings |= {"clip_moments": clip_moments, "noise_moments": noise_moments}
     arguments = client_command(folder, data, server, insecure, settings)
     env, report = flower_environment(folder / "flwr"), partial(say, err=True)
-    with hold_alone(folder / RUNNING) as locked:
-        if not locked:
-            raise UsageError(f"a client runs in {folder} already; give each client a folder of its own")
+    problem = UsageError(f"a client runs in {folder} already; give each client a folder of its own")
+    with hold_alone(folder / RUNNING, problem):
         images = count_images(data)
         report(f"The server's log calls this client {name_of(identity(folder))}; it has {images:,} images")
         run_with_restarts(arguments, env, tries, report, lambda: check_reachable(server))

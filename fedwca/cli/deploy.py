@@ -169,11 +169,9 @@ def run_deployment(
     from fedwca.deploy.server_status import RUNNING
 
     check_is_deployment(folder)
-    with hold_alone(folder / "server" / RUNNING) as locked:
-        if not locked:
-            raise UsageError(
-                f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended"
-            )
+    problem = f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended"
+    with hold_alone(folder / "server" / RUNNING, UsageError(problem)):
+        pass  # the server's process takes it
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:

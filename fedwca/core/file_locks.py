@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedwca.errors import FedwcaError
+
 
 def try_lock(descriptor: int, shared: bool = False) -> bool | None:
     """Lock an open file or folder until it is closed, and return at once.
@@ -45,7 +47,9 @@ def lock_folder(folder: Path) -> Iterator[bool | None]:
 
 
 @contextmanager
-def hold_alone(file: Path) -> Iterator[bool]:
-    """Lock a file inside the block; gives whether nobody else holds it, True where files cannot be locked."""
+def hold_alone(file: Path, problem: FedwcaError) -> Iterator[None]:
+    """Lock a file inside the block, where files can be locked; raises ``problem`` if another process holds it."""
     with file.open("ab") as opened:
-        yield try_lock(opened.fileno()) is not False
+        if try_lock(opened.fileno()) is False:
+            raise problem
+        yield

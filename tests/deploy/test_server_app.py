@@ -32,10 +32,9 @@ def patch_time(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
     context = SimpleNamespace(run_config={"folder": str(tmp_path)})
-    with hold_alone(tmp_path / serve.RUNNING) as alone:
-        assert alone
-        with pytest.raises(UsageError, match=r"another run of .* goes on"):
-            serve._main(SimpleNamespace(), context)  # type: ignore[arg-type]
+    free = UsageError("held")
+    with hold_alone(tmp_path / serve.RUNNING, free), pytest.raises(UsageError, match=r"another run of .* goes on"):
+        serve._main(SimpleNamespace(), context)  # type: ignore[arg-type]
     assert not (tmp_path / "federation.log").exists(), "it is the other run's"
 
 

@@ -66,13 +66,15 @@ def test_a_second_run_of_a_deployment(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "app" / "pyproject.toml").touch()
     (tmp_path / "server" / "federation.json").touch()
-    with hold_alone(tmp_path / "server" / RUNNING), hold_alone(tmp_path / "server" / RUNNING) as second:
-        assert not second
+    file, problem = tmp_path / "server" / RUNNING, UsageError("held")
+    with hold_alone(file, problem):
+        with pytest.raises(UsageError, match="held"), hold_alone(file, problem):
+            pass
         run = call("deploy", "run", str(tmp_path))
     assert run.code == 2
     assert "goes on already: " in run.err
-    with hold_alone(tmp_path / "server" / RUNNING) as later:
-        assert later
+    with hold_alone(file, problem):
+        pass
 
 
 @pytest.mark.usefixtures("installed")
@@ -221,7 +223,7 @@ def test_images_that_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_second_client_in_one_folder(tmp_path: Path) -> None:
-    with hold_alone(tmp_path / RUNNING):
+    with hold_alone(tmp_path / RUNNING, UsageError("held")):
         run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")
     assert run.code == 2
     assert run.err == f"Error: a client runs in {tmp_path} already; give each client a folder of its own\n"

@@ -45,9 +45,8 @@ def server_app() -> ServerApp:
 
 def _main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
-    with hold_alone(folder / RUNNING) as locked:
-        if not locked:
-            raise UsageError(f"another run of {folder} goes on")  # before the log is opened, which that run writes
+    # Before the log is opened, which the other run writes.
+    with hold_alone(folder / RUNNING, UsageError(f"another run of {folder} goes on")):
         _play(grid, folder)
 
 
