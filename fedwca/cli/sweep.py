@@ -85,11 +85,7 @@ def command(
     check_one_process("fedwca sweep")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import name_saved_results, print_in
-    from fedwca.config.partition_and_domain import add_implied_values, chosen_partition
-    from fedwca.config.presets import named_by_preset
-    from fedwca.config.read_config_file import read_file
-    from fedwca.config.run_config import merge
-    from fedwca.config.spell_out import spell_out
+    from fedwca.config.resolve_config import read_user_layers
     from fedwca.search import space as sweep
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
     from fedwca.search.plan_search import Search
@@ -100,10 +96,7 @@ def command(
     spaces = [*grid_spaces, *map(sweep.parse_space, param or [])]
     if not spaces:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
-    file_values, option_values = read_file(asked.file) if asked.file else {}, spell_out(asked.layer)
-    add_implied_values(file_values, option_values)
-    values = merge(file_values, option_values)
-    partition = chosen_partition(values, named_by_preset(asked.preset, "partition", values.get("dataset")))
+    *_, partition = read_user_layers(asked.layer, asked.preset, asked.file)
     if oracle and criterion:
         raise UsageError(f"--oracle and --criterion {criterion}: leave out one of both")
     criterion_name = ORACLE if oracle else choose_criterion(criterion, partition)

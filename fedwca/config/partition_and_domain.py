@@ -37,7 +37,7 @@ def add_implied_values(file_values: Layer, option_values: Layer) -> None:
                 values["partition"] = "all_labelled"
 
 
-def chosen_partition(values: Layer, preset_partition: str | None = None) -> type[Partition]:
+def chosen_partition(values: Layer, preset_partition: str | None) -> type[Partition]:
     """The partition that a user's values imply: the named one, or the one whose special domain is named.
 
     Args:

@@ -33,6 +33,7 @@ from fedwca.config.unused_values import without_unused
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
+from fedwca.partitions import Partition
 from fedwca.registry import canonical_name
 
 COMPOSED = {*PARTS, "name"}
@@ -94,16 +95,8 @@ def resolve_plan(
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
     """
-    cli = spell_out(layer)
-    file_layer = read_file(file) if file else {}
-    add_implied_values(file_layer, cli)
+    cli, file_layer, dataset, partition = read_user_layers(layer, preset_name, file)
     merged = merge(file_layer, cli)
-    preset_dataset = named_by_preset(preset_name, "dataset")
-    dataset = str(merged.get("dataset") or preset_dataset or RunConfig.model_fields["dataset"].default)
-    preset_partition = named_by_preset(preset_name, "partition", dataset)
-    partition = chosen_partition(merged, preset_partition)
-    if partition.name not in (RunConfig.model_fields["partition"].default, preset_partition):
-        (file_layer if partition.named and cli.get(partition.named) is None else cli)["partition"] = partition.name
 
     def build_layers(domain: str | None) -> dict[str, Layer]:
         # A file's value may have any type: it is looked up as text here and validated with the whole configuration.
@@ -137,6 +130,24 @@ def resolve_plan(
         check_trainings_are_used([key for key, _ in (*pairs, *tried)], [method for method, _ in methods], partition)
     config, origins = without_unused(config, origins, methods, f"preset {preset_name}", refuses=not checked)
     return RunPlan(type_components(config), methods, origins)
+
+
+def read_user_layers(layer: Layer, preset_name: str, file: Path | None) -> tuple[Layer, Layer, str, type[Partition]]:
+    """The command line's and the file's layer with what they imply, and the data set and the partition that they mean.
+
+    Arguments and errors are those of `resolve_plan`.
+    """
+    cli = spell_out(layer)
+    file_layer = read_file(file) if file else {}
+    add_implied_values(file_layer, cli)
+    merged = merge(file_layer, cli)
+    preset_dataset = named_by_preset(preset_name, "dataset")
+    dataset = str(merged.get("dataset") or preset_dataset or RunConfig.model_fields["dataset"].default)
+    preset_partition = named_by_preset(preset_name, "partition", dataset)
+    partition = chosen_partition(merged, preset_partition)
+    if partition.name not in (RunConfig.model_fields["partition"].default, preset_partition):
+        (file_layer if partition.named and cli.get(partition.named) is None else cli)["partition"] = partition.name
+    return cli, file_layer, dataset, partition
 
 
 def check_clusterer_fields(config: RunConfig, named_by: str) -> None:

@@ -24,7 +24,7 @@ from fedwca.deploy.deployable_checks import (
     check_deployable,
 )
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.flower.deployment_folder import write_deployment
+from fedwca.deploy.flower.deployment_folder import check_no_deployment, write_deployment
 from fedwca.deploy.flower.simulation import simulate, write_client_images
 from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
@@ -82,8 +82,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     Raises:
         FedwcaError: the request cannot be deployed. Nothing is written before the source model is trained.
     """
-    if (request.folder / "server" / CONFIG_NAME).exists():
-        raise UsageError(f"{request.folder} holds a deployment already; name another folder or remove it")
+    check_no_deployment(request.folder)
     if (request.folder / "config.json").exists():
         raise UsageError(f"{request.folder} holds a run already; name another folder")
     parts = [part for part in PARTS if request.run.layer.get(part)]

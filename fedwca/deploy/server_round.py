@@ -35,7 +35,7 @@ from fedwca.federated.server import (
     take_server_step,
 )
 from fedwca.federated.upload_checks import finite_models
-from fedwca.functional import member_distances
+from fedwca.functional import Metric, member_distances
 
 
 @dataclass(frozen=True)
@@ -124,24 +124,14 @@ def make_task(
     return Parcel("train", state.round, models, {}, offer.pooled, notes), expected
 
 
-def assign_late_client(
-    context: ServerContext, state: SessionState, model: Tensor, moments: Tensor | None = None
-) -> int | None:
-    """Return the cluster of the nearest client of round 0, compared by the vectors that clusters were made of.
+def assign_late_client(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> int | None:
+    """Return the cluster of the client of round 0 that is nearest to a late client, which trained the source model.
 
-    Args:
-        context: the federation's constants.
-        state: the session's state.
-        model: the late client's model ``[P]`` after a round from the source model.
-        moments: the moments it uploaded ``[F]``, if clients are grouped by them.
-
-    Returns:
-        The cluster's number; None if the client cannot be compared, as with a zero vector under the cosine metric.
+    None if the late client cannot be compared, as with a zero vector under the cosine metric.
     """
-    clustered, source = state.clustered, state.server.source
+    clustered = state.clustered
     assert clustered is not None
-    client_moments = None if moments is None else moments[None]
-    vectors, _ = compare_clients(context.method.clusterer, context.signatures(model[None], source, client_moments))
+    vectors, _ = _compare_answer(context, state, answer)
     labels = state.server.state["labels"][clustered.numbers]
     try:
         distances, _ = member_distances(clustered.vectors, vectors[0], labels, clustered.metric)
@@ -152,10 +142,15 @@ def assign_late_client(
 
 def can_be_compared(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> bool:
     """Return whether a client's answer can be clustered: its vector is finite, and not zero if the metric is cosine."""
+    vectors, metric = _compare_answer(context, state, answer)
+    return bool(vectors.isfinite().all()) and (metric != "cosine" or bool(vectors.any()))
+
+
+def _compare_answer(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> tuple[Tensor, Metric]:
+    """Return the vector ``[1, …]`` by which a client is compared, as clusters were made, and the metric."""
     moments = None if answer.moments is None else answer.moments[None]
     signatures = context.signatures(answer.model[None], state.server.source, moments)
-    vectors, metric = compare_clients(context.method.clusterer, signatures)
-    return bool(vectors.isfinite().all()) and (metric != "cosine" or bool(vectors.any()))
+    return compare_clients(context.method.clusterer, signatures)
 
 
 def close_session_round(

@@ -243,7 +243,7 @@ class Session:
         """Return the clusters of late clients; answers that cannot be compared are removed."""
         late = {}
         for client in [client for client in answers if needs_cluster(self.context, self.state, client)]:
-            cluster = assign_late_client(self.context, self.state, answers[client].model, answers[client].moments)
+            cluster = assign_late_client(self.context, self.state, answers[client])
             if cluster is None:
                 self._log_refusal(client, "its model cannot be compared with those that clusters were made of")
                 del answers[client]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
@@ -81,8 +80,7 @@ def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
 
 def architecture(config: RunConfig) -> Architecture:
     """The configured architecture with its configured fields."""
-    fields = config.components.get("model", {}).get(config.model, {})
-    model: Architecture = registry_of("model").build({"name": config.model, **fields})
+    model: Architecture = component("model", config.model, config.components)
     return model
 
 

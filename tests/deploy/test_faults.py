@@ -21,6 +21,7 @@ from fedwca.core.interfaces import Objective
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.protect_single_clients import check_not_single_model
+from fedwca.deploy.read_answers import ReceivedAnswer
 from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import ClusteredClients
@@ -36,6 +37,7 @@ from fedwca.deploy.state_files import (
 from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.server import Server
+from fedwca.federated.upload_checks import Upload
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
@@ -264,8 +266,8 @@ def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation:
         size = slot.stop - slot.start
         model[slot.start : slot.stop] = direction(80)[start : start + size].float()
         start += size
-    assert assign_late_client(session.context, state, model) == 0
-    assert assign_late_client(session.context, state, model * 0) is None
+    answers = [ReceivedAnswer(factor * model, model, Upload(), 1) for factor in (1, 0)]
+    assert [assign_late_client(session.context, state, answer) for answer in answers] == [0, None]
 
 
 def test_a_late_model_without_a_direction_is_refused(federation: Build, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import toml_string
-from fedwca.deploy.folder_names import CONFIG_NAME, SOURCE
+from fedwca.deploy.folder_names import CONFIG_NAME, SOURCE, is_deployment
 from fedwca.errors import UsageError
 
 PACKAGE = "fedwca_app"
@@ -64,8 +64,7 @@ def write_deployment(
     from fedwca.deploy.flower.keys import certify, make_key
 
     app, server = folder / "app", folder / "server"
-    if (server / CONFIG_NAME).exists():
-        raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
+    check_no_deployment(folder)
     point_app_here(folder)
     for name, text in APP_FILES.items():
         write_text_atomically(app / PACKAGE / name, text)
@@ -80,6 +79,16 @@ def write_deployment(
             write_text_atomically(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
             write_text_atomically(client / "ca.crt", (server / "certs" / "ca.crt").read_text())
     write_text_atomically(server / CONFIG_NAME, deployment.text())
+
+
+def check_no_deployment(folder: Path) -> None:
+    """Refuse a folder that holds a deployment.
+
+    Raises:
+        UsageError: it does.
+    """
+    if is_deployment(folder):
+        raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
 
 
 def point_app_here(folder: Path) -> None:
