@@ -59,4 +59,4 @@ def write_cached_model(path: Path, tensors: Mapping[str, Tensor], model_name: st
         write_tensors(path, plain, {CHECKSUM: str(checksum(plain))})
     except OSError as error:
         # Only a later run is affected: it has to train the model again.
-        warnings.warn(f"{model_name} could not be kept in {path.parent} ({error})", stacklevel=3)
+        warnings.warn(f"{model_name} could not be kept in {path.parent} ({error.strerror or error})", stacklevel=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fedwca.cli.ranks import leave_ranks
 from tests.read_rounds import read_rounds
 
 from .conftest import SMALL, Run, call
@@ -158,6 +160,22 @@ def test_other_commands_run_in_one_process(
     sentence = f"fedwca {arguments[0]} runs in one process; under torchrun there are fedwca bench and fedwca resume"
     assert run.err == f"Error: {sentence}\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "printed"), [("Stopped.\n", ""), ("Warning: w\nError: no images\n", "rank 1: Error: no images\n")]
+)
+def test_a_rank_that_rank_0_has_not_heard_of_prints_its_own_error(
+    monkeypatch: pytest.MonkeyPatch, said: str, printed: str
+) -> None:
+    stderr, ended = io.StringIO(), list[int]()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(sys, "__stderr__", stderr)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    leave_ranks(1, io.StringIO(said))
+    assert (stderr.getvalue(), ended) == (printed, [1])
 
 
 def test_ranks_per_trial_needs_ranks(bench: Callable[..., Run]) -> None:
