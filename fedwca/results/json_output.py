@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
 VERSION = 1
@@ -17,7 +17,8 @@ VERSION = 1
 SCHEMA_FILE = "output.schema.json"
 """File name of the published schema, in this module's folder."""
 
-Percent = Annotated[float | None, Field(description="Percent; null where nothing could be measured.")]
+Percent = float | None
+"""An accuracy or another share in percent; null if it could not be measured."""
 
 
 class _Printed(BaseModel):
@@ -25,298 +26,379 @@ class _Printed(BaseModel):
 
 
 class TrialMean(_Printed):
-    """One run of a method."""
+    """Accuracy of a method in one run. A run is one trial from one source model."""
 
     source_model: int
+    """Number of the source model, counted from 0."""
     trial: int
+    """Number of the trial, counted from 0."""
     mean: Percent
+    """Mean accuracy over clients, in percent. Null if nothing could be measured."""
 
 
 class MethodRun(TrialMean):
-    """One run of a method, with what not every run has."""
+    """Results of a method in one run. Some runs have only some of the fields."""
 
     f1: Percent = None
-    """Macro F1 of all test images together."""
+    """Macro F1 score over the test images of all clients together, in percent."""
     worst: Percent = None
-    """Of the client with the lowest accuracy."""
+    """Lowest accuracy of a client, in percent."""
     client_std: float | None = None
-    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    """Standard deviation of the accuracy over clients (ddof 1), in percentage points."""
     calibration_error: float | None = None
-    """Expected calibration error (15 bins) of all test images together, in points."""
+    """Expected calibration error (15 bins) over the test images of all clients together, in percentage points."""
 
     before: Percent = None
-    """Before the last phase."""
+    """Mean accuracy before the last phase, in percent. Only methods with a last phase have it."""
     validation: Percent = None
-    """Of clients that train, on their validation images, where others are counted."""
+    """Mean accuracy of the training clients on their validation images, in percent. Only runs with new clients have
+    it."""
     round: int | None = None
-    """How many rounds had been done in the round that is shown, the best by ``validation``; null: the last is."""
+    """Number of rounds after which the results were measured: the round with the best ``validation``. Null if the
+    results are those of the last round."""
     last: Percent = None
-    """``mean`` after the last round, where another is shown."""
+    """Mean accuracy after the last round, in percent. Only runs with ``round`` have it."""
 
 
 class DivergedRun(_Printed):
-    """One run of a method that diverged, and ended there."""
+    """A run in which the training of a method diverged. The method ended there."""
 
     source_model: int
+    """Number of the source model, counted from 0."""
     trial: int
+    """Number of the trial, counted from 0."""
     round: int
-    """In which round, counted from 1; 0: before the first."""
+    """The round in which it diverged, counted from 1. 0 means before the first round."""
     why: str
-    """In a sentence: at which client, and what may help."""
+    """A sentence that names the client and says what may help."""
 
 
 class SpreadMean(_Printed):
-    """A mean over runs."""
+    """Mean and standard deviation over runs."""
 
     mean: float | None
+    """Mean over runs. Null if nothing could be measured."""
     std: float | None
-    """Standard deviation over runs (ddof 1); null for a single run."""
+    """Standard deviation over runs (ddof 1). Null for a single run."""
 
 
 class PairedMeans(_Printed):
-    """A method's difference to another, in points of percent."""
+    """Difference to another method, paired by run, in percentage points."""
 
     to: str
     """Name of the other method."""
     mean: float | None
+    """Mean of the paired differences."""
     std: float | None
+    """Standard deviation of the paired differences (ddof 1). Null for a single pair."""
     n: int
+    """Number of pairs."""
 
 
 class _MoreNumbers(_Printed):
     f1: SpreadMean | None = None
-    """Macro F1 of all test images together, in percent."""
+    """Macro F1 score over the test images of all clients together, in percent."""
     worst: SpreadMean | None = None
-    """Accuracy of the client with the lowest, in percent."""
+    """Lowest accuracy of a client, in percent."""
     client_std: SpreadMean | None = None
-    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    """Standard deviation of the accuracy over clients (ddof 1), in percentage points."""
     calibration_error: SpreadMean | None = None
-    """Expected calibration error (15 bins) of all test images together, in points."""
+    """Expected calibration error (15 bins) over the test images of all clients together, in percentage points."""
 
 
 class MethodResults(_MoreNumbers):
-    """A method after the last round of each of its runs; where ``round`` is there, in the rounds that it says."""
+    """Results of a method over all its runs: after the last round, or in the rounds that ``round`` gives."""
 
     label: str
-    """How tables call it."""
+    """Name of the method in tables. It also says how many runs diverged."""
     mean: Percent
-    """Mean over runs of the mean over clients."""
+    """Accuracy in percent: the mean over runs of the mean over clients. Null if nothing could be measured."""
     std: float | None
-    """Standard deviation over runs (ddof 1); null for a single run."""
+    """Standard deviation of the accuracy over runs (ddof 1), in percentage points. Null for a single run."""
     n: int
-    """Runs in the means: source models × trials, less those that diverged."""
+    """Number of runs behind the means. Runs that diverged do not count."""
     domains: dict[str, Percent]
-    """By target domain."""
+    """Mean accuracy in percent by domain of the clients, or by group of new clients."""
     domain_stds: dict[str, float | None]
+    """Standard deviation of these accuracies over runs (ddof 1), in percentage points. Null for a single run."""
     runs: list[MethodRun] = []
+    """Results of each run."""
     class_accuracy: dict[str, Percent] = {}
-    """By class, its place in ``classes`` of ``config.json`` from 0: a mean over runs, of all test images together."""
+    """Accuracy in percent by class, over the test images of all clients together: the mean over runs. The key is the
+    position of the class in ``classes`` of ``config.json``, counted from 0."""
     difference: PairedMeans | None = None
+    """Difference to FedAvg. Only runs that also have FedAvg contain it."""
     before: SpreadMean | None = None
-    """Before the last phase."""
+    """Mean accuracy before the last phase, in percent. Only methods with a last phase have it."""
     validation: SpreadMean | None = None
-    """Of clients that train, on their validation images, where others are counted."""
+    """Mean accuracy of the training clients on their validation images, in percent. Only runs with new clients have
+    it."""
     round: SpreadMean | None = None
-    """How many rounds had been done in the rounds that are shown."""
+    """Number of rounds after which the results were measured. Only runs with new clients have it."""
     last: SpreadMean | None = None
-    """``mean`` after the last round, where others are shown."""
+    """Mean accuracy after the last round, in percent. Only runs with ``round`` have it."""
     diverged: list[DivergedRun] = []
-    """Runs that no number here is of; the label says how many."""
+    """Runs that diverged. The other fields do not include them."""
 
 
 class Timing(_Printed):
-    """Seconds."""
+    """Duration of a run in seconds. A resumed run counts the rounds that were kept and the last process."""
 
     total_seconds: float
+    """From the start of the command to its end."""
     setup_seconds: float
+    """Before the first round."""
     run_seconds: float
+    """All rounds, with evaluation and records."""
     methods: dict[str, float]
+    """Rounds and evaluation by method."""
 
 
 class RunSummary(_Printed):
-    """``fedwca bench --json``, with any ``--backend``, and ``fedwca resume --json``: what ``summary.json`` holds."""
+    """Output of ``fedwca bench --json``, with any ``--backend``, and of ``fedwca resume --json``: ``summary.json``."""
 
     methods: dict[str, MethodResults]
-    """By name; the composed method is last."""
+    """Results by name of the method. The composed method comes last."""
     config: dict[str, Any]
     """The resolved configuration."""
     timing: Timing
+    """Duration of the run."""
     complete: bool
-    """Whether the run came to its end."""
+    """Whether the run is finished."""
 
 
 class ListedRun(_Printed):
-    """A run that can be read."""
+    """A run folder that can be read, as ``fedwca runs --json`` lists it."""
 
     run: str
-    """Name of its folder."""
+    """Name of the run folder."""
     path: str
+    """Path of the run folder."""
     method: str
-    """Label of the composed method."""
+    """Name of the composed method in tables."""
     data: str
+    """Data set, with the source or target domain if there is one."""
     accuracy: Percent
+    """Mean accuracy of the composed method, in percent. Null if nothing could be measured."""
     time: str
-    """When it began, ISO 8601."""
+    """When the run was started, in the format of ISO 8601."""
     state: Literal["done", "stopped", "running"]
+    """Whether the run is finished, stopped or still running."""
     note: str = ""
+    """The user's note."""
     tags: list[str] = []
+    """The user's tags."""
 
 
 class DamagedRun(_Printed):
-    """A run that cannot be read."""
+    """A run folder that cannot be read, as ``fedwca runs --json`` lists it."""
 
     run: str
+    """Name of the run folder."""
     path: str
+    """Path of the run folder."""
     state: Literal["damaged"]
+    """Says that the folder cannot be read."""
     problem: str
-    """What is wrong, in a sentence."""
+    """A sentence that says what is wrong."""
 
 
 class ShownRun(ListedRun):
-    """``fedwca runs show --json``."""
+    """Output of ``fedwca runs show --json``."""
 
     command: str | None = None
-    """The command line that began it."""
+    """The command line that started the run."""
     commit: str | None = None
-    """Of the code in the working directory, with ``+`` where files differed."""
+    """Commit of the code in the working directory. A ``+`` at its end means that files differed from it."""
     config: dict[str, Any]
+    """The resolved configuration."""
     methods: dict[str, MethodResults]
-    """Empty before there is a summary."""
+    """Results by name of the method. Empty as long as there is no result."""
     rounds_done: dict[str, int]
-    """By method, over all its runs."""
+    """Number of finished rounds by name of the method, summed over its runs."""
 
 
 class RunDifferences(_Printed):
-    """``fedwca runs diff --json``: values of the one and of the other."""
+    """Output of ``fedwca runs diff --json``: values of the first and of the second run folder."""
 
     settings: dict[str, tuple[Any, Any]]
+    """Settings in which the two differ, by dotted key."""
     accuracy: dict[str, tuple[Percent, Percent]]
+    """Mean accuracy in percent of each method that both have, by its name."""
 
 
 class ShownComponent(_Printed):
-    """``fedwca show KIND NAME --json``."""
+    """Output of ``fedwca show KIND NAME --json``."""
 
     kind: str
+    """Kind of component, such as aggregator."""
     name: str
+    """Name of the component on the command line."""
     paper: str
+    """Paper and equation it comes from. Empty if there is none."""
     about: str | None
+    """Description of the component."""
     fields: dict[str, dict[str, Any]]
-    """By name, each as JSON schema has it."""
+    """JSON schema of each field, by its name."""
 
 
 class ShownBaseline(_Printed):
-    """``fedwca show baseline NAME --json``."""
+    """Output of ``fedwca show baseline NAME --json``."""
 
     label: str
+    """Name of the baseline in tables."""
     paper: str
+    """Where the method is published."""
     reading: str
+    """What the publication leaves open, and how it is decided here."""
     aggregator: str
+    """Name of its aggregator."""
     pseudo_labeler: str
+    """Name of its pseudo-labeler."""
     objectives: list[str]
+    """Names of its objectives."""
     clusterer: str | None
+    """Name of its clusterer. Null if there is none."""
     adaptation: str | None = None
+    """Name of the adaptation that models take on the images that they predict. Null if there is none."""
     start: str | None
+    """Name of the central method that trains the start model. Null if clients start from the common start model."""
     finish: list[str]
+    """Names of the objectives of the last phase, in which clients without labels train."""
     components: dict[str, dict[str, dict[str, Any]]]
+    """Fields that the method fixes, by kind and name of the component."""
     training: dict[str, Any]
+    """Training settings that the method fixes for its rounds."""
     finish_training: dict[str, Any]
+    """Training settings that the method fixes for the last phase."""
     rounds: int | None
+    """Largest number of rounds. Null if the run decides."""
 
 
 class PrintedDifference(_Printed):
-    """A paired difference to the reference, with its 95 % interval and Wilcoxon's p."""
+    """Difference to the reference method, paired by run, in percentage points."""
 
     mean: float
+    """Mean of the paired differences."""
     std: float | None
+    """Standard deviation of the paired differences (ddof 1). Null for a single pair."""
     n: int
+    """Number of pairs."""
     low: float | None
+    """Lower bound of the 95 % confidence interval (Student's t). Null for a single pair."""
     high: float | None
+    """Upper bound of the 95 % confidence interval (Student's t). Null for a single pair."""
     p: float | None
+    """Two-sided p-value of the Wilcoxon signed-rank test. Null if there are too few pairs."""
 
 
 class ComparisonRow(_MoreNumbers):
-    """A method over one source, or target, or over all; ``source`` is its name in both cases."""
+    """Results of a method for one source or target domain, or for all of them together."""
 
     method: str
+    """Name of the method."""
     label: str
+    """Name of the method in tables. It also says how many runs diverged."""
     source: str
+    """The source domain, target domain or partition; see ``named`` of the comparison. For all of them together, a
+    phrase that says so."""
     mean: Percent
+    """Mean accuracy over runs, in percent. Null if nothing could be measured."""
     std: float | None
+    """Standard deviation of the accuracy over runs (ddof 1), in percentage points. Null for a single run."""
     n: int
+    """Number of runs behind the means. Runs that diverged do not count."""
     diverged: int = 0
-    """Runs that diverged, which are in no number here."""
+    """Number of runs that diverged."""
     difference: PrintedDifference | None
+    """Difference to the reference. Null for the reference itself, or if there is none to compare with."""
 
 
 class SourceTrialMean(TrialMean):
-    """One run of a method from a source, or for a target."""
+    """Accuracy of a method in one run of a comparison."""
 
     source: str
+    """The source domain, target domain or partition; see ``named`` of the comparison."""
 
 
 class PrintedComparison(_Printed):
-    """``fedwca compare --format json``."""
+    """Output of ``fedwca compare --format json``."""
 
     dataset: str
+    """Name of the data set."""
     named: Literal["source", "target", "partition"] = "source"
-    """What the domain called ``source`` in rows and runs is."""
+    """What the field ``source`` of rows and runs contains: a source domain, a target domain or a partition."""
     reference: str | None
+    """Name of the method that the others are compared with. Null if there is none."""
     rows: list[ComparisonRow]
+    """Results of each method for each source or target domain, and for all of them together if there are several."""
     runs: dict[str, list[SourceTrialMean]]
+    """Accuracy of each run, by name of the method."""
 
 
 class AdaptationSteps(_Printed):
-    """Steps that a model took on a loss of its outputs."""
+    """Gradient steps that a model took on a loss of its outputs."""
 
     name: str
-    """Of the adaptation."""
+    """Name of the adaptation."""
     fields: dict[str, Any]
+    """Fields of the adaptation, by name."""
     steps: int
-    """That were made."""
+    """Number of steps that were computed."""
     taken: int
-    """Steps behind the model that was taken; 0: it is as it was sent."""
+    """Number of steps after which the model was taken. 0 means the model as it was sent."""
     entropies: list[float | None]
-    """Mean entropies of the outputs in nats: as it was sent, then after each step."""
+    """Mean entropy of the outputs in nats: of the model as it was sent, then after each step."""
 
 
 class PrintedJoin(_Printed):
-    """``fedwca join --json``."""
+    """Output of ``fedwca join --json``."""
 
     cluster: int
+    """Number of the client's cluster, counted from 0."""
     by: str
-    """How the cluster was found: update, alignment, loss or alone; own: it is the client's own."""
+    """How the cluster was found. update: nearest to the client's model update. alignment: best alignment of features.
+    loss: lowest loss. alone: there is only one cluster. own: each client is a cluster of its own."""
     scores: list[float | None]
-    """Of each cluster: distances, cosines or losses."""
+    """Score of each cluster: a distance, a cosine or a loss, depending on ``by``."""
     weights: list[float]
-    """The start as a mixture of the server's rows; all 0 where it is a model that nobody trained."""
+    """Weight of each server model in the model that the client started from. All 0 if it started from an untrained
+    model."""
     report: dict[str, list[float]]
-    """What the client would upload beside a model."""
+    """Values that the client would upload beside its model, by name."""
     epochs: int
+    """Number of epochs that the client trained."""
     adaptation: AdaptationSteps | None
+    """Adaptation of the client's model. Null if there was none."""
     size: int | None = None
-    """Which size the model has, from 0, where it began as one that nobody trained."""
+    """Index of the model's size, counted from 0. Only a client that started from an untrained model has it."""
     trust: float | None = None
-    """What the source model says of the class on its images, from 0 to 1; below 0.5 its labels may be mostly wrong."""
+    """Mutual information of the source model's outputs on the client's images, as a share of its maximum: 0 to 1. Below
+    0.5, most of the predicted labels may be wrong. Null if clients train the whole network."""
     labels: dict[str, int]
-    """Images by predicted class."""
+    """Number of images by predicted class."""
     files: list[str]
-    """Model, card and predictions."""
+    """Paths of the written files: the model, its card and the predictions."""
 
 
 class PrintedReproduction(_Printed):
-    """``fedwca reproduce --format json``, one for each table or figure, one after the other."""
+    """Output of ``fedwca reproduce --format json``: one object for each table or figure, one after another."""
 
     title: str
+    """Title of the table or figure."""
     values: list[dict[str, Any]]
+    """Its entries, such as our value and the published one."""
 
 
 class PrintedSearch(_Printed):
-    """``fedwca sweep --format json``."""
+    """Output of ``fedwca sweep --format json``."""
 
     criterion: str
+    """Name of the criterion that the tries are judged by."""
     direction: Literal["maximize", "minimize"]
+    """Whether the highest or the lowest criterion is the best."""
     tries: list[dict[str, Any]]
-    """The best first: the number, the values tried by key, and the criterion by its name."""
+    """All tries, the best first: the number of the try, its values by key, and its criterion by name."""
 
 
 SHAPES: tuple[type[_Printed], ...] = (

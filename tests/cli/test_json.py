@@ -39,6 +39,13 @@ def test_every_shape_is_in_the_schema_and_on_the_page() -> None:
         assert f"`{shape.__name__}`" in page
 
 
+def test_every_field_is_described_by_a_sentence_of_its_own() -> None:
+    definitions = json.loads(shapes.published_schema())["$defs"]
+    fields = {f"{name}.{field}": value for name, d in definitions.items() for field, value in d["properties"].items()}
+    assert [name for name, value in fields.items() if not value.get("description", "").endswith(".")] == []
+    assert fields["MethodRun.worst"]["description"] != fields["MethodRun.f1"]["description"]
+
+
 def test_a_run_and_its_continuation_print_the_summary(bench: Callable[..., Run]) -> None:
     run = bench("--json")
     summary = shaped(run, shapes.RunSummary)
