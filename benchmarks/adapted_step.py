@@ -52,9 +52,9 @@ def clients(side: int) -> list[ClientImages]:
 def work(kind: str, model: str, method: Method) -> Callable[[], None]:
     """A function that runs one round of `STEPS` training steps per client each time it is called."""
     architecture = models.build(model)
-    network = grow_network(architecture.build(CLASSES, seed=0, whole=True), method.trained, 0)
+    network = grow_network(architecture.build(CLASSES, seed=0, trains_classifier=True), method.trained, 0)
     workers = 1 if kind == "loop" else None
-    engine: Engine = ENGINES[kind](network, clients(architecture.stored), "cpu", workers)
+    engine: Engine = ENGINES[kind](network, clients(architecture.stored_side), "cpu", workers)
     training, domains = Training(epochs=STEPS, batch_size=BATCH, lr=1e-3), torch.arange(CLIENTS)
     server = init_server(engine)
     return lambda: run_round(0, server, method, engine, training, Keys(0), domains) and None  # type: ignore[func-returns-value]

@@ -34,7 +34,7 @@ class Fixed(PseudoLabeler):
     def __call__(self, predictions, draws, mask=None) -> Targets:  # type: ignore[no-untyped-def]
         indices = torch.arange(len(draws), device=draws.device)
         ones = torch.ones(len(draws), device=draws.device)
-        return Targets(indices % CLASSES, ones, partners=indices, mix=0 * ones, matched=ones.bool())
+        return Targets(indices % CLASSES, ones, partners=indices, partner_weights=0 * ones, models_agree=ones.bool())
 
 
 def images(clients: int, per_client: int) -> torch.Tensor:

@@ -111,7 +111,7 @@ def kernels(place: Place) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, (clients, batch) in sizes.items():
         network = models.build(name).build(CLASSES, seed=0).to(place.device)
-        client_images = [client.train for client in federation([batch] * clients, models.build(name).stored)]
+        client_images = [client.train for client in federation([batch] * clients, models.build(name).stored_side)]
         images = torch.stack(client_images).to(place.device)
         result[name] = {"clients": clients, "batch": batch, "precisions": {}}
         for precision in ("fp32", "bf16"):

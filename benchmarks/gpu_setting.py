@@ -100,7 +100,7 @@ class Run:
         kernels: Kernels = "eager",
     ) -> None:
         architecture = models.build(model)
-        data = federation(sizes, architecture.stored)
+        data = federation(sizes, architecture.stored_side)
         networks = [architecture.build(CLASSES, seed=seed).to(place.dtype) for seed in range(trials)]
         if trials > 1:
             self.engines: TrialsInTurn = StackedTrials(
@@ -144,7 +144,9 @@ def quickest(
     """The kernels that ``--kernels measure`` would choose for a run, and the measurements."""
     network = models.build(model).build(CLASSES, seed=0).to(place.device)
     batch = min(64, *sizes)
-    batches = torch.stack([client.train for client in federation([batch] * len(sizes), models.build(model).stored)])
+    batches = torch.stack(
+        [client.train for client in federation([batch] * len(sizes), models.build(model).stored_side)]
+    )
     images = batches.to(place.device).repeat(trials, 1, 1, 1, 1)
     mixes = method(name).pseudo_labeler.mixes
     measured = benchmark_kernels(network, images, precision, candidates(place), 2 if place.small else 5, mixes=mixes)

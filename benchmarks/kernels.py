@@ -37,7 +37,7 @@ def measure(
     """Measure the candidates for one model in one precision."""
     architecture = models.build(model)
     generator = torch.Generator().manual_seed(0)
-    shape = (clients, batch, 3, architecture.stored, architecture.stored)
+    shape = (clients, batch, 3, architecture.stored_side, architecture.stored_side)
     images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
     results = benchmark_kernels(architecture.build(10, seed=0), images, precision, candidates, STEPS, time.process_time)
     load = round(os.getloadavg()[0], 1)

@@ -214,7 +214,7 @@ def _deployed() -> None:
     images = [torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator) for n in (13, 20, 9, 16)]
     defaults: dict[str, Any] = {}
     variants: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-        **{name: (name, defaults, defaults) for name in aggregators.names() if aggregators.get(name).travels},
+        **{name: (name, defaults, defaults) for name in aggregators.names() if aggregators.get(name).sends_models},
         "pooled": ("fedavg", {"batch_norm": "pooled"}, defaults),
         "half": ("fedavg", {"transport": "half"}, defaults),
         "top": ("wca", {"top": 0.1, "feedback": True}, defaults),

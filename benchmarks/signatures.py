@@ -230,7 +230,7 @@ def judge(clusterer: Clusterer, signatures: BankSignatures, metrics: Metrics) ->
 
 def judge_layers(signatures: BankSignatures, metrics: Metrics) -> dict[str, dict[str, list[float]]]:
     """ARI and number of clusters by layer, as in Table 11 of the paper, for raw weights and for updates."""
-    layers: list[Any] = [*range(1, signatures.layers + 1), "all"]
+    layers: list[Any] = [*range(1, signatures.layer_count + 1), "all"]
     return {
         reference: {
             str(layer): judge(Finch(signature=layer, reference=reference), signatures, metrics) for layer in layers

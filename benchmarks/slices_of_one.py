@@ -57,7 +57,7 @@ def clients(model: str, images_per_client: int) -> list[ClientImages]:
             for domain in list(domains)[:CLIENTS]
         ]
     else:
-        side, generator = models.build(model).stored, torch.Generator().manual_seed(0)
+        side, generator = models.build(model).stored_side, torch.Generator().manual_seed(0)
         images = [
             torch.randint(0, 256, (images_per_client, 3, side, side), dtype=torch.uint8, generator=generator)
             for _ in range(CLIENTS)

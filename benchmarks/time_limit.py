@@ -35,4 +35,4 @@ class StopsAfter(RunReporter):
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
         """See the base class."""
-        return nullcontext(Progress(round=self.check, warn=self.warn))
+        return nullcontext(Progress(round_done=self.check, warn=self.warn))

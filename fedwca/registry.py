@@ -31,12 +31,12 @@ class Component(UserValues):
     """How tables call it; empty: the name."""
     paper: ClassVar[str] = ""
     """Paper and equation it comes from."""
-    leading: ClassVar[str] = ""
+    positional_field: ClassVar[str] = ""
     """The field that a first word without ``=`` sets, as in timm:resnet18; empty: there is none."""
 
     @classmethod
-    def leading_values(cls, pattern: str) -> list[str]:
-        """Known values of the ``leading`` field that match a pattern such as ``vit*``."""
+    def positional_values(cls, pattern: str) -> list[str]:
+        """Known values of that field that match a pattern such as ``vit*``."""
         return []
 
 
@@ -167,7 +167,7 @@ class Registry(Generic[T]):
         """The name and the given fields of a component's specification.
 
         It is ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance; also ``"timm:resnet18"`` where
-        the component has a `Component.leading` field.
+        the component has a `Component.positional_field` field.
         """
         if isinstance(spec, Component):
             return self._name_of(type(spec)), {field: getattr(spec, field) for field in spec.model_fields_set}
@@ -185,8 +185,8 @@ class Registry(Generic[T]):
         fields = {}
         for pair in tail.split(",") if colon else ():
             key, equals, value = pair.partition("=")
-            if not (equals or fields) and (leading := self._leading(name)):
-                key, equals, value = leading, "=", pair
+            if not (equals or fields) and (field := self._positional_field(name)):
+                key, equals, value = field, "=", pair
             key, value = key.strip().replace("-", "_"), value.strip()
             if not (equals and key and value):
                 raise InvalidConfig(f"{self.kind} {spec!r}: {pair!r} is not of the form field=value")
@@ -208,20 +208,20 @@ class Registry(Generic[T]):
             self.get(names[0])
         return cls.name
 
-    def _leading(self, name: str) -> str:
+    def _positional_field(self, name: str) -> str:
         name = canonical_name(name)
-        return self.get(name).leading if name in self.names() else ""
+        return self.get(name).positional_field if name in self.names() else ""
 
     def matching(self, pattern: str) -> list[str]:
-        """Known names that match a pattern such as ``wca*``; after a colon, values of the component's leading field.
+        """Known names that match a pattern such as ``wca*``; after a colon, values of the component's positional field.
 
         Raises:
             UsageError: the values of that field cannot be listed.
         """
         name, colon, values = pattern.partition(":")
-        if colon and self._leading(name):
+        if colon and self._positional_field(name):
             cls = self.get(name)
-            return [f"{cls.name}:{value}" for value in cls.leading_values(canonical_name(values))]
+            return [f"{cls.name}:{value}" for value in cls.positional_values(canonical_name(values))]
         return fnmatch.filter(self.names(), canonical_name(pattern))
 
     def build(self, spec: str | dict[str, Any] | T) -> T:

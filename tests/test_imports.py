@@ -101,7 +101,8 @@ def test_no_file_imports_itself_through_others() -> None:
 
 # Modules that may ask the metrics for labels that clients do not have: to deal them out, for figures, and for oracles.
 HIDDEN = {
-    "truth": {"fedwca.data.labelled_clients", "fedwca.runs.final_model_predictions"},
+    "test_truth": {"fedwca.runs.final_model_predictions"},
+    "labels_at": {"fedwca.data.labelled_clients"},
     "training_truth": {"fedwca.runs.central_models"},
     "domain_labels": {"fedwca.data.metrics", "fedwca.runs.round_diagnostics", "fedwca.runs.run_rounds"},
 }

@@ -81,12 +81,12 @@ def test_revised_with_u_2_is_the_loop_by_hand(loop: SequentialEngine) -> None:
     v = membership
     for number, outcome in enumerate(outcomes[1:], start=1):
         if number in (1, 3):  # clients compute weights: C + 1 models are sent, alpha and beta are reported
-            assert outcome.offer.models == 3
+            assert outcome.offer.models_per_client == 3
             alpha, beta = outcome.report["alpha"], outcome.report["beta"]
             v = blend_weights(membership, alpha, beta, soft)
             soft = soft_cluster_weights(alpha, beta, DOMAINS)
         else:  # weights are reused: two models are sent, nothing is reported
-            assert outcome.offer.models == 2
+            assert outcome.offer.models_per_client == 2
             assert outcome.report == {}
         assert torch.allclose(outcome.weights, v, atol=1e-12), number
     assert not torch.allclose(v, membership)
@@ -130,7 +130,7 @@ def test_ifca_deals_clients_out_and_lets_them_choose(loop: SequentialEngine) -> 
     assert sorted(outcomes[0].labels.tolist()) == [0, 0, 1, 1]
     assert all(len(server.rows) == 2 for server in servers[1:])
     for previous, current, outcome in zip(servers[1:-1], servers[2:], outcomes[1:], strict=True):
-        assert outcome.offer.models == 2
+        assert outcome.offer.models_per_client == 2
         for cluster in set(range(2)) - set(outcome.labels.tolist()):
             # A model that no client chose stays as it is.
             assert torch.equal(previous.rows[cluster], current.rows[cluster])
@@ -278,7 +278,7 @@ def test_ladd_labels_by_its_teacher(loop: SequentialEngine) -> None:
     assert len(only_teacher) == 4 * 4
     assert all(only_teacher)
     # Until a teacher is the mean of two models it is the cluster's model, and is not sent beside it.
-    assert [outcome.offer.models for outcome in outcomes] == [1, 1, 1, 2]
+    assert [outcome.offer.models_per_client for outcome in outcomes] == [1, 1, 1, 2]
     models, teachers = servers[4].rows.split(2)
     assert not torch.allclose(models, teachers)
     expected = torch.stack([server.rows[:2] for server in servers[2:]]).mean(0)
@@ -359,7 +359,7 @@ def test_recalibration_gives_the_images_own_statistics(network: Network, images:
 def test_recalibration_in_pieces_weighs_them_by_their_images(
     network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch, chunk: int, pieces: list[int]
 ) -> None:
-    monkeypatch.setattr(type(network), "chunk", chunk)
+    monkeypatch.setattr(type(network), "eval_batch_size", chunk)
     x = network.prepare(images[1].train[:20])
     clients = [replace(client, train=client.train[:20]) for client in images]
     z = network.bottleneck(network.backbone(x, ())).detach().split(pieces)

@@ -71,10 +71,10 @@ def test_every_name_is_a_component_with_its_papers(kind: str, name: str) -> None
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_dump_and_build_are_inverse(kind: str, name: str) -> None:
     registry = registry_of(kind)
-    leading = {"timm": "timm:resnet18", "hub": "hub:owner/name,revision=main"}
+    values = {"timm": "timm:resnet18", "hub": "hub:owner/name,revision=main"}
     if name == "timm":
         pytest.importorskip(name)
-    component = registry.build(leading[name] if registry.get(name).leading else name)
+    component = registry.build(values[name] if registry.get(name).positional_field else name)
     dumped = registry.dump(component)
     assert registry.build(json.loads(json.dumps(dumped))) == component
     name_and_fields = registry.parse(component)
@@ -265,7 +265,7 @@ def test_a_registered_name_is_found_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "sentence"),
     [
-        ("aggregators", "bare", "aggregator 'bare' (bare.Bare) lacks blend, gather, learn, deliver"),
+        ("aggregators", "bare", "aggregator 'bare' (bare.Bare) lacks blend, gather, next_state, deliver"),
         ("objectives", "mute", "objective 'mute' (mute.Mute) lacks __call__"),
         ("objectives", "plain", "objective 'plain' (plain_class.Plain) lacks the base class fedwca.registry.Component"),
         ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),

@@ -45,7 +45,7 @@ class Generated(Adaptation):
 
     label = "ODPFL-HN"
     paper = "Amosy et al. 2021 (ODPFL-HN); Shamsian et al. 2021 (pFedHN)"
-    by_client = True
+    generates_models = True
 
     encoder_rate: PositiveFloat = 0.5
     """Learning rate of the encoder (eta_encoder)."""
@@ -94,7 +94,7 @@ class Generated(Adaptation):
         """The parameters of a client's model."""
         return networks[HYPERNETWORK](networks[ENCODER](images).mean(0))
 
-    def rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
         """The rates of both networks."""
         return {ENCODER: self.encoder_rate, HYPERNETWORK: self.rate}
 

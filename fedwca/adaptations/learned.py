@@ -59,7 +59,7 @@ class Learned(Adaptation):
         hidden = [part for i, o in pairwise(widths) for part in (nn.Linear(i, o), nn.ReLU())]
         return {NETWORK: nn.Sequential(*hidden, nn.Linear(self.width, 1))}
 
-    def at_size(self, place: int, sizes: int) -> Self:
+    def at_size(self, index: int, sizes: int) -> Self:
         """The adaptation with the width for a size."""
         if sizes == 1 or not self.sizes:
             return self
@@ -68,8 +68,8 @@ class Learned(Adaptation):
                 f"adaptation {self.name!r} has networks of {len(self.sizes)} sizes, and the models are of {sizes}; "
                 "one for each is right, in rising order"
             )
-        return self.model_copy(update={"width": self.sizes[place], "sizes": ()})
+        return self.model_copy(update={"width": self.sizes[index], "sizes": ()})
 
-    def rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
         """The rate of the adaptation network."""
         return {NETWORK: self.rate}

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from fedwca.core.interfaces import Aggregator
 
 aggregators: Registry[Aggregator] = Registry(
-    "aggregator", __name__, requires=("blend", "gather", "offer", "learn", "deliver")
+    "aggregator", __name__, requires=("blend", "gather", "offer", "next_state", "deliver")
 )
 register = aggregators

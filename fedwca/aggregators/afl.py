@@ -56,7 +56,7 @@ class AFL(Aggregator):
             return torch.cat([previous, weights])[None]
         return torch.cat([previous, weights / total])[None]
 
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """The weights after a step towards larger losses."""
         mixture = state.get("mixture", _uniform(len(labels)))
         if report:

@@ -46,7 +46,7 @@ class FedAMP(Aggregator):
         cloud = xi + torch.diag((1 - xi.sum(1)).clamp_min(0))
         return Offer.of_personal(cloud)
 
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """Remember who ever uploaded a model; a checkpoint of an earlier release lacks this and counts all clients."""
         default = torch.full_like(present, "labels" in state)
         return {"labels": labels, "heard": state.get("heard", default) | present}

@@ -37,7 +37,7 @@ class FedPer(Aggregator):
     which is linear, the mean's outputs are the mean of all clients' outputs."""
 
     @property
-    def keeps(self) -> int:  # type: ignore[override]
+    def local_layers(self) -> int:  # type: ignore[override]
         """The last layers."""
         return self.layers
 

@@ -29,7 +29,7 @@ class IFCA(Aggregator):
     clusters: PositiveInt = 4
     """Number of cluster models k, which IFCA must be given; presets set the number of target domains by data set."""
 
-    def first(self, clients: int, draws: Tensor) -> Tensor:
+    def first_groups(self, clients: int, draws: Tensor) -> Tensor:
         """Random groups, ``clusters`` of them, whose sizes differ by at most one."""
         return draws.argsort(stable=True).argsort(stable=True) % min(self.clusters, clients)
 

@@ -66,7 +66,7 @@ class LaddAggregator(Aggregator):
         teacher = view.model(1) if view.own.shape[-1] > 1 else view.own
         return Blend(view.own, references={} if self.start == 0 else {"teacher": teacher})
 
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """Count the rounds, and the models in each teacher's mean."""
         played = state.get("played", torch.tensor(0))
         averaged = state.get("averaged", torch.zeros(int(labels.max()) + 1, dtype=torch.int64))

@@ -14,4 +14,4 @@ class Local(Aggregator):
     label = "Local"
     paper = "FedWCA sec. 5 (SHOT at each client alone)"
     grouping = EachAlone()
-    travels = False
+    sends_models = False

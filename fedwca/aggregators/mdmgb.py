@@ -28,7 +28,7 @@ class MDMGB(Aggregator):
     label = "MDMGB"
     paper = "SFDA with MDMGB, eqs. 5-13"
     grouping = OneGroup()
-    asks = True
+    queries_clients = True
 
     temperature: PositiveFloat | None = None
     """Temperature of a softmax over the mean cosines; unset: weights in proportion to cosine + 1, as published."""
@@ -43,7 +43,7 @@ class MDMGB(Aggregator):
             return {"centroids": class_centroids(features, one_hot_labels, refine=0)}
         return {"centroids": class_centroids(features, outputs)}
 
-    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+    def answer_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
         """Centroids of features with a 1 appended; features have no bound."""
         return {"centroids": Bounded((classes, features + 1), math.inf)}
 

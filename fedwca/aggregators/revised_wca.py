@@ -43,13 +43,13 @@ class RevisedWCA(WCA):
         """As FedWCA; in reused rounds the start that the server mixed."""
         return Blend(view.model(1)) if self._reused(round) else super().blend(round, view)
 
-    def expected(self, round: int) -> Mapping[str, Simplex | Bounded]:
+    def expected_reports(self, round: int) -> Mapping[str, Simplex | Bounded]:
         """As FedWCA; nothing in reused rounds."""
         return {} if self._reused(round) else self.reports
 
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """Remember v_k (eq. 8, with the soft models that the clients used) besides what FedWCA remembers."""
-        learned = super().learn(state, labels, report, present)
+        learned = super().next_state(state, labels, report, present)
         own_cluster = one_hot(labels, len(learned["soft"])).double()
         if not report:
             return {"v": own_cluster, **learned}

@@ -29,7 +29,7 @@ class Scaffold(Aggregator):
     grouping = OneGroup()
     references = ("start", "cluster", "source", "control", "own_control")
     rows_are_models: ClassVar[bool] = False
-    holds: ClassVar[int] = 1
+    cached_models: ClassVar[int] = 1
     infers_gradients: ClassVar[bool] = True
 
     weighting: Literal["uniform"] = "uniform"

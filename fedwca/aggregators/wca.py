@@ -48,7 +48,7 @@ class WCA(Aggregator):
         start = beta[:, :1] * view.own + beta[:, 1:] * mixed
         return Blend(start, report={"alpha": alpha, "beta": beta})
 
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """Eq. 2; until clients have reported, soft models are the cluster models (Algorithm 1, line 10).
 
         A client that is absent counts with what it reported last; one that never reported does not count.

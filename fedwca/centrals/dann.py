@@ -27,7 +27,7 @@ class Dann(Central):
     width: PositiveInt = 256
     """Hidden units of the domain classifier."""
 
-    def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+    def extra_modules(self, features: int, classes: int, sources: int) -> nn.Module:
         """The domain classifier."""
         return nn.Sequential(nn.Linear(features, self.width), nn.ReLU(), nn.Linear(self.width, 2))
 
@@ -35,4 +35,4 @@ class Dann(Central):
         """The loss of one step."""
         sources, target = torch.cat(step.features), step.target_features
         reversed_ = gradient_reversal(torch.cat([sources, target]), self.scale * reversal_scale(step.progress))
-        return step.cross_entropy() + domain_loss(step.parts(reversed_), len(sources))
+        return step.cross_entropy() + domain_loss(step.extra_modules(reversed_), len(sources))

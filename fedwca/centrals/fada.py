@@ -37,7 +37,7 @@ class Fada(Central):
 
     label = "FADA (unverified)"
     paper = "Peng et al. 2020; re-implementation without official code, unverified"
-    by_source = True
+    loss_per_source = True
 
     align: NonNegativeFloat = 1.0
     """Factor of the reversed gradient of the domain classifiers."""
@@ -48,14 +48,14 @@ class Fada(Central):
     width: PositiveInt = 256
     """Hidden units of each of the nets."""
 
-    def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+    def extra_modules(self, features: int, classes: int, sources: int) -> nn.Module:
         """The nets of each source."""
         return nn.ModuleList(_SourceNets(features, classes, self.width) for _ in range(sources))
 
     def __call__(self, step: DomainBatch) -> Tensor:
         """The losses ``[K]`` of one step."""
         fade = reversal_scale(step.progress)
-        source_nets = cast(list[_SourceNets], list(step.parts.children()))
+        source_nets = cast(list[_SourceNets], list(step.extra_modules.children()))
         return torch.stack(
             [
                 nn.functional.cross_entropy(logits, labels)
@@ -93,7 +93,7 @@ class Fada(Central):
         )
         return loss
 
-    def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+    def gradient_weights(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
         """The softmax of how much each source's step reduces the gap statistic of the target's clusters (eq. 2)."""
         gaps = torch.stack([cluster_gap(features, classes) for features in (before, *after)])
         return (gaps[0] - gaps[1:]).softmax(0)

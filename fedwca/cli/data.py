@@ -38,8 +38,8 @@ def list_datasets() -> None:
     table = Table("name", "domains", "classes", "images", Column("where", overflow="fold"))
     for name in datasets.names():
         cls = datasets.get(name)
-        size_cells = [str(len(cls.classes)), f"{sum(cls.counts.values()):,}"] if cls.classes else ["any", "any"]
-        table.add_row(name, ", ".join(cls.domains) or "any", *size_cells, cls.where or cls.source_url)
+        size_cells = [str(len(cls.classes)), f"{sum(cls.image_counts.values()):,}"] if cls.classes else ["any", "any"]
+        table.add_row(name, ", ".join(cls.domains) or "any", *size_cells, cls.origin or cls.source_url)
     make_console().print(table)
 
 
@@ -61,7 +61,7 @@ def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
     with showing_bytes(console) as report:
         counts = download_dataset(download_plan, report)
     for domain, count in counts.items():
-        expected = source.counts.get(domain)
+        expected = source.image_counts.get(domain)
         mismatch = f", published are {expected:,}" if expected not in (None, count) else ""
         console.print(f"{domain}: {count:,} images{mismatch}", soft_wrap=True)
     data_option = f" --data {quote(str(data))}" if data else ""
@@ -74,9 +74,9 @@ def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
 def check_dataset(name: Name, data: Data = None) -> None:
     """Load a data set, count its images, and print its digest."""
     source = find_dataset(name, data)
-    verified = source.verify()
+    verified = source.verify_checksums()
     dataset = _loaded(source)
-    columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
+    columns = {name: domain.class_counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
     table = Table("class", *(Column(name, justify="right") for name in columns))
     empty_labels = [
         label for label in range(len(dataset.classes)) if not any(counts[label] for counts in columns.values())
@@ -91,8 +91,8 @@ def check_dataset(name: Name, data: Data = None) -> None:
         table.add_row(f"{len(hidden_labels):,} more", *("0" for _ in columns))
     table.add_section()
     table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
-    if source.counts:
-        table.add_row("expected", *(f"{source.counts[name]:,}" for name in columns))
+    if source.image_counts:
+        table.add_row("expected", *(f"{source.image_counts[name]:,}" for name in columns))
     console = make_console()
     console.print(table)
     if verified:

@@ -21,7 +21,7 @@ def describe_download(plan: DownloadPlan, source: DatasetSource) -> Iterator[str
     from fedwca.core.remote_files import HubCopy
 
     if plan.parts:
-        qualifier = "less than " if plan.there else "about "
+        qualifier = "less than " if plan.present_parts else "about "
         size = f"{qualifier}{plan.size / 1e6:,.0f} MB to {plan.folder}"
         yield f"{source.label} ({source.licence or 'licence unknown'}): {size}"
     else:
@@ -32,8 +32,8 @@ def describe_download(plan: DownloadPlan, source: DatasetSource) -> Iterator[str
         else:
             checksum_note = "MD5 checked" if part.md5 else "no checksum known"
             yield f"  {part.urls[0]} ({checksum_note})"
-    for manual_part in plan.elsewhere:
-        yield f"  not fetched: {manual_part.what}; no lasting address is known, people get it from {manual_part.page}"
+    for manual_part in plan.manual_parts:
+        yield f"  not fetched: {manual_part.part}; no lasting address is known, people get it from {manual_part.page}"
     if plan.parts and source.citation:
         yield f"Please cite: {source.citation}"
 

@@ -85,7 +85,7 @@ class _Lines:
         return Progress(
             *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
             *(lambda client: None, self.on_round, self.on_end, _warn),
-            central=self.on_central,
+            central_epoch=self.on_central,
         )
 
     def _due(self) -> bool:
@@ -147,7 +147,7 @@ class _Bars:
         return Progress(
             *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
             *(self.on_client, self.on_round, self.on_end, self.on_warn),
-            central=self.on_central,
+            central_epoch=self.on_central,
         )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:

@@ -106,7 +106,7 @@ def command(
     table_definition.check(table)
     preset = preset or table_definition.preset
     request = asked.request(preset=preset, keep=keep, loggers=logger or ())
-    domains = domains_named(table_definition.named, {"source": source or [], "target": target or []})
+    domains = domains_named(table_definition.domain_role, {"source": source or [], "target": target or []})
     jobs = plan_jobs(
         ReproductionRequest(table, table_definition, request, dataset or [], domains, quick, planning=dry_run)
     )

@@ -100,7 +100,7 @@ def command(
     if oracle and criterion:
         raise UsageError(f"--oracle and --criterion {criterion}: leave out one of both")
     criterion_name = ORACLE if oracle else choose_criterion(criterion, partition)
-    baselines = [method or grid_method or partition.usual]
+    baselines = [method or grid_method or partition.default_baseline]
     evidence = criterion_name not in (ORACLE, VALIDATION)
     layer = {**asked.layer, "baselines": baselines, "composed": False, "evidence": evidence}
     set_by_sweep = ("composed", "evidence", *(() if method else ("baselines",)))

@@ -41,20 +41,20 @@ class SignatureClusterer(Clusterer):
     def read(self, signatures: Signatures) -> Tensor:
         """Signature of each client ``[K, …]``."""
         x = self._pick(signatures).double()
-        return x - self._pick(signatures.reference()).double() if self.reference == "source" else x
+        return x - self._pick(signatures.source_signatures()).double() if self.reference == "source" else x
 
     def _pick(self, signatures: Signatures) -> Tensor:
         if self.signature == "all":
-            return signatures.everything()
+            return signatures.parameters()
         if self.signature == "batch_norm":
-            return signatures.statistics()
-        return signatures.layer(self._layer(signatures))
+            return signatures.batch_norm_statistics()
+        return signatures.layer_weights(self._layer(signatures))
 
     def _layer(self, signatures: Signatures) -> int:
         """The configured layer, or the first one after it that differs from the source model's at some client."""
-        first, source = int(self.signature), signatures.reference()
-        for index in range(first, signatures.layers + 1):
-            if bool((signatures.layer(index) != source.layer(index)).any()):
+        first, source = int(self.signature), signatures.source_signatures()
+        for index in range(first, signatures.layer_count + 1):
+            if bool((signatures.layer_weights(index) != source.layer_weights(index)).any()):
                 return index
         return first
 

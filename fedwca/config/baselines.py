@@ -123,7 +123,7 @@ def baseline_for(
             f"{', '.join(names)}"
         )
     elif spec.head in aggregators.names():
-        default_head = baseline(partition.usual, partition.setting)
+        default_head = baseline(partition.default_baseline, partition.setting)
         label = aggregators.get(spec.head).label or spec.head
         parts: dict[str, Any] = {
             name: getattr(default_head, name) for name in ("pseudo_labeler", "objectives", "adaptation")
@@ -181,7 +181,7 @@ def _named_in(head: Baseline, part: str) -> list[tuple[str, str]]:
 
 def option_selecting(partition: type[Partition]) -> str:
     """The option that selects a partition, for messages."""
-    return f"--{partition.named}" if partition.named else f"--partition {partition.name}"
+    return f"--{partition.domain_role}" if partition.domain_role else f"--partition {partition.name}"
 
 
 def _how_to_have_setting(setting: str) -> str:
@@ -189,5 +189,6 @@ def _how_to_have_setting(setting: str) -> str:
     matching = [partition for name in partitions.names() if (partition := partitions.get(name)).setting == setting]
     if not matching:
         return "a plugin's partition"
-    matching.sort(key=lambda partition: partition.named is None)
-    return option_selecting(matching[0]) + (" DOMAIN" if matching[0].named else ", or another one of labelled clients")
+    matching.sort(key=lambda partition: partition.domain_role is None)
+    value = " DOMAIN" if matching[0].domain_role else ", or another one of labelled clients"
+    return option_selecting(matching[0]) + value

@@ -101,7 +101,7 @@ def _parts_unlike_the_paper(config: RunConfig, aggregator: Aggregator, clusterer
     """Labels of the composed method's parts that differ from those of the baseline in the aggregator's paper."""
     partition = partition_of(config)
     baselines = [baseline(name, partition.setting) for name in baseline_names(partition.setting)]
-    default = baseline(partition.usual, partition.setting)
+    default = baseline(partition.default_baseline, partition.setting)
     paper = next((b for b in baselines if b.label == aggregator.label and b.aggregator == aggregator.name), default)
     labels = []
     if clusterer is not None and (clusterer.oracle or clusterer.name != (paper.clusterer or USUAL_CLUSTERER)):
@@ -221,7 +221,7 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     composed = with_training(assemble(name, label, config, fields, config.clusterer), config, values.training, {})
     if config.name or partition.setting == Domains.setting:
         return composed
-    default_method, _ = _compose_baseline(config, partition, partition.usual)
+    default_method, _ = _compose_baseline(config, partition, partition.default_baseline)
     return default_method if describe_method(default_method) == describe_method(composed) else composed
 
 

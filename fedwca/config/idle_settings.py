@@ -13,7 +13,7 @@ from fedwca.partitions import Partition
 
 def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     """Tables of a configuration for trainings that do not take place in a partition's setting."""
-    if not partition.whole:
+    if not partition.trains_classifier:
         return ("finish_training", "central_training")
     return (
         ("source_training",) if partition.some_unlabeled else ("source_training", "finish_training", "central_training")

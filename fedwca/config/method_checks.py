@@ -26,7 +26,7 @@ def check_clusterer_is_used(aggregator: Aggregator, clusterer: str | None) -> No
     """
     if clusterer and not aggregator.grouping.needs_clusterer:
         raise UsageError(
-            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {aggregator.grouping.instead}; "
+            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {aggregator.grouping.description}; "
             "leave --clusterer out, or take one_hot or wca"
         )
 
@@ -107,19 +107,19 @@ def check_models_can_be_generated(method: Method, engine: str, partition: type[P
         UsageError: says what to change.
     """
     adaptation = method.adaptation
-    if adaptation is None or not adaptation.by_client:
+    if adaptation is None or not adaptation.generates_models:
         return
-    prefix = f"method {method.name!r}: adaptation {adaptation.name!r} generates a model for each client (by_client), "
+    prefix = f"method {method.name!r}: adaptation {adaptation.name!r} generates a model for each client, "
     if engine == "stacked":
         raise UsageError(f"{prefix}one by one; take --engine loop, or auto")
-    if not partition.whole:
+    if not partition.trains_classifier:
         raise UsageError(f"{prefix}which clients with labels train; it needs a partition of such, as of --preset upfl")
-    if method.aggregator.from_start or method.aggregator.keeps:
+    if method.aggregator.offers_in_round_0 or method.aggregator.local_layers:
         raise UsageError(
             f"{prefix}and aggregator {method.aggregator.name!r} needs the model that was sent, of which there is none"
         )
     for part in method.objectives:
-        if part.on == "public" or part.adapts or part.anchors or part.teachers or part.observes or part.collects:
+        if part.trained_on == "public" or any((part.adapts, part.anchors, part.teachers, part.observes, part.collects)):
             raise UsageError(
                 f"{prefix}and objective {part.name!r} needs the model that was sent, of which there is none"
             )
@@ -147,7 +147,7 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
             f"{prefix}{changing[0].name!r} trains networks beside the model, which trains = {trains} leaves as they "
             "are; leave it out"
         )
-    if len([part for part in changing if isinstance(part, Adaptation) and part.by_client]) and len(changing) > 1:
+    if len([part for part in changing if isinstance(part, Adaptation) and part.generates_models]) and len(changing) > 1:
         raise UsageError(
             f"{prefix}a model that is generated has no other networks beside it, as {changing[1].name!r} asks"
         )
@@ -191,7 +191,7 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
         UsageError: says what to change.
     """
     steps = method.training_in(training).steps
-    if steps is not None and not partition.whole and method.pseudo_labeler.renew == "epoch":
+    if steps is not None and not partition.trains_classifier and method.pseudo_labeler.renew == "epoch":
         raise UsageError(
             f"method {method.name!r}: pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, "
             f"and a round of {steps} steps has none; take renew=round, or epochs in place of steps"
@@ -235,7 +235,7 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
         raise UsageError(f"{prefix}, which extra_momentum changes; take --set training.extra_momentum=0")
     if training.clip is not None:
         raise UsageError(f"{prefix}, which clip = {training.clip:g} cuts; leave training.clip out")
-    rates = [rate for part in method.trained for rate in part.rates().values()]
+    rates = [rate for part in method.trained for rate in part.learning_rates().values()]
     if other_rates := [rate for rate in rates if rate != training.lr]:
         raise UsageError(
             f"{prefix}, at one learning rate, and a network beside the model has {other_rates[0]:g} where the model "
@@ -261,14 +261,15 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
     Raises:
         UsageError: says what to change.
     """
-    if method.aggregator.keeps and (partition.some_unlabeled or not partition.whole):
+    local_layers = method.aggregator.local_layers
+    if local_layers and (partition.some_unlabeled or not partition.trains_classifier):
         raise UsageError(
             f"method {method.name!r}: aggregator {method.aggregator.name!r} leaves the last layer with the client that "
             "trains it, which clients without labels do not; they all need labels, as with --partition shards"
         )
-    averages_layers = method.aggregator.keeps and len(method.aggregator.deliver_new(2, torch.zeros(1)).nonzero()) > 1
-    if averages_layers and (method.aggregator.keeps > 1 or model.classifier == "wn"):
-        kind = f"{method.aggregator.keeps} layers" if method.aggregator.keeps > 1 else "a weight-normalised classifier"
+    averages_layers = local_layers and len(method.aggregator.deliver_new(2, torch.zeros(1)).nonzero()) > 1
+    if averages_layers and (local_layers > 1 or model.classifier == "wn"):
+        kind = f"{local_layers} layers" if local_layers > 1 else "a weight-normalised classifier"
         raise UsageError(
             f"method {method.name!r}: new clients get the mean of all clients' last layers for the mean of their "
             f"outputs, which it is of one linear layer, not of {kind}; take layers=1 and "

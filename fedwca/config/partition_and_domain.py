@@ -55,16 +55,16 @@ def chosen_partition(values: Layer, preset_partition: str | None) -> type[Partit
         )
     implied = "leave_one_out" if target is not None else str(RunConfig.model_fields["partition"].default)
     if preset_partition is not None and (
-        source is target is None or values.get(partitions.get(preset_partition).named or "") is not None
+        source is target is None or values.get(partitions.get(preset_partition).domain_role or "") is not None
     ):
         implied = preset_partition
     partition = partitions.get(str(values.get("partition") or implied))
     for field in ("source", "target"):
-        if values.get(field) is None or field == partition.named:
+        if values.get(field) is None or field == partition.domain_role:
             continue
         correction = (
-            f"has a {partition.named}; give --{partition.named}"
-            if partition.named
+            f"has a {partition.domain_role}; give --{partition.domain_role}"
+            if partition.domain_role
             else "deals images of all domains together; leave it out"
         )
         raise UsageError(f"--{field} {values[field]}: partition {partition.name} {correction}")
@@ -73,14 +73,14 @@ def chosen_partition(values: Layer, preset_partition: str | None) -> type[Partit
 
 def domain_of(config: RunConfig) -> str | None:
     """The special domain of a run, its source or its target; None if it is not named or there is none."""
-    field = partition_of(config).named
+    field = partition_of(config).domain_role
     domain: str | None = getattr(config, field) if field else None
     return domain
 
 
 def name_domain(config: RunConfig, domain: str | None) -> dict[str, str | None]:
     """The configuration field that names the special domain, with its value; empty if the partition has none."""
-    field = partition_of(config).named
+    field = partition_of(config).domain_role
     return {field: domain} if field else {}
 
 
@@ -90,4 +90,4 @@ def default_domain(config: RunConfig) -> str | None:
         dataset = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     except FedwcaError:
         return None  # raised again when the data set is loaded
-    return dataset.first_domain()
+    return dataset.find_default_domain()

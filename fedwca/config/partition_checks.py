@@ -25,14 +25,14 @@ def check_fits_partition(
         UsageError: names the part and what it needs.
     """
     prefix = f"method {method.name!r}: "
-    if partition.whole and not checkpoint:
+    if partition.trains_classifier and not checkpoint:
         _check_needs_no_source_model(method)
     if partition.some_unlabeled:
         _check_unlabeled_fit(method, batch_norm)
     else:
-        if partition.newcomers:
+        if partition.has_newcomers:
             _check_new_clients_fit(method, batch_norm)
-        if method.aggregator.asks:
+        if method.aggregator.queries_clients:
             raise UsageError(
                 f"{prefix}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it "
                 "needs one, by --target"
@@ -46,7 +46,7 @@ def check_fits_partition(
                 f"{prefix}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
     for settings in (method.training_in(training), method.finish_training):
-        if settings is not None and settings.trains == "classifier" and not partition.whole:
+        if settings is not None and settings.trains == "classifier" and not partition.trains_classifier:
             raise UsageError(
                 f"{prefix}trains = classifier, but with --source the classifier is frozen; take all or extractor"
             )
@@ -78,8 +78,8 @@ def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
     """
     if method.aggregator.grouping != OneGroup() and method.public_objective is None:
         raise UsageError(
-            f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, and "
-            "a new client is in no group; new clients need one model of all that train, such as fedavg makes"
+            f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, "
+            "and a new client is in no group; new clients need one model of all that train, such as fedavg makes"
         )
     if batch_norm in ("local", "recalibrated"):
         raise UsageError(
@@ -96,7 +96,7 @@ def _check_unlabeled_fit(method: Method, batch_norm: str) -> None:
     prefix = f"method {method.name!r}: "
     if method.aggregator.grouping != OneGroup():
         raise UsageError(
-            f"{prefix}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, which is for "
+            f"{prefix}aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, which is for "
             "clients that all have images alone (--source); a target without labels needs one model of all the "
             "others, such as mdmgb or fedavg makes"
         )

@@ -31,7 +31,7 @@ def preset_names() -> list[str]:
 
 def setting_tables() -> list[str]:
     """Names of a preset's tables that belong to a setting or to a single partition, sorted."""
-    tables_of_partitions = (partitions.get(name).table for name in partitions.names())
+    tables_of_partitions = (partitions.get(name).preset_table for name in partitions.names())
     return sorted({*settings(), *(table for table in tables_of_partitions if table)})
 
 
@@ -101,7 +101,7 @@ def _reads_clusterer(values: Layer, clusterer: str, partition: type[Partition]) 
     reads = registry_of("clusterer").build({"name": clusterer}).norm_layers
     return bool(
         values.get("composed", fields["composed"].default)
-        and not partition.whole  # else clients start from untrained weights
+        and not partition.trains_classifier  # else clients start from untrained weights
         and registry_of("aggregator").get(aggregator).grouping.needs_clusterer
         and (reads is None or head == "bottleneck")
     )

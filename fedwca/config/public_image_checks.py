@@ -37,7 +37,7 @@ def check_public_images(method: Method, partition: Partition) -> None:
     if not method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
             f"{prefix}objective {name!r} is for models that stay with their clients, and aggregator "
-            f"{method.aggregator.name!r} {method.aggregator.grouping.instead}; take --aggregator local"
+            f"{method.aggregator.name!r} {method.aggregator.grouping.description}; take --aggregator local"
         )
 
 
@@ -52,7 +52,7 @@ def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
     Raises:
         UsageError: says what to change.
     """
-    sizes = len(model.variants)
+    sizes = len(model.size_variants)
     if sizes == 1:
         return
     prefix = f"method {method.name!r}: models of {sizes} sizes "
@@ -67,7 +67,7 @@ def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
         if "source" in (*objective.anchors, *objective.teachers):
             raise UsageError(f"{prefix}have no source model, which objective {objective.name!r} reads; leave it out")
     for part in method.trained:
-        if changes_network(part) and (part is not method.adaptation or part.by_client):
+        if changes_network(part) and (part is not method.adaptation or part.generates_models):
             raise UsageError(
                 f"{prefix}have no other networks beside them than an adaptation's; leave {part.name!r} out"
             )

@@ -51,9 +51,9 @@ class RunPlan:
     """Dotted key → layer that its value came from; other keys have their field's default."""
 
     @property
-    def named(self) -> str | None:
+    def domain_role(self) -> str | None:
         """Role of the run's special domain, ``source`` or ``target``; None: it has none."""
-        return partition_of(self.config).named
+        return partition_of(self.config).domain_role
 
     @property
     def domain(self) -> str | None:
@@ -100,8 +100,8 @@ def resolve_plan(
 
     def build_layers(domain: str | None) -> dict[str, Layer]:
         # A file's value may have any type: it is looked up as text here and validated with the whole configuration.
-        named_domain = (merged.get(partition.named) if partition.named else None) or domain
-        table = partition.table or partition.setting
+        named_domain = (merged.get(partition.domain_role) if partition.domain_role else None) or domain
+        table = partition.preset_table or partition.setting
         base = preset(preset_name, dataset, None if named_domain is None else str(named_domain), table)
         base, usable_file_layer = without_idle_clusterer(base, file_layer, cli, partition)
         names = component_names_by_kind(merge(base, merge(usable_file_layer, cli)))
@@ -111,10 +111,10 @@ def resolve_plan(
 
     layers = build_layers(None)
     config, origins = resolve(layers)
-    if partition.named and domain_of(config) is None and (domain := default_domain(config)) is not None:
+    if partition.domain_role and domain_of(config) is None and (domain := default_domain(config)) is not None:
         layers = build_layers(domain)
         config, origins = resolve(layers)
-        config = config.model_copy(update={partition.named: domain})
+        config = config.model_copy(update={partition.domain_role: domain})
     base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
         reason = f"with {option_selecting(partition)} nothing is trained so"
@@ -146,7 +146,8 @@ def read_user_layers(layer: Layer, preset_name: str, file: Path | None) -> tuple
     preset_partition = named_by_preset(preset_name, "partition", dataset)
     partition = chosen_partition(merged, preset_partition)
     if partition.name not in (RunConfig.model_fields["partition"].default, preset_partition):
-        (file_layer if partition.named and cli.get(partition.named) is None else cli)["partition"] = partition.name
+        role = partition.domain_role
+        (file_layer if role and cli.get(role) is None else cli)["partition"] = partition.name
     return cli, file_layer, dataset, partition
 
 
@@ -180,7 +181,7 @@ def check_newcomer_fields(config: RunConfig) -> None:
     """
     partition = partition_of(config)
     for field in ("new_clients", "validation"):
-        if not partition.newcomers and getattr(config, field) is not None:
+        if not partition.has_newcomers and getattr(config, field) is not None:
             raise UsageError(
                 f"{field} is given, but partition {partition.name} has no new clients; leave it out, or take a "
                 "partition such as shards"

@@ -26,7 +26,7 @@ class Adaptation(Component):
     are. Source: TENT (Wang et al., ICLR 2021); FedTTA, eqs. 10-12.
     """
 
-    by_client: ClassVar[bool] = False
+    generates_models: ClassVar[bool] = False
     """Whether it generates each client's whole model from the client's images instead of taking steps; see `generate`.
     The model then stays at the client, and the networks that generate it are sent. Such clients are processed one at a
     time."""
@@ -72,11 +72,11 @@ class Adaptation(Component):
         """
         return {}
 
-    def at_size(self, place: int, sizes: int) -> Self:
+    def at_size(self, index: int, sizes: int) -> Self:
         """The adaptation for models of one of several sizes; by default it is the same for all sizes.
 
         Args:
-            place: index of the size; 0 is the smallest.
+            index: of the size; 0 is the smallest.
             sizes: number of sizes.
 
         Raises:
@@ -85,7 +85,7 @@ class Adaptation(Component):
         return self
 
     def generators(self, shapes: Mapping[str, tuple[int, ...]], image: tuple[int, int]) -> dict[str, nn.Module]:
-        """Networks by name, freshly initialised, that `generate` uses; called only if ``by_client``.
+        """Networks by name, freshly initialised, that `generate` uses; called only if ``generates_models``.
 
         Args:
             shapes: shapes by name of the predicting network's trained parameters, in their order in a row.
@@ -94,7 +94,9 @@ class Adaptation(Component):
         return {}
 
     def generate(self, networks: ExtraNetworks, images: Tensor) -> Tensor:
-        """A client's model: all trained parameters, concatenated ``[P]``, differentiable; called only if ``by_client``.
+        """A client's model: all trained parameters, concatenated ``[P]``, differentiable.
+
+        Called only if ``generates_models``.
 
         Args:
             networks: the networks made by `generators`, by name, with the client's parameters.
@@ -102,6 +104,6 @@ class Adaptation(Component):
         """
         raise NotImplementedError(f"{type(self).__name__} is by_client, but generates nothing")
 
-    def rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
         """Learning rates of its networks in training, by name; the others have the base network's."""
         return {}

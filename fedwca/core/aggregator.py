@@ -28,29 +28,29 @@ class _OldPartition:
 class Aggregator(Component):
     """Gives the weights by which the server mixes clients' models and clients mix the server's models.
 
-    The server's methods (`gather`, `offer`, `learn`, `deliver`) see small float64 matrices; `blend` runs at a client
-    and may use only what that client was sent. In round 0 all clients start from the source model, the server's only
-    row; where `initial_state` is overridden, `offer` and `blend` are called in round 0 too.
+    The server's methods (`gather`, `offer`, `next_state`, `deliver`) see small float64 matrices; `blend` runs at a
+    client and may use only what that client was sent. In round 0 all clients start from the source model, the server's
+    only row; where `initial_state` is overridden, `offer` and `blend` are called in round 0 too.
     """
 
     grouping: ClassVar[Grouping] = ByClusterer()
     """Who is averaged with whom; the kinds are in `fedwca.core.grouping`."""
     partition: ClassVar[str] = _OldPartition()  # type: ignore[assignment]
     """Old name of ``grouping``; its values are the words given, one, each and self."""
-    travels: ClassVar[bool] = True
+    sends_models: ClassVar[bool] = True
     """False: no model is sent in either direction after round 0."""
     reports: ClassVar[Mapping[str, Simplex | Bounded]] = {}
     """Values that `blend` uploads beside the model, by name, so that a server can refuse invalid ones."""
     references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")
     """Models that labelers and objectives may name: these three always exist, and `blend` may give others."""
 
-    asks: ClassVar[bool] = False
+    queries_clients: ClassVar[bool] = False
     """Whether clients evaluate the new mean before it is final; see `answer`."""
     rows_are_models: ClassVar[bool] = True
     """False: server rows after the first may be any linear combinations of models, such as differences."""
-    holds: ClassVar[int] = 0
+    cached_models: ClassVar[int] = 0
     """How many of the last personal models of an offer a client has from earlier rounds, so that they are not sent."""
-    keeps: ClassVar[int] = 0
+    local_layers: ClassVar[int] = 0
     """How many last layers stay with their client. If any do, the server has a row for each client, in their order."""
     infers_gradients: ClassVar[bool] = False
     """Whether a client's mean gradient is taken to be its movement over (steps · learning rate); see `gather`."""
@@ -81,15 +81,15 @@ class Aggregator(Component):
     @property
     def averages_groups(self) -> bool:
         """Whether server rows are just the means of their groups, so that another mean may replace them."""
-        return type(self).gather is Aggregator.gather and not self.takes_step
+        return type(self).gather is Aggregator.gather and not self.has_server_step
 
     @property
-    def takes_step(self) -> bool:
+    def has_server_step(self) -> bool:
         """Whether `server_step` is overridden, which reads all clients' models."""
         return type(self).server_step is not Aggregator.server_step
 
     @property
-    def from_start(self) -> bool:
+    def offers_in_round_0(self) -> bool:
         """Whether `offer` and `blend` are called in round 0 too, when the server's only row is the first model."""
         return type(self).initial_state is not Aggregator.initial_state
 
@@ -100,10 +100,10 @@ class Aggregator(Component):
             clients: K.
             domains: number of true domains.
         """
-        return self.grouping.rows(clients, domains)
+        return self.grouping.count_rows(clients, domains)
 
     def initial_state(self, clients: int) -> State:
-        """The server's state before round 0, as `learn` returns it; by default empty.
+        """The server's state before round 0, as `next_state` returns it; by default empty.
 
         Args:
             clients: K.
@@ -114,7 +114,7 @@ class Aggregator(Component):
         """Next server rows, as weights ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
 
         Args:
-            state: what `learn` returned last; in round 0 `initial_state`. Where ``infers_gradients``, also ``moved
+            state: what `next_state` returned last; in round 0 `initial_state`. Where ``infers_gradients``, also ``moved
                 [K]``: the number of steps each client took in this round times their learning rate; 0 if absent.
             labels: cluster of each client ``[K]``.
             sizes: number of training images of each client ``[K]``.
@@ -150,7 +150,7 @@ class Aggregator(Component):
         return mixed
 
     def answer(self, predictions: Predictions, labels: Tensor | None) -> Mapping[str, Tensor]:
-        """A client's evaluation of the new mean: tensors by name, of the shapes that `declares` gives.
+        """A client's evaluation of the new mean: tensors by name, of the shapes that `answer_bounds` gives.
 
         Args:
             predictions: the new mean's, of the client's plain training images, in eval mode.
@@ -158,7 +158,7 @@ class Aggregator(Component):
         """
         return {}
 
-    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+    def answer_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
         """Shapes and bounds of what `answer` gives, by name, so that a server can refuse invalid answers.
 
         Args:
@@ -182,25 +182,25 @@ class Aggregator(Component):
         """The models each client is sent at the start of a round: its own cluster's.
 
         Args:
-            state: what `learn` returned last.
+            state: what `next_state` returned last.
             round: r, at least 1.
             rows: trained parameters of the server's rows ``[R, P]``, without BatchNorm statistics.
         """
         return Offer.of_personal(one_hot(state["labels"], rows.shape[0]).double())
 
     def blend(self, round: int, view: View) -> Blend:
-        """The models a client starts from and compares with; called in round 0 only where ``from_start``."""
+        """The models a client starts from and compares with; called in round 0 only where ``offers_in_round_0``."""
         return Blend(view.own)
 
-    def expected(self, round: int) -> Mapping[str, Simplex | Bounded]:
+    def expected_reports(self, round: int) -> Mapping[str, Simplex | Bounded]:
         """Values that clients must report in a round in which `blend` is called."""
         return self.reports
 
-    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """The server's state for the next round.
 
         Args:
-            state: what `learn` returned last; in round 0 `initial_state`.
+            state: what `next_state` returned last; in round 0 `initial_state`.
             labels: cluster of each client ``[K]``.
             report: clients' reported values, by name ``[K, …]``; empty where `blend` was not called.
             present: clients ``[K]`` bool whose reports count; where nothing is reported, those that were averaged.
@@ -220,7 +220,7 @@ class Aggregator(Component):
         """
         return one_hot(torch.zeros(len(draws), dtype=torch.int64), rows).double()
 
-    def first(self, clients: int, draws: Tensor) -> Tensor:
+    def first_groups(self, clients: int, draws: Tensor) -> Tensor:
         """Cluster of each client ``[K]`` in round 0, for methods in which clients choose their own afterwards.
 
         Args:
@@ -230,4 +230,4 @@ class Aggregator(Component):
         Raises:
             UsageError: the class lets clients choose, but does not override this method.
         """
-        raise UsageError(f"aggregator {self.name!r} lets clients choose, and has no `first` for round 0")
+        raise UsageError(f"aggregator {self.name!r} lets clients choose, and has no `first_groups` for round 0")

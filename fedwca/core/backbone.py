@@ -23,7 +23,7 @@ class Backbone(nn.Module):
 
     drops: tuple[Drop, ...] = ()
     """One for each mask that `forward` takes in training."""
-    width: int
+    out_features: int
     """Number of features that it returns."""
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     """Mean of red, green and blue on a scale from 0 to 1, or of grey alone; subtracted from images."""
@@ -41,10 +41,10 @@ class Backbone(nn.Module):
         return super().train(mode and not self.frozen)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """``[N, C, H, W] -> [N, width]``, C being the length of `mean`; ``masks`` is empty in eval mode."""
+        """``[N, C, H, W] -> [N, out_features]``, C being the length of `mean`; ``masks`` is empty in eval mode."""
         raise NotImplementedError
 
-    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    def forward_stacked(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """`forward` of G backbones with different weights, batched by hand; without it, `vmap` is used.
 
         Args:
@@ -53,12 +53,12 @@ class Backbone(nn.Module):
             masks: as for `forward` ``[G, B, …]``.
 
         Returns:
-            ``[G, B, width]``.
+            ``[G, B, out_features]``.
         """
         raise NotImplementedError
 
     @property
-    def by_hand(self) -> bool:
-        """Whether `together` is implemented for this `forward`: by the class that defines it, or by a subclass."""
-        owner = next(cls for cls in type(self).__mro__ if {"together", "forward"} & vars(cls).keys())
-        return "together" in vars(owner) and owner is not Backbone and not self.frozen
+    def has_forward_stacked(self) -> bool:
+        """Whether the class that defines this `forward`, or a subclass, implements `forward_stacked`."""
+        owner = next(cls for cls in type(self).__mro__ if {"forward_stacked", "forward"} & vars(cls).keys())
+        return "forward_stacked" in vars(owner) and owner is not Backbone and not self.frozen

@@ -35,8 +35,8 @@ class DomainBatch:
     """``[B, M]``."""
     progress: float
     """Share of the steps that are done, from 0 to below 1."""
-    parts: nn.Module
-    """The modules that `Central.parts` made."""
+    extra_modules: nn.Module
+    """The modules that `Central.extra_modules` made."""
 
     def cross_entropy(self) -> Tensor:
         """Plain cross-entropy ``[]``, the mean over all images of all sources."""
@@ -48,15 +48,15 @@ class Central(Component):
 
     pooled: ClassVar[bool] = False
     """Whether all labelled images, an oracle's being the target's, are one source, without an unlabeled target."""
-    by_source: ClassVar[bool] = False
-    """Whether each source has its own loss and gradient, which `mix` weighs."""
+    loss_per_source: ClassVar[bool] = False
+    """Whether each source has its own loss and gradient, which `gradient_weights` weighs."""
 
     @property
     def oracle(self) -> bool:
         """Whether it is trained on the target's labels, which a method may not know; tables mark it."""
         return False
 
-    def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+    def extra_modules(self, features: int, classes: int, sources: int) -> nn.Module:
         """Modules that are trained beside the network and discarded after training; by default none.
 
         Args:
@@ -68,10 +68,10 @@ class Central(Component):
 
     @abstractmethod
     def __call__(self, step: DomainBatch) -> Tensor:
-        """The loss ``[]`` of one step; where ``by_source``, the loss of each source ``[K]``."""
+        """The loss ``[]`` of one step; where ``loss_per_source``, the loss of each source ``[K]``."""
 
-    def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
-        """Weights of the sources' gradients ``[K]``, at least 0, sum 1; called only if ``by_source``.
+    def gradient_weights(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+        """Weights of the sources' gradients ``[K]``, at least 0, sum 1; called only if ``loss_per_source``.
 
         Args:
             before: the target's features ``[B, q]`` in eval mode.

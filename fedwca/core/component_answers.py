@@ -29,7 +29,7 @@ def check_tensors(values: object, component: str) -> Mapping[str, Tensor]:
 
     Args:
         values: what the component returned.
-        component: the component and its method, such as ``aggregator 'wca': learn``.
+        component: the component and its method, such as ``aggregator 'wca': next_state``.
 
     Raises:
         FedwcaError: it is something else.

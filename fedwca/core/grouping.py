@@ -41,8 +41,8 @@ class GroupingInput:
     """By client, the group it chose in this round; for clients that took part, in methods where they choose."""
     cluster: Callable[[], Tensor]
     """Computes the clusterer's groups ``[K]`` from the models just trained."""
-    deal: Callable[[], Tensor]
-    """Computes the aggregator's groups ``[K]`` for round 0, before clients can choose (`Aggregator.first`)."""
+    first_groups: Callable[[], Tensor]
+    """Computes the aggregator's groups ``[K]`` for round 0, before clients can choose (`Aggregator.first_groups`)."""
 
 
 class Grouping(ABC):
@@ -50,7 +50,7 @@ class Grouping(ABC):
 
     name: ClassVar[str]
     """Its name in tables and messages."""
-    instead: ClassVar[str] = "makes its groups by itself"
+    description: ClassVar[str] = "makes its groups by itself"
     """What an aggregator of this kind does: follows "aggregator 'x'" in messages that refuse it or its clusterer."""
     needs_clusterer: ClassVar[bool] = False
     """Whether a clusterer makes the groups, once, from the models of round 0."""
@@ -71,7 +71,7 @@ class Grouping(ABC):
         """
         return False
 
-    def rows(self, clients: int, domains: int) -> int:
+    def count_rows(self, clients: int, domains: int) -> int:
         """Approximate number of models at the server, to estimate memory before there are groups.
 
         Args:
@@ -109,7 +109,7 @@ class OneGroup(Grouping):
     """All clients are one group."""
 
     name = "one"
-    instead = "puts all clients in one group"
+    description = "puts all clients in one group"
 
     def assign(self, given: GroupingInput) -> Tensor:
         """Group 0 for all clients."""
@@ -120,14 +120,14 @@ class EachAlone(Grouping):
     """Each client is a group of its own."""
 
     name = "each"
-    instead = "keeps every client alone"
+    description = "keeps every client alone"
     keeps_models_apart = True
 
     def assign(self, given: GroupingInput) -> Tensor:
         """Groups 0 to K-1."""
         return torch.arange(given.clients)
 
-    def rows(self, clients: int, domains: int) -> int:
+    def count_rows(self, clients: int, domains: int) -> int:
         """One per client."""
         return clients
 
@@ -136,13 +136,13 @@ class ByChoice(Grouping):
     """Clients choose their group in every round after the first, in which the aggregator assigns them."""
 
     name = "self"
-    instead = "lets clients choose"
+    description = "lets clients choose"
     clients_choose = True
 
     def assign(self, given: GroupingInput) -> Tensor:
         """The chosen group of each client that took part, the previous one of the others; in round 0 as assigned."""
         if not given.round:
-            return given.deal()
+            return given.first_groups()
         labels = given.state["labels"].clone()
         for client, choice in given.choices.items():
             labels[client] = choice

@@ -44,7 +44,7 @@ class Offer:
         return cls(personal, personal.new_zeros(0, personal.shape[-1]))
 
     @property
-    def models(self) -> int:
+    def models_per_client(self) -> int:
         """Number of models that are sent to one client."""
         return self.personal.shape[1] + self.shared.shape[0]
 
@@ -78,7 +78,7 @@ class Bounded:
     """An uploaded tensor of a known shape, whose vectors along the last axis are not longer than a bound."""
 
     shape: tuple[int, ...]
-    norm: float
+    max_norm: float
     """Largest L2 norm of a vector."""
 
 
@@ -90,7 +90,7 @@ class Predictions:
     """``[N, M]``"""
     features: Tensor
     """``[N, q]``, the input of the classifier."""
-    adapted: Tensor | None = None
+    adapted_logits: Tensor | None = None
     """``[N, M]``, logits after a step of the method's adaptation on all these samples; None: not computed."""
 
     @property
@@ -108,10 +108,10 @@ class Targets:
     weights: Tensor
     """``[N]`` in [0, 1]: weight of the sample's cross-entropy term; 0 leaves it out."""
     partners: Tensor
-    """``[N]`` int64: index of the sample mixed in; not read where ``mix`` is 0."""
-    mix: Tensor
+    """``[N]`` int64: index of the sample mixed in; not read where ``partner_weights`` is 0."""
+    partner_weights: Tensor
     """``[N]`` in [0, 1]: weight of the partner's image; 0 keeps the image as it is."""
-    matched: Tensor
+    models_agree: Tensor
     """``[N]`` bool: whether the models that label the sample agree on the label."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
     """Further values for diagnostics; ``divisors``: divisors of similarities, unreliable where not above 0."""
@@ -127,7 +127,7 @@ class Targets:
         """The same targets, with a function applied to each tensor."""
         labels, weights, partners = change(self.labels), change(self.weights), change(self.partners)
         notes = {name: change(value) for name, value in self.notes.items()}
-        return type(self)(labels, weights, partners, change(self.mix), change(self.matched), notes)
+        return type(self)(labels, weights, partners, change(self.partner_weights), change(self.models_agree), notes)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Batch:
     observed: Mapping[str, Tensor] = field(default_factory=dict)
     """Values that objectives measured on all of the client's images when these were last labelled
     (`Objective.observe`)."""
-    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    pooled_uploads: Mapping[str, Tensor] = field(default_factory=dict)
     """What the server made of uploads that are not models (`Objective.pool`); empty in round 0."""
     adapted_logits: Tensor | None = None
     """As ``target_logits``, from the model after one differentiable step of the method's adaptation on the plain
@@ -171,11 +171,11 @@ class Batch:
     ``feature_draws``, or in `View.loss`."""
     networks: ExtraNetworks = field(default_factory=dict)
     """Extra networks by name, with the client's parameters; empty in `View.loss`."""
-    frozen: ExtraNetworks = field(default_factory=dict)
+    frozen_networks: ExtraNetworks = field(default_factory=dict)
     """The same networks as constants: gradients flow through them to their inputs, but not to their parameters."""
     noise: Tensor | None = None
-    """Uniform numbers in [0, 1) ``[B, n]``, n being the largest ``noise`` of an objective. None: no objective has any,
-    or in `View.loss`."""
+    """Uniform numbers in [0, 1) ``[B, n]``, n being the largest ``noise_per_image`` of an objective. None: no objective
+    has any, or in `View.loss`."""
 
 
 class View(Protocol):
@@ -209,20 +209,20 @@ class View(Protocol):
 class Signatures(Protocol):
     """Vectors of the clients by which the server may cluster them."""
 
-    def layer(self, index: int) -> Tensor:
+    def layer_weights(self, index: int) -> Tensor:
         """``[K, …]``: weights of the index-th convolution or linear layer, counted from 1."""
 
     @property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         """Number of convolution and linear layers of the feature extractor."""
 
-    def everything(self) -> Tensor:
+    def parameters(self) -> Tensor:
         """``[K, P]``: all trained parameters."""
 
-    def statistics(self) -> Tensor:
+    def batch_norm_statistics(self) -> Tensor:
         """``[K, …]``: running means and variances of all BatchNorm layers."""
 
-    def reference(self) -> Signatures:
+    def source_signatures(self) -> Signatures:
         """The same vectors of the model that all clients started from; each result has one row."""
 
     def styles(self, share: float, images: int) -> Tensor:

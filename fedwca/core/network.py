@@ -44,19 +44,19 @@ class Network(nn.Module):
         classifier: Literal["linear", "wn"],
         side: int,
         activation: Literal["none", "relu"] = "none",
-        whole: bool = False,
+        trains_classifier: bool = False,
         head: Head = "bottleneck",
     ) -> None:
         super().__init__()
         self.side = side
         self.activation = "relu" if head == "hidden" else activation
         self.head = head
-        self.whole = whole
+        self.trains_classifier = trains_classifier
         """Whether the classifier is trained and sent like the rest, as some partitions of the data require."""
         self.backbone = backbone
-        features = backbone.width
+        features = backbone.out_features
         if head != "direct":
-            self.bottleneck, features = nn.Linear(backbone.width, bottleneck), bottleneck
+            self.bottleneck, features = nn.Linear(backbone.out_features, bottleneck), bottleneck
         if head == "bottleneck":
             self.norm = nn.BatchNorm1d(features)
         self.classifier = nn.Linear(features, classes)
@@ -69,9 +69,9 @@ class Network(nn.Module):
         self.extras = nn.ModuleDict()
         """Networks beside the one that predicts, by name; trained and sent with it, see
         `fedwca.federated.extra_networks.add_extras`."""
-        self.stays: tuple[str, ...] = ()
+        self.local_parts: tuple[str, ...] = ()
         """Names, as in a row, of the parts that each client keeps to itself; they are not sent with models."""
-        self.generated = False
+        self.is_generated = False
         """Whether extra networks generate the one that predicts from each client's images."""
         self.register_buffer("draws", None, persistent=False)
         self.draws: Tensor | None
@@ -88,11 +88,11 @@ class Network(nn.Module):
 
     @property
     def augments(self) -> bool:
-        """Whether `weak` differs from `prepare`."""
+        """Whether `weak_view` differs from `prepare`."""
         return self.backbone.augments
 
     @property
-    def chunk(self) -> int:
+    def eval_batch_size(self) -> int:
         """Images per pass without gradient, so that activations stay bounded: 256 up to 90×90 pixels, 41 at 224×224."""
         return max(1, min(256, 1448**2 // self.side**2))
 
@@ -105,7 +105,7 @@ class Network(nn.Module):
         self._check(images)
         return self._scaled(center_crop(images, self.side))
 
-    def weak(self, images: Tensor, draws: Tensor) -> Tensor:
+    def weak_view(self, images: Tensor, draws: Tensor) -> Tensor:
         """The training view: a random crop, mirrored half of the time, scaled; `prepare` where nothing is augmented.
 
         Args:
@@ -123,7 +123,7 @@ class Network(nn.Module):
         if min(height, width) < self.side:
             raise UsageError(
                 f"images of {height}×{width} pixels are too small for a network that reads {self.side}×{self.side}; "
-                "load the data set at the size that the architecture calls `stored`"
+                "load the data set at the size that the architecture calls `stored_side`"
             )
 
     def _scaled(self, images: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class Network(nn.Module):
         return self.classifier.in_features
 
     def embed(self, x: Tensor) -> Tensor:
-        """Outputs ``[N, width]`` of a frozen backbone on prepared images, without gradient.
+        """Outputs ``[N, out_features]`` of a frozen backbone on prepared images, without gradient.
 
         If the backbone is trained, the images are returned as they are, because `extract` runs it.
         """
@@ -153,8 +153,8 @@ class Network(nn.Module):
             embedded: Tensor = self.backbone(x, ())
         return embedded
 
-    def show(self, images: Tensor) -> Tensor:
-        """Plain images as `extract` reads them: prepared and embedded, unless they already are ``[N, width]``."""
+    def plain_inputs(self, images: Tensor) -> Tensor:
+        """Plain images as `extract` reads them: prepared and embedded, unless they are ``[N, out_features]``."""
         return images.to(self.class_vectors.device) if images.ndim == 2 else self.embed(self.prepare(images))
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
@@ -261,7 +261,7 @@ class Architecture(Component):
     ReLU; direct, nothing."""
 
     @property
-    def stored(self) -> int:
+    def stored_side(self) -> int:
         """Height and width in pixels at which images are kept; more than ``side`` leaves room for crops."""
         return self.side
 
@@ -270,7 +270,7 @@ class Architecture(Component):
         """A freshly initialised backbone."""
 
     @property
-    def variants(self) -> tuple[Architecture, ...]:
+    def size_variants(self) -> tuple[Architecture, ...]:
         """The architecture at each of its sizes, smallest first; every client has one of them.
 
         The last one builds the same network as this architecture. Without sizes, it is the only one.
@@ -291,7 +291,7 @@ class Architecture(Component):
         defaults: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
         return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
 
-    def without_folders(self) -> dict[str, Any]:
+    def shareable_values(self) -> dict[str, Any]:
         """The architecture as plain values that `Registry.build` accepts, for others to read.
 
         A weights file is given by its name alone, because its folder is private.
@@ -300,19 +300,21 @@ class Architecture(Component):
         files = {name: value.name for name, value in fields.items() if isinstance(value, Path)}
         return {"name": self.name, **self.model_dump(mode="json"), **files}
 
-    def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
+    def build(self, classes: int, seed: int = 0, pretrained: bool = True, trains_classifier: bool = False) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
 
         Args:
             classes: M.
             seed: of the weights that are not pre-trained.
             pretrained: False where all weights will be replaced, so that pre-trained ones need not exist.
-            whole: whether clients train the classifier too; it changes no weight.
+            trains_classifier: whether clients train the classifier too; it changes no weight.
         """
         with initial_weights(seed):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            arguments = (self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole)
-            network = Network(backbone, *arguments, self.head)
+            sizes = (self.bottleneck, self.dropout, classes)
+            network = Network(
+                *(backbone, *sizes, self.classifier, self.side, self.activation, trains_classifier, self.head)
+            )
         return network.to(memory_format=torch.channels_last)

@@ -25,11 +25,11 @@ class Objective(Component):
     """Views of the images it reads; plain and weak are the images as in training, strong are distorted images."""
     adapts: ClassVar[bool] = False
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
-    on: ClassVar[Literal["own", "public"]] = "own"
+    trained_on: ClassVar[Literal["own", "public"]] = "own"
     """Images it is minimised on: the client's own, or public ones; see `fedwca.core.public_objective`."""
-    noise: ClassVar[int] = 0
+    noise_per_image: ClassVar[int] = 0
     """How many uniform random numbers it reads for each image from ``batch.noise``."""
-    stays: ClassVar[tuple[str, ...]] = ()
+    local_networks: ClassVar[tuple[str, ...]] = ()
     """Names of those of its `networks` that are not sent with models: each client keeps and trains its own."""
 
     @property
@@ -43,8 +43,8 @@ class Objective(Component):
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
         """Extra networks by name, freshly initialised, which it reads from ``batch.networks``.
 
-        They are trained with the model, and sent with it unless ``stays`` names them. They have no buffers, and their
-        forward pass draws nothing at random.
+        They are trained with the model, and sent with it unless ``local_networks`` names them. They have no buffers,
+        and their forward pass draws nothing at random.
 
         Args:
             classes: M.
@@ -52,7 +52,7 @@ class Objective(Component):
         """
         return {}
 
-    def rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
         """Learning rates of its networks in training, by name; the others have the base network's."""
         return {}
 
@@ -72,9 +72,9 @@ class Objective(Component):
         return type(self).collect is not Objective.collect
 
     @property
-    def declares_uploads(self) -> bool:
-        """Whether `declares` is overridden, so that a server knows what `collect` may upload."""
-        return type(self).declares is not Objective.declares
+    def has_upload_bounds(self) -> bool:
+        """Whether `upload_bounds` is overridden, so that a server knows what `collect` may upload."""
+        return type(self).upload_bounds is not Objective.upload_bounds
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor:
@@ -97,7 +97,7 @@ class Objective(Component):
         """
         return {}
 
-    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+    def upload_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
         """Shapes and bounds of `collect`'s tensors, by name, so that a server can refuse invalid ones.
 
         Real federations need them.
@@ -109,7 +109,7 @@ class Objective(Component):
         return {}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Tensors that the server makes of the collected ones and sends to all clients, which read ``batch.shared``.
+        """Tensors that the server makes of the collected ones and sends to all clients: their ``batch.pooled_uploads``.
 
         Args:
             collected: each client's last upload, by the names of `collect`, ``[K, …]``; zeros for a client that never

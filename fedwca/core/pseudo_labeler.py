@@ -29,15 +29,15 @@ class PseudoLabeler(Component):
 
     @property
     def selects_clients(self) -> bool:
-        """Whether `trusts` is overridden, which takes a pass of the source model over all images."""
-        return type(self).trusts is not PseudoLabeler.trusts
+        """Whether `trust` is overridden, which takes a pass of the source model over all images."""
+        return type(self).trust is not PseudoLabeler.trust
 
     @property
     def untrained_take_mean(self) -> bool:
         """Whether clients of a group in which no client trains take the mean parameters of the most trusted clients."""
         return False
 
-    def trusts(self, source: Predictions) -> Tensor:
+    def trust(self, source: Predictions) -> Tensor:
         """How far a client's labels are trusted ``[]``, 0 to 1; called once, before round 0, and used in all rounds.
 
         The value multiplies the weights of the client's targets. At 0 the client does not train: of the model it is

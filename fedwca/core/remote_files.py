@@ -23,7 +23,7 @@ class RemoteFile:
     """Size in bytes; None: as the server says."""
     unpack: Literal["gzip", "zip", "tar"] | None = None
     """How it is unpacked after the download; the archive is then removed."""
-    gives: str = ""
+    unpacked_path: str = ""
     """File or folder that unpacking makes, below the data set's folder; while it exists, nothing is fetched."""
 
 
@@ -32,7 +32,7 @@ class TorchvisionFiles:
     """Files whose addresses and checksums are listed in torchvision."""
 
     name: Literal["MNIST", "FashionMNIST", "EMNIST", "USPS", "SVHN"]
-    below: str = ""
+    folder: str = ""
     """Folder for them in the data set's folder."""
 
 
@@ -49,25 +49,25 @@ class HubCopy:
     label: str = "label"
     """Column of labels."""
     domain: str | None = None
-    """Column of domains; None: all rows are of ``only``."""
-    only: str = ""
+    """Column of domains; None: all rows are of ``only_domain``."""
+    only_domain: str = ""
     """The one domain, where there is no column of them."""
-    names: Mapping[str, str] = field(default_factory=dict)
+    domain_names: Mapping[str, str] = field(default_factory=dict)
     """Domain by value of the domain column, for domains that have another name here."""
     unit: str | None = None
     """Column of the unit that an image belongs to, such as its writer."""
-    form: Literal["folders", "archive"] = "folders"
+    saved_as: Literal["folders", "archive"] = "folders"
     """folders: ``<domain>/<class>/<image>``, images as they are; archive: ``<domain>.npz``, all of one shape."""
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ManualDownload:
     """A part of a data set without a lasting download address."""
 
-    what: str
+    part: str
     """The part of the data set, such as a domain."""
     page: str
     """Web page where people get it."""
 
 
-Download: TypeAlias = RemoteFile | TorchvisionFiles | HubCopy | Elsewhere
+Download: TypeAlias = RemoteFile | TorchvisionFiles | HubCopy | ManualDownload

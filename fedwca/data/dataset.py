@@ -78,7 +78,7 @@ class Domain:
         count, height, width, _ = self.images.shape
         return f"<Domain {self.name!r}: {count} images of {height}×{width}>"
 
-    def counts(self, classes: int) -> list[int]:
+    def class_counts(self, classes: int) -> list[int]:
         """Number of images of each class, from class 0 on."""
         counts: list[int] = np.bincount(self.labels, minlength=classes).tolist()
         return counts

@@ -37,21 +37,21 @@ class Federation:
     """Groups of clients that join after training, with test images only; no training engine holds them."""
     label: str = ""
     """Name of a group of newcomers in tables."""
-    first: int = 0
+    first_number: int = 0
     """Number of the first client of a group of newcomers, which are numbered from 0 without the training clients.
     Groups of the same clients with different shares of their images have the same numbers."""
-    least_measured: int = 3
+    min_images_for_test: int = 3
     """Fewest images with which a client has a test image."""
-    public: Tensor | None = None
+    public_images: Tensor | None = None
     """Public images ``[N, 3, H, W]`` uint8, without labels, that every client has; None: there are none."""
 
     @property
-    def everybody(self) -> tuple[ClientImages, ...]:
+    def all_clients(self) -> tuple[ClientImages, ...]:
         """Training clients, then newcomers; for checks and memory estimates before training starts."""
         return sum((group.clients for group in self.newcomers), self.clients)
 
     @property
-    def measured(self) -> tuple[str, ...]:
+    def measured_domains(self) -> tuple[str, ...]:
         """Domain or group of each client that records measure: training clients, then newcomers."""
         return sum((group.metrics.domains for group in self.newcomers), self.metrics.domains)
 

@@ -70,7 +70,7 @@ class ImagePool:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def bases(self, positions: Integers | None = None) -> Integers:
+    def base_positions(self, positions: Integers | None = None) -> Integers:
         """Positions of the first image of each group; with ``positions``, only those that are among them."""
         return self._first if positions is None else np.intersect1d(self._first, positions)
 
@@ -82,7 +82,7 @@ class ImagePool:
         positions = positions_by_value(owner[self._member])
         return [positions.get(client, np.zeros(0, np.int64)) for client in range(len(dealt))]
 
-    def cut(self, share: float, random: Generator) -> tuple[Integers, Integers]:
+    def split_published(self, share: float, random: Generator) -> tuple[Integers, Integers]:
         """Positions of the published training and test part; without both parts, a random cut that keeps groups whole.
 
         Args:
@@ -116,7 +116,7 @@ class ImagePool:
         first, second = cut_at_groups(positions, self.groups, cut)
         return first, second
 
-    def truth(self, positions: Integers) -> Tensor:
+    def labels_at(self, positions: Integers) -> Tensor:
         """Labels of the images at ``positions`` ``[n]``."""
         return torch.from_numpy(self.labels[positions])
 

@@ -131,11 +131,11 @@ def labelled_clients(
             pool.images(train, client.change),
             pool.images(train[:0]),
             pool.images(test, client.change),
-            pool.truth(train),
+            pool.labels_at(train),
         )
         for client, (train, test) in zip(training, splits, strict=True)
     ]
-    truths = [pool.truth(train) for train, _ in splits], [pool.truth(test) for _, test in splits]
+    truths = [pool.labels_at(train) for train, _ in splits], [pool.labels_at(test) for _, test in splits]
     first_numbers = dict(zip(groups, itertools.accumulate(map(len, groups.values()), initial=0), strict=False))
     newcomers = tuple(
         _newcomers(pool, _name_group(label, kept_share, len(kept) > 1), group, kept_share, first_numbers[label])
@@ -145,7 +145,7 @@ def labelled_clients(
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
     least = math.floor(0.5 / share) + 1 if share else 1  # fewest images whose validation share rounds to 1
     public_images = None if public_positions is None else all_images.images(public_positions)
-    return Federation(tuple(images), metrics, newcomers, least_measured=least, public=public_images)
+    return Federation(tuple(images), metrics, newcomers, min_images_for_test=least, public_images=public_images)
 
 
 def _name_group(label: str, kept_share: float, several: bool) -> str:
@@ -165,7 +165,7 @@ def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], kept_s
     no_labels = [torch.zeros(0, dtype=torch.int64)] * len(group)
     return Federation(
         images,
-        Metrics((label,) * len(group), no_labels, list(map(pool.truth, kept_positions))),
+        Metrics((label,) * len(group), no_labels, list(map(pool.labels_at, kept_positions))),
         label=label,
-        first=first,
+        first_number=first,
     )

@@ -76,7 +76,7 @@ class Metrics:
         """Number of training images of each class at each client, K lists of M numbers; for reports of a run."""
         return [torch.bincount(labels, minlength=classes).tolist() for labels in self._train_labels]
 
-    def truth(self, client: int) -> Tensor:
+    def test_truth(self, client: int) -> Tensor:
         """True class of each of a client's test images ``[N_test]``; for pictures of wrong predictions."""
         return self._test_labels[client]
 

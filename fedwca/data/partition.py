@@ -37,7 +37,7 @@ def partition(
     clients: int,
     samples: int | None,
     seed: int,
-    published: bool = False,
+    published_split: bool = False,
     deal: DealDomain | None = None,
 ) -> Federation:
     """Spread every domain but ``source`` over ``clients`` clients each, and split each client 64/16/20.
@@ -51,7 +51,7 @@ def partition(
         clients: clients per domain, at least 1.
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
-        published: take the published training and test parts in place of 64/16/20.
+        published_split: take the published training and test parts in place of 64/16/20.
         deal: decides which images of a domain each client gets; None: i.i.d. It may use labels; clients get none.
 
     Raises:
@@ -63,11 +63,17 @@ def partition(
     if len(dataset.domains) == 1:
         raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")
     targets = [name for name in dataset.domains if name != source]
-    return _federation(dataset, targets, clients, samples, seed, published, deal=deal)
+    return _federation(dataset, targets, clients, samples, seed, published_split, deal=deal)
 
 
 def leave_one_out(
-    dataset: FederatedDataset, target: str, *, clients: int, samples: int | None, seed: int, published: bool = False
+    dataset: FederatedDataset,
+    target: str,
+    *,
+    clients: int,
+    samples: int | None,
+    seed: int,
+    published_split: bool = False,
 ) -> Federation:
     """Spread every domain over ``clients`` clients each, split 64/16/20; all have labels but those of the target.
 
@@ -79,7 +85,7 @@ def leave_one_out(
         clients: clients per domain, at least 1.
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
-        published: take the published training and test parts in place of 64/16/20.
+        published_split: take the published training and test parts in place of 64/16/20.
 
     Raises:
         UsageError: no such domain, a number out of bounds, no domain left, more clients than a domain has images, or a
@@ -91,7 +97,7 @@ def leave_one_out(
     sources = [name for name in dataset.domains if name != target]
     if not sources:
         raise UsageError(f"data set {dataset.name!r} has only the target domain {target!r}; no labelled one is left")
-    federation = _with_labelled(dataset, sources, clients, samples, seed, published)
+    federation = _with_labelled(dataset, sources, clients, samples, seed, published_split)
     for client, name in zip(federation.clients, federation.metrics.domains, strict=True):
         if name == target and not len(client.test):
             raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
@@ -99,7 +105,7 @@ def leave_one_out(
 
 
 def label_all(
-    dataset: FederatedDataset, *, clients: int, samples: int | None, seed: int, published: bool = False
+    dataset: FederatedDataset, *, clients: int, samples: int | None, seed: int, published_split: bool = False
 ) -> Federation:
     """Spread every domain over ``clients`` clients each, split 64/16/20; all have labels, and all are counted.
 
@@ -109,11 +115,16 @@ def label_all(
         UsageError: a number out of bounds, more clients than a domain has images, or a domain without published parts.
         DataError: a source has no image of a class, or a client of it too few to train on.
     """
-    return _with_labelled(dataset, list(dataset.domains), clients, samples, seed, published)
+    return _with_labelled(dataset, list(dataset.domains), clients, samples, seed, published_split)
 
 
 def _with_labelled(
-    dataset: FederatedDataset, sources: Sequence[str], clients: int, samples: int | None, seed: int, published: bool
+    dataset: FederatedDataset,
+    sources: Sequence[str],
+    clients: int,
+    samples: int | None,
+    seed: int,
+    published_split: bool,
 ) -> Federation:
     """A federation of all domains, in which the clients of ``sources`` have labels.
 
@@ -121,13 +132,13 @@ def _with_labelled(
         DataError: a source has no image of a class, or a client of it too few to train on.
     """
     for name in sources:
-        counts = dataset.domains[name].counts(len(dataset.classes))
+        counts = dataset.domains[name].class_counts(len(dataset.classes))
         if missing := [label for label, count in zip(dataset.classes, counts, strict=True) if not count]:
             raise DataError(
                 f"source domain {name!r} has no image of class {missing[0]!r}, and a labelled source needs some "
                 "of each; leave the domain out, or the class"
             )
-    federation = _federation(dataset, list(dataset.domains), clients, samples, seed, published, labelled=sources)
+    federation = _federation(dataset, list(dataset.domains), clients, samples, seed, published_split, labelled=sources)
     for client, name in zip(federation.clients, federation.metrics.domains, strict=True):
         if name in sources and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
@@ -140,7 +151,7 @@ def _federation(
     clients: int,
     samples: int | None,
     seed: int,
-    published: bool,
+    published_split: bool,
     labelled: Sequence[str] = (),
     deal: DealDomain | None = None,
 ) -> Federation:
@@ -155,7 +166,7 @@ def _federation(
         if domain.name not in names:
             continue
         random = np.random.default_rng([seed, index])
-        for split in split_domain(domain, clients, samples, random, published, deal):
+        for split in split_domain(domain, clients, samples, random, published_split, deal):
             train_images, validation_images, test_images = (
                 _tensor(domain, part) for part in (split.train, split.validation, split.test)
             )
@@ -175,7 +186,7 @@ def split_domain(
     clients: int,
     samples: int | None,
     random: Generator,
-    published: bool = False,
+    published_split: bool = False,
     deal: DealDomain | None = None,
 ) -> list[Split]:
     """Deal one domain to clients, i.i.d. or by ``deal``, and split each client; positions are those in the domain.
@@ -185,17 +196,17 @@ def split_domain(
     Of n images, ``round(.2 n)`` are for test, ``round(.16 n)`` for validation and the rest, at least one, for training.
     If the domain has groups, whole groups are put in random order and each cut moves to the nearest border between
     two groups, so that no group is in two clients or two splits; the last group within ``samples`` may lose images.
-    With ``published``, the images of a run are split by `Domain.part` instead, without validation images.
+    With ``published_split``, the images of a run are split by `Domain.part` instead, without validation images.
 
     Raises:
-        UsageError: more clients than images (or groups), or with ``published`` no parts or a client without an image to
-            train on.
-        DataError: ``deal`` leaves a client without images, or with ``published`` a group is in both parts.
+        UsageError: more clients than images (or groups), or with ``published_split`` no parts or a client without an
+            image to train on.
+        DataError: ``deal`` leaves a client without images, or with ``published_split`` a group is in both parts.
     """
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
     _, member = np.unique(groups, return_inverse=True)
     total = int(member.max()) + 1
-    if published and domain.part is not None:
+    if published_split and domain.part is not None:
         in_both = np.intersect1d(groups[domain.part == 0], groups[domain.part == 1])
         if len(in_both):
             raise DataError(
@@ -219,7 +230,7 @@ def split_domain(
     splits = []
     for run in runs:
         used = run[:samples]
-        if published:
+        if published_split:
             splits.append(_published_split(domain, used))
             continue
         test, validation = round(0.2 * len(used)), round(0.16 * len(used))

@@ -33,7 +33,7 @@ class DatasetSource(Component):
     """Whether images of folders are stretched to a square; else they are cropped."""
     checksums: ClassVar[dict[str, str]] = {}
     """MD5 of published files, by their path below the data set's folder."""
-    counts: ClassVar[dict[str, int]] = {}
+    image_counts: ClassVar[dict[str, int]] = {}
     """Number of images of each domain as published, or as papers use it; empty: unknown."""
     downloads: ClassVar[tuple[Download, ...]] = ()
     """Remote files that `fedwca data get` downloads; empty: users have to get the data set by hand."""
@@ -43,25 +43,25 @@ class DatasetSource(Component):
     """Licence, or what its makers allow."""
     source_url: ClassVar[str] = ""
     """Page from which people get the data set."""
-    where: ClassVar[str] = ""
+    origin: ClassVar[str] = ""
     """Origin of the data set in tables; empty: ``source_url``."""
     layout: ClassVar[str] = ""
     """Files that are looked for below the root, as messages list them."""
     citation: ClassVar[str] = ""
     """Publication to cite."""
 
-    default_source: ClassVar[str] = ""
+    default_domain: ClassVar[str] = ""
     """Domain that is the source, or the target with leave_one_out, if the user names none; empty: the first domain."""
 
     root: Path | None = None
     """Folder that holds the data set's folder; unset: FEDWCA_DATA, or else `data` in the cache folder."""
 
-    def is_there(self, domain: str, folder: Path) -> bool:
+    def has_domain(self, domain: str, folder: Path) -> bool:
         """Whether a folder holds a domain in another form that `load` reads, so that its download is not needed."""
         return False
 
     @property
-    def folder(self) -> Path:
+    def root_folder(self) -> Path:
         """The root folder in use."""
         from fedwca.data import data_dir
 
@@ -72,7 +72,7 @@ class DatasetSource(Component):
         """The data set's folder in the root; the root itself if there is none."""
         from fedwca.data.read_domains import find_dataset_path
 
-        return find_dataset_path(self.folder, self.name) or self.folder
+        return find_dataset_path(self.root_folder, self.name) or self.root_folder
 
     def load(self, size: int = 32) -> FederatedDataset:
         """The data set, its images ``size`` × ``size`` pixels.
@@ -88,19 +88,19 @@ class DatasetSource(Component):
         from fedwca.errors import DatasetMissing
 
         try:
-            place = self.place()
+            place = self.locate()
             dataset = read_domains(
                 *place,
                 size=size,
-                domains=self.there(*place),
+                domains=self.available_domains(*place),
                 classes=self.classes,
                 stretch=self.stretch,
                 gaps=True,
             )
         except DatasetMissing as error:
-            raise self.missing(str(error).partition("; the layout")[0]) from error
+            raise self.missing_files_error(str(error).partition("; the layout")[0]) from error
         dataset = FederatedDataset(self.name, dataset.classes, dataset.domains)
-        self.compare(dataset)
+        self.compare_with_published(dataset)
         return dataset
 
     def load_published(self, size: int = 32) -> FederatedDataset:
@@ -126,11 +126,11 @@ class DatasetSource(Component):
         """Number of images of each domain that `load` gives, found without decoding; None: unknown before `load`."""
         return None
 
-    def first_domain(self) -> str | None:
+    def find_default_domain(self) -> str | None:
         """The special domain if the user names none, found without reading an image; None: unknown before `load`."""
-        return self.default_source or next(iter(self.there(*self.place())), None)
+        return self.default_domain or next(iter(self.available_domains(*self.locate())), None)
 
-    def there(self, root: Path, name: str | None) -> tuple[str, ...]:
+    def available_domains(self, root: Path, name: str | None) -> tuple[str, ...]:
         """Catalogued domains that are there, if two or more; else all of them, so that reading reports missing ones."""
         from fedwca.data.read_domains import find_dataset_path, find_domains
 
@@ -139,14 +139,15 @@ class DatasetSource(Component):
         available = tuple(domain for domain in self.domains if domain in path_by_domain)
         return available if len(available) > 1 else self.domains
 
-    def place(self) -> tuple[Path, str | None]:
+    def locate(self) -> tuple[Path, str | None]:
         """Root and name for `read_domains`; the name is None if the root itself holds all domains."""
         from fedwca.data.read_domains import find_dataset_path, find_domains
 
-        flat = find_dataset_path(self.folder, self.name) is None and self.folder.is_dir()
-        return self.folder, None if flat and set(self.domains) <= set(find_domains(self.folder)) else self.name
+        root = self.root_folder
+        flat = find_dataset_path(root, self.name) is None and root.is_dir()
+        return root, None if flat and set(self.domains) <= set(find_domains(root)) else self.name
 
-    def verify(self) -> list[str]:
+    def verify_checksums(self) -> list[str]:
         """Check the MD5 of the published files that are there; returns their paths below the data set's folder.
 
         Raises:
@@ -164,19 +165,19 @@ class DatasetSource(Component):
                 )
         return files
 
-    def missing(self, problem: str) -> DatasetMissing:
+    def missing_files_error(self, problem: str) -> DatasetMissing:
         """The error for missing files, which names the problem, the layout looked for and how to get the files."""
         from fedwca.errors import DatasetMissing
 
-        data_option = f" --data {quote(str(self.folder))}" if self.root else ""
+        data_option = f" --data {quote(str(self.root_folder))}" if self.root else ""
         command = f"with `fedwca data get {self.name}{data_option}`, or from" if self.downloads else "from"
         return DatasetMissing(
-            f"data set {self.name!r} is not complete in {self.folder}: {problem}.\nLooked for:\n{self.layout}\n"
+            f"data set {self.name!r} is not complete in {self.root_folder}: {problem}.\nLooked for:\n{self.layout}\n"
             f"Get it {command} {self.source_url} ({self.licence}), or name another folder with --data PATH or the "
             "variable FEDWCA_DATA."
         )
 
-    def compare(self, dataset: FederatedDataset) -> None:
+    def compare_with_published(self, dataset: FederatedDataset) -> None:
         """Compare a data set that was read with the published one.
 
         Warns:
@@ -194,13 +195,13 @@ class DatasetSource(Component):
             )
         differences = [
             f"{name} has {len(dataset.domains[name])} of {count} images" if name in dataset.domains else f"no {name}"
-            for name, count in self.counts.items()
+            for name, count in self.image_counts.items()
             if name not in dataset.domains or len(dataset.domains[name]) != count
         ]
         if len(dataset.classes) < len(self.classes):
             differences.append(f"{len(dataset.classes)} of {len(self.classes)} classes")
         for name, domain in dataset.domains.items():
-            counts = domain.counts(len(dataset.classes))
+            counts = domain.class_counts(len(dataset.classes))
             if empty_classes := [
                 class_name for class_name, count in zip(dataset.classes, counts, strict=True) if not count
             ]:

@@ -19,7 +19,7 @@ PARTS = ("train", "test")
 class PooledImages(DatasetSource):
     """One domain, read from an archive, from archives of its two parts, or from the published files."""
 
-    folders: ClassVar[tuple[str, ...]]
+    published_folders: ClassVar[tuple[str, ...]]
     """Folders of the published files below the root; the last part of each may also be in the data set's own folder."""
 
     @abstractmethod
@@ -36,14 +36,14 @@ class PooledImages(DatasetSource):
 
         archive = self._read()
         dataset = assemble_dataset(self.name, {self.domains[0]: archive}, self.classes, gaps=True).resized(size)
-        self.compare(dataset)
+        self.compare_with_published(dataset)
         return dataset
 
     def _read(self) -> Archive:
         from fedwca.data.archives import join_parts, read_npz
         from fedwca.data.read_domains import find_dataset_paths
 
-        places = find_dataset_paths(self.folder, self.name)
+        places = find_dataset_paths(self.root_folder, self.name)
         for place in places:
             for file in (place, place / f"{self.name}.npz"):
                 if file.is_file():
@@ -53,12 +53,14 @@ class PooledImages(DatasetSource):
                 return join_parts(place, [replace(read_npz(file), part=None) for file in parts])
             if place.is_dir() and (archive := self.read_published(place)) is not None:
                 return archive
-        inner_folders = [place / Path(below).name for place in places for below in self.folders]
-        for folder in (*(self.folder / below for below in self.folders), *inner_folders):
+        inner_folders = [place / Path(below).name for place in places for below in self.published_folders]
+        for folder in (*(self.root_folder / below for below in self.published_folders), *inner_folders):
             if folder.is_dir() and (archive := self.read_published(folder)) is not None:
                 return archive
-        raise self.missing("none of these files is there" if self.folder.is_dir() else "there is no such folder")
+        raise self.missing_files_error(
+            "none of these files is there" if self.root_folder.is_dir() else "there is no such folder"
+        )
 
-    def first_domain(self) -> str:
+    def find_default_domain(self) -> str:
         """The only domain."""
         return self.domains[0]

@@ -23,14 +23,14 @@ class Cifar10(PooledImages):
     paper = "FedTTA sec. 4.1"
     domains = ("cifar10",)
     classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-    counts: ClassVar[dict[str, int]] = {"cifar10": 60000}
+    image_counts: ClassVar[dict[str, int]] = {"cifar10": 60000}
     downloads = (
         RemoteFile(
             ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
             "cifar-10-binary.tar.gz",
             md5="c32a1d4ab5d03f1284b67883e8d87530",
             unpack="tar",
-            gives="cifar-10-batches-bin",
+            unpacked_path="cifar-10-batches-bin",
         ),
     )
     download_size = 170_052_171
@@ -41,7 +41,7 @@ class Cifar10(PooledImages):
         "  <root>/cifar-10-batches-bin/{data_batch_1 … data_batch_5,test_batch}.bin, or in <root>/cifar10/"
     )
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
-    folders = ("cifar-10-batches-bin",)
+    published_folders = ("cifar-10-batches-bin",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """Read the binary version: class, pixels."""

@@ -21,14 +21,14 @@ class Cifar100(PooledImages):
     paper = "FedTTA sec. 4.1"
     domains = ("cifar100",)
     classes = tuple(map(str, range(100)))
-    counts: ClassVar[dict[str, int]] = {"cifar100": 60000}
+    image_counts: ClassVar[dict[str, int]] = {"cifar100": 60000}
     downloads = (
         RemoteFile(
             ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
             "cifar-100-binary.tar.gz",
             md5="03b5dce01913d631647c71ecec9e9cb8",
             unpack="tar",
-            gives="cifar-100-binary",
+            unpacked_path="cifar-100-binary",
         ),
     )
     download_size = 168_513_733
@@ -39,7 +39,7 @@ class Cifar100(PooledImages):
         "  version <root>/cifar-100-binary/{train,test}.bin, or in <root>/cifar100/"
     )
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
-    folders = ("cifar-100-binary",)
+    published_folders = ("cifar-100-binary",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """Read the binary version: superclass, class, pixels."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from fedwca.core.remote_files import Elsewhere, HubCopy, TorchvisionFiles
+from fedwca.core.remote_files import HubCopy, ManualDownload, TorchvisionFiles
 from fedwca.datasets import DatasetSource, register
 
 if TYPE_CHECKING:
@@ -29,7 +29,13 @@ class DigitFive(DatasetSource):
     paper = "FedWCA, App. C.1 (34,000 per domain, drawn at random); Peng et al. 2019 (25,000 and 9,000)"
     domains = ("mnist", "mnistm", "svhn", "synth", "usps")
     classes = tuple("0123456789")
-    counts: ClassVar[dict[str, int]] = {"mnist": 34000, "mnistm": 34000, "svhn": 34000, "synth": 34000, "usps": 9298}
+    image_counts: ClassVar[dict[str, int]] = {
+        "mnist": 34000,
+        "mnistm": 34000,
+        "svhn": 34000,
+        "synth": 34000,
+        "usps": 9298,
+    }
     checksums: ClassVar[dict[str, str]] = {
         "MNIST/raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
         "MNIST/raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
@@ -44,11 +50,13 @@ class DigitFive(DatasetSource):
         TorchvisionFiles("MNIST", "MNIST/raw"),
         HubCopy(
             *("Mike0307/MNIST-M", "f73924ff442ed85397d79215d04704a12af086ec"),
-            only="mnistm",
-            form="archive",
+            only_domain="mnistm",
+            saved_as="archive",
         ),
         TorchvisionFiles("SVHN"),
-        Elsewhere("synth", "https://github.com/VisionLearningGroup/VisionLearningGroup.github.io/tree/master/M3SDA"),
+        ManualDownload(
+            "synth", "https://github.com/VisionLearningGroup/VisionLearningGroup.github.io/tree/master/M3SDA"
+        ),
         TorchvisionFiles("USPS"),
     )
     download_size = 430_000_000
@@ -96,12 +104,14 @@ class DigitFive(DatasetSource):
             if archive is not None:
                 archives[domain] = draw(archive, index)
         if len(archives) < 2:
-            raise self.missing(f"there is no {next(domain for domain in self.domains if domain not in archives)}")
+            raise self.missing_files_error(
+                f"there is no {next(domain for domain in self.domains if domain not in archives)}"
+            )
         dataset = assemble_dataset(self.name, archives, self.classes).resized(size)
-        self.compare(dataset)
+        self.compare_with_published(dataset)
         return dataset
 
-    def is_there(self, domain: str, folder: Path) -> bool:
+    def has_domain(self, domain: str, folder: Path) -> bool:
         """Whether a folder holds an archive of a domain, or one of its published forms."""
         from fedwca.data.read_domains import find_domains, is_archive
         from fedwca.datasets._digit_five_raw import is_raw_domain_there

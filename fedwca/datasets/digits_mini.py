@@ -32,13 +32,13 @@ class DigitsMini(DatasetSource):
     """
 
     label = "Digits-mini"
-    default_source = "handwritten"
+    default_domain = "handwritten"
     domains = ("handwritten", "photo", "printed", "street", "neon")
     classes = tuple("0123456789")
-    counts = dict.fromkeys(domains, 10 * PER_CLASS)
+    image_counts = dict.fromkeys(domains, 10 * PER_CLASS)
     licence = "BSD-3-Clause (scikit-learn's digits), CC BY 2.0 (its photographs), free font licences"
     source_url = "https://scikit-learn.org/stable/datasets/toy_dataset.html#digits-dataset"
-    where = "comes with fedwca"
+    origin = "comes with fedwca"
     layout = "  drawn when first needed, kept in the cache folder (or --data PATH)"
     citation = "Alpaydin, Kaynak: Optical Recognition of Handwritten Digits, UCI Repository, 1998"
 

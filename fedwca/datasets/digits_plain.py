@@ -26,10 +26,10 @@ class DigitsPlain(DatasetSource):
     label = "Digits-plain"
     domains = ("digits",)
     classes = tuple("0123456789")
-    counts = {"digits": IMAGES}  # as of the other data sets
+    image_counts = {"digits": IMAGES}  # as of the other data sets
     licence = "BSD-3-Clause (scikit-learn)"
     source_url = "https://scikit-learn.org/stable/datasets/toy_dataset.html#digits-dataset"
-    where = "comes with fedwca"
+    origin = "comes with fedwca"
     layout = "  drawn from scikit-learn when needed"
     citation = "Alpaydin, Kaynak: Optical Recognition of Handwritten Digits, UCI Repository, 1998"
 
@@ -48,8 +48,8 @@ class DigitsPlain(DatasetSource):
 
     def count_images(self) -> Mapping[str, int]:
         """Number of images, known without reading them."""
-        return self.counts
+        return self.image_counts
 
-    def first_domain(self) -> str:
+    def find_default_domain(self) -> str:
         """The only domain."""
         return "digits"

@@ -65,7 +65,7 @@ def list_remote_files() -> tuple[RemoteFile, ...]:
             name = f"{domain}_{part}.txt"
             files.append(RemoteFile((f"{ADDRESS}/domainnet/txt/{name}",), name, md5=md5))
         url = f"{ADDRESS}/{'groundtruth/' if domain in REDRAWN else ''}{domain}.zip"
-        files.append(RemoteFile((url,), f"{domain}.zip", md5=archive_md5, unpack="zip", gives=domain))
+        files.append(RemoteFile((url,), f"{domain}.zip", md5=archive_md5, unpack="zip", unpacked_path=domain))
     return tuple(files)
 
 
@@ -88,7 +88,7 @@ class DomainNet(DatasetSource):
         "sketch": (48212, 20916),
     }
     """Number of images of each domain's training and test part."""
-    counts: ClassVar[dict[str, int]] = {domain: sum(numbers) for domain, numbers in parts.items()}
+    image_counts: ClassVar[dict[str, int]] = {domain: sum(numbers) for domain, numbers in parts.items()}
     downloads = list_remote_files()
     download_size = 17_500_000_000
     stretch = True  # to squares, as in SHOT and its successors
@@ -124,7 +124,7 @@ class DomainNet(DatasetSource):
             decoded = decode_cached(folder, [image.file for image in listed], size, self.stretch)
             archives[domain] = Archive(decoded, labels, None, names, part)
         dataset = assemble_dataset(self.name, archives, self.classes, gaps=True)
-        self.compare(dataset)
+        self.compare_with_published(dataset)
         return dataset
 
     def count_images(self) -> Mapping[str, int]:
@@ -147,5 +147,5 @@ class DomainNet(DatasetSource):
                 continue
             images_by_domain[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])
         if len(images_by_domain) < 2:
-            raise self.missing(f"there is no {', '.join(missing_lists)}")
+            raise self.missing_files_error(f"there is no {', '.join(missing_lists)}")
         return images_by_domain

@@ -22,7 +22,7 @@ class Emnist(PooledImages):
     paper = "Cohen, Afshar, Tapson, van Schaik, arXiv 1702.05373"
     domains = ("emnist",)
     classes = (*digits, *ascii_uppercase, *"abdefghnqrt")
-    counts: ClassVar[dict[str, int]] = {"emnist": 131_600}
+    image_counts: ClassVar[dict[str, int]] = {"emnist": 131_600}
     downloads = (TorchvisionFiles("EMNIST"),)
     download_size = 561_753_746
     licence = "public domain (NIST Special Database 19)"
@@ -32,7 +32,7 @@ class Emnist(PooledImages):
         "  <root>/EMNIST/raw/ or <root>/emnist/gzip/emnist-balanced-{train,test}-{images-idx3,labels-idx1}-ubyte[.gz]"
     )
     citation = "Cohen, Afshar, Tapson, van Schaik: EMNIST, an extension of MNIST to handwritten letters, 2017"
-    folders = ("EMNIST",)
+    published_folders = ("EMNIST",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """Read the files of the balanced split, which store images column by column."""

@@ -24,7 +24,7 @@ class FashionMnist(PooledImages):
         *("t_shirt", "trouser", "pullover", "dress", "coat"),
         *("sandal", "shirt", "sneaker", "bag", "ankle_boot"),
     )
-    counts: ClassVar[dict[str, int]] = {"fashion_mnist": 70000}
+    image_counts: ClassVar[dict[str, int]] = {"fashion_mnist": 70000}
     checksums: ClassVar[dict[str, str]] = {
         "raw/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
         "raw/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
@@ -40,7 +40,7 @@ class FashionMnist(PooledImages):
         "  <root>/FashionMNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
     )
     citation = "Xiao, Rasul, Vollgraf: Fashion-MNIST, arXiv 1708.07747"
-    folders = ("FashionMNIST",)
+    published_folders = ("FashionMNIST",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """Read the files as torchvision lays them out."""

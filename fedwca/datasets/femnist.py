@@ -21,14 +21,14 @@ class Femnist(PooledImages):
     paper = "FedTTA sec. 4.1"
     domains = ("femnist",)
     classes = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-    counts: ClassVar[dict[str, int]] = {"femnist": 805263}
+    image_counts: ClassVar[dict[str, int]] = {"femnist": 805263}
     downloads = (
         HubCopy(
             *("flwrlabs/femnist", "e3219ce09911a0053b27146284f7c5414a7efeec"),
             label="character",
-            only="femnist",
+            only_domain="femnist",
             unit="writer_id",
-            form="archive",
+            saved_as="archive",
         ),
     )
     download_size = 250_000_000
@@ -39,7 +39,7 @@ class Femnist(PooledImages):
         "  <root>/femnist/{train,test}/*.json, or all in <root>/femnist/*.json"
     )
     citation = "Caldas et al.: LEAF: A Benchmark for Federated Settings, arXiv 1812.01097"
-    folders = ("femnist/data",)
+    published_folders = ("femnist/data",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """Read LEAF's files."""

@@ -15,17 +15,17 @@ class Folder(DatasetSource):
     """Domains as ``<domain>.npz`` or ``<domain>/<class>/<image>``; see `fedwca.data.read_domains`."""
 
     label = "own data"
-    where = "yours, with --data PATH"
+    origin = "yours, with --data PATH"
     layout = "  <root>/[<dataset>/]<domain>.npz\n  <root>/[<dataset>/]<domain>/<class>/<image>"
 
     dataset: str | None = None
     """Folder of the data set below the root; unset: the root itself holds the domains."""
 
-    def first_domain(self) -> str | None:
+    def find_default_domain(self) -> str | None:
         """The first domain, alphabetically."""
         from fedwca.data.read_domains import find_dataset_path, find_domains
 
-        folder = find_dataset_path(self.folder, self.dataset)
+        folder = find_dataset_path(self.root_folder, self.dataset)
         return next(iter(find_domains(folder)), None) if folder else None
 
     def load(self, size: int = 32) -> FederatedDataset:
@@ -37,4 +37,4 @@ class Folder(DatasetSource):
         """
         from fedwca.data import read_domains
 
-        return read_domains(self.folder, self.dataset, size=size)
+        return read_domains(self.root_folder, self.dataset, size=size)

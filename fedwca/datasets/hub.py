@@ -23,8 +23,8 @@ class Hub(DatasetSource):
     """
 
     label = "Hugging Face hub"
-    where = "https://huggingface.co/datasets"
-    leading = "repository"
+    origin = "https://huggingface.co/datasets"
+    positional_field = "repository"
     layout = "  hub:OWNER/NAME\n  hub:./FOLDER with parquet files, or <split>/<class>/<image>"
 
     repository: str | Path
@@ -56,11 +56,11 @@ class Hub(DatasetSource):
         return text
 
     @property
-    def folder(self) -> Path:
+    def root_folder(self) -> Path:
         """The repository if it is a folder; nothing is looked for below ``--data``."""
         return self.repository if isinstance(self.repository, Path) else Path()
 
-    def first_domain(self) -> str | None:
+    def find_default_domain(self) -> str | None:
         """None: only the rows tell which domains there are."""
         return None
 

@@ -21,7 +21,7 @@ class Mnist(PooledImages):
     paper = "FedTTA sec. 4.1"
     domains = ("mnist",)
     classes = tuple("0123456789")
-    counts: ClassVar[dict[str, int]] = {"mnist": 70000}
+    image_counts: ClassVar[dict[str, int]] = {"mnist": 70000}
     checksums: ClassVar[dict[str, str]] = {
         "raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
         "raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
@@ -37,7 +37,7 @@ class Mnist(PooledImages):
         "  <root>/MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
     )
     citation = "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition, 1998"
-    folders = ("MNIST",)
+    published_folders = ("MNIST",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """Read the files as torchvision lays them out."""

@@ -23,7 +23,7 @@ class OfficeHome(DatasetSource):
     label = "Office-Home"
     domains = ("art", "clipart", "product", "real_world")
     classes = tuple(CLASSES.split())
-    counts: ClassVar[dict[str, int]] = {"art": 2427, "clipart": 4365, "product": 4439, "real_world": 4357}
+    image_counts: ClassVar[dict[str, int]] = {"art": 2427, "clipart": 4365, "product": 4439, "real_world": 4357}
     downloads = (HubCopy("flwrlabs/office-home", "d430d44779e929b335be368ab3456484e5de36bb", domain="domain"),)
     download_size = 1_100_000_000
     stretch = True  # to squares, as in SHOT and its successors

@@ -15,7 +15,7 @@ class Pacs(DatasetSource):
     label = "PACS"
     domains = ("art_painting", "cartoon", "photo", "sketch")
     classes = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
-    counts: ClassVar[dict[str, int]] = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
+    image_counts: ClassVar[dict[str, int]] = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
     downloads = (HubCopy("flwrlabs/pacs", "394113073258ead631f617d2e13bb377c0715c4b", domain="domain"),)
     download_size = 191_000_000
     stretch = True  # to squares, as in SHOT and its successors

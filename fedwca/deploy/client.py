@@ -94,7 +94,7 @@ class Client:
             raise FedwcaError(f"the source model that was sent is no {model.name!r} of {composition.classes} classes")
         network.load_state_dict(source)
         network.eval()
-        train = self.images(model.stored, composition.stretch)
+        train = self.images(model.stored_side, composition.stretch)
         if len(train) == 0:
             raise DataError("this client has no images")
         no_images = train[:0]
@@ -147,7 +147,7 @@ class Client:
             if problem := tensors_problem(model, layout.slots, wire_types(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {problem}")
         if not sent:
-            travels = self.composition.build().aggregator.travels
+            travels = self.composition.build().aggregator.sends_models
             return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
         return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
@@ -200,7 +200,7 @@ class Client:
         return Parcel(
             "upload",
             parcel.round,
-            self._upload(row.cpu(), start.cpu(), composition) if aggregator.travels else {},
+            self._upload(row.cpu(), start.cpu(), composition) if aggregator.sends_models else {},
             report,
             collected,
             {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **trust_notes},

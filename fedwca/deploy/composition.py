@@ -69,7 +69,7 @@ class Composition(UserValues):
         return cls(
             method=method.name,
             label=method.label,
-            model=model.without_folders(),
+            model=model.shareable_values(),
             aggregator=Registry.dump(method.aggregator),
             pseudo_labeler=Registry.dump(method.pseudo_labeler),
             objectives=tuple(Registry.dump(objective) for objective in method.objectives),
@@ -105,7 +105,7 @@ class Composition(UserValues):
         dump, other_dump = (composition.model_dump(exclude=component_fields) for composition in (self, other))
         if dump != other_dump or replace(self.build(), name="", label="") != replace(other.build(), name="", label=""):
             return False
-        return self.architecture().without_folders() == other.architecture().without_folders()
+        return self.architecture().shareable_values() == other.architecture().shareable_values()
 
     def build(self) -> Method:
         """Build the clients' part of the method; a plugin's components must be installed at the client too."""

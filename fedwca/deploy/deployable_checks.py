@@ -31,7 +31,7 @@ def check_deployable(method: Method, rounds: int, network: Network) -> None:
     prefix = f"method {method.name!r} cannot be deployed:"
     if not rounds:
         raise UsageError(f"{prefix} it has no round; hand the source model out as it is")
-    if network.whole:
+    if network.trains_classifier:
         raise UsageError(
             f"{prefix} its clients have labels and train the whole network, and a round of it takes two messages more "
             "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
@@ -48,11 +48,11 @@ def check_deployable(method: Method, rounds: int, network: Network) -> None:
             "yet; `fedwca bench` plays it"
         )
     uploading = collecting_objectives(method.objectives)
-    if undeclared := [objective.name for objective in uploading if not objective.declares_uploads]:
+    if undeclared := [objective.name for objective in uploading if not objective.has_upload_bounds]:
         raise UsageError(
             f"{prefix} objective {undeclared[0]!r} does not declare what it uploads, so a server could refuse nothing"
         )
-    if not method.aggregator.travels and not uploading:
+    if not method.aggregator.sends_models and not uploading:
         raise UsageError(f"{prefix} no model is sent after the source model; each client can adapt it alone")
     if method.clusterer is None:
         return
@@ -79,10 +79,10 @@ def check_sendable(aggregator: Aggregator, prefix: str) -> None:
         UsageError: the aggregator needs one; the message is ``prefix`` and the reason.
     """
     obstacles = {
-        "asks clients in round 0 already, for which there is no message yet": aggregator.from_start,
+        "asks clients in round 0 already, for which there is no message yet": aggregator.offers_in_round_0,
         "has clients keep control variates, which nobody stores yet": aggregator.infers_gradients,
-        "has layers stay with clients, and models travel whole yet": aggregator.keeps > 0,
-        "has clients hold models from earlier rounds, and all are sent yet": aggregator.holds > 0,
+        "has layers stay with clients, and models travel whole yet": aggregator.local_layers > 0,
+        "has clients hold models from earlier rounds, and all are sent yet": aggregator.cached_models > 0,
         "keeps sums of models that are no means of them, which a server refuses yet": not aggregator.rows_are_models,
     }
     for reason in (reason for reason, applies in obstacles.items() if applies):
@@ -98,7 +98,7 @@ def check_compressible(composition: Composition, network: Network) -> None:
     if composition.feedback and composition.top is None:
         raise UsageError("--feedback is about what --top leaves out, which is not given")
     layout = Layout.of(network)
-    if composition.top is not None and not composition.build().aggregator.travels:
+    if composition.top is not None and not composition.build().aggregator.sends_models:
         raise UsageError("--top is about models, and in this method none is uploaded")
     if composition.top is None or len(TopKCompressor(layout, composition.top).sparse_positions) > layout.width / 2:
         return
@@ -128,7 +128,7 @@ def check_defences(rules: Rules, method: Method, composition: Composition) -> No
         UsageError: a defence does not fit; names it and gives the reason.
     """
     aggregator, too_few = method.aggregator, rules.clients < 3
-    if not aggregator.travels and (rules.norm_bound is not None or rules.robust != "mean"):
+    if not aggregator.sends_models and (rules.norm_bound is not None or rules.robust != "mean"):
         raise UsageError("rules norm_bound and robust are about models, and in this method none is uploaded")
     if rules.norm_bound is not None and too_few:
         raise UsageError(

@@ -30,9 +30,9 @@ def describe_deployed(
     return ModelDescription(
         fedwca=__version__,
         classes=composition.names or tuple(map(str, range(composition.classes))),
-        side=model.stored,
+        side=model.stored_side,
         stretch=composition.stretch,
-        model=model.without_folders(),
+        model=model.shareable_values(),
         method=composition.method or str(composition.aggregator["name"]),
         label=composition.label or str(composition.aggregator["name"]),
         holder=holder,

@@ -57,7 +57,7 @@ def model_of_deployment(
     """
     state, layout = session.state, session.layout
     check_one_holder(client, cluster)
-    if not session.method.aggregator.travels:
+    if not session.method.aggregator.sends_models:
         raise UsageError("in this method models stay at the clients, so the server has none; export a client's own")
     if client is not None:
         if not 0 <= client < len(state.names):

@@ -45,7 +45,7 @@ class ExpectedAnswer:
     transport: Transport
     share: float | None
     """Share of an update's entries that is uploaded; None: the model is uploaded whole."""
-    travels: bool
+    sends_models: bool
     """Whether a model is uploaded at all."""
     starts: Sequence[Tensor]
     """Models ``[P]`` that the update may be measured from: the source model in a client's first round; all clusters'
@@ -112,7 +112,7 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
 
 def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     """Return why the uploaded tensors are refused; empty if they are the expected model."""
-    if not expected.travels:
+    if not expected.sends_models:
         return f"holds {len(parcel.models)} models; in this method none is uploaded" if parcel.models else ""
     if compressor := expected.compressor:
         return compressor.models_problem(parcel.models)
@@ -147,7 +147,7 @@ def _find_start(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
 
 def _read_model(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
     start = _find_start(parcel, expected)
-    if not expected.travels:
+    if not expected.sends_models:
         return start
     if compressor := expected.compressor:
         return compressor.decompress(parcel.models, start)

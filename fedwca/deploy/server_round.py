@@ -57,7 +57,7 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
     If the method sends no models, clients continue from the source model or from their own.
     """
     method, server, clients = context.method, state.server, context.rules.clients
-    if method.aggregator.travels:
+    if method.aggregator.sends_models:
         models = offer_models(state.round, server, method.aggregator, clients, context.layout.trained)
     else:
         models = offer_source(clients)
@@ -97,7 +97,7 @@ def make_task(
         models["source"] = context.source
         notes |= describe_session(context, client)
     starts: Sequence[Tensor] = [server.source]
-    if not first and aggregator.travels:
+    if not first and aggregator.sends_models:
         personal = offer.models.personal[client]
         personal_models = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
         models |= {f"sent-{i}": tensors for i, tensors in enumerate((*personal_models, *offer.shared))}
@@ -115,7 +115,7 @@ def make_task(
         layout=context.layout,
         transport=transport,
         share=composition.top,
-        travels=aggregator.travels,
+        sends_models=aggregator.sends_models,
         starts=starts,
         upload=upload,
         samples=state.samples[client],
@@ -185,7 +185,7 @@ def close_session_round(
         labels = labels.index_put((torch.tensor(list(late)),), torch.tensor(list(late.values())))
     rows, shares, trusted = server.rows, state.shares, update_trusted(context, state, answers)
     averaged = present
-    if aggregator.travels:
+    if aggregator.sends_models:
         sizes = torch.tensor([max(1, number) for number in samples])
         counted = averaged_clients(labels, present, trusted)
         mean_inputs = (labels, sizes, present, trusted, context.layout.trained)
@@ -208,7 +208,7 @@ def close_session_round(
     if not round and aggregator.grouping.needs_clusterer:
         clustered = ClusteredClients(present.nonzero()[:, 0], *compare_clients(method.clusterer, signatures()))
     waiting = state.waiting | frozenset(late)
-    if aggregator.expected(round) or not aggregator.reports:
+    if aggregator.expected_reports(round) or not aggregator.reports:
         waiting -= {client for client in answers if client not in late or not aggregator.reports}
     return replace(
         state,
@@ -259,7 +259,7 @@ def make_final_parcels(
         FedwcaError: a model was made from the upload of a single other client, and the rules refuse that.
     """
     aggregator, rows = context.method.aggregator, state.server.rows
-    if not aggregator.travels:
+    if not aggregator.sends_models:
         # Each client has continued from its own model and ends with it.
         return {client: Parcel("final", state.round) for client in clients}
     weights = deliver_mixtures(aggregator, state.server.state, len(rows), len(state.samples))

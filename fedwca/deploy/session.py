@@ -118,7 +118,7 @@ class Session:
         parcels, self._round = {}, _OpenRound(sampled)
         for client in sorted(set(sampled) & set(available)):
             first = not state.round or needs_cluster(self.context, state, client)
-            if aggregator.travels and not first:
+            if aggregator.sends_models and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
                 subject = f"round {state.round}: a model sent to client {client}"
                 check_not_single_model(self.context, state, sent, subject, client)
@@ -199,7 +199,7 @@ class Session:
         rules, state, aggregator = self.rules, self.state, self.method.aggregator
         candidates = set(range(rules.clients)) if self.everybody else set(available)
         late = {client for client in candidates if needs_cluster(self.context, state, client)}
-        if aggregator.reports and state.round > 0 and not aggregator.expected(state.round):
+        if aggregator.reports and state.round > 0 and not aggregator.expected_reports(state.round):
             candidates -= state.waiting  # they have not reported, and this round uses earlier reports
         members = sorted(candidates - late)
         drawn = sample_clients(state.round, len(members), rules.participation, self.context.keys, rules.least)

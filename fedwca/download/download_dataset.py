@@ -14,7 +14,7 @@ from typing import Any
 
 from fedwca.core.file_locks import hold_alone
 from fedwca.core.files import write_atomically
-from fedwca.core.remote_files import Download, Elsewhere, HubCopy, RemoteFile, TorchvisionFiles
+from fedwca.core.remote_files import Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
 from fedwca.data.read_domains import find_dataset_path, find_domains
 from fedwca.datasets import DatasetSource, datasets
@@ -38,9 +38,9 @@ class DownloadPlan:
     """Folder of the data set."""
     parts: tuple[RemoteFile | HubCopy, ...]
     """Parts that are not there yet."""
-    there: int
+    present_parts: int
     """Number of parts that are there already."""
-    elsewhere: tuple[Elsewhere, ...]
+    manual_parts: tuple[ManualDownload, ...]
     """Parts that users have to get by hand."""
     size: int
     """Approximate bytes of the whole download, including parts that are there already."""
@@ -54,10 +54,10 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
     """
     if not source.downloads:
         raise UsageError(
-            f"{source.name} is not fetched: {source.where or source.source_url}. Those that are: "
+            f"{source.name} is not fetched: {source.origin or source.source_url}. Those that are: "
             + ", ".join(name for name in datasets.names() if datasets.get(name).downloads)
         )
-    folder = find_dataset_path(source.folder, source.name) or source.folder / source.name
+    folder = find_dataset_path(source.root_folder, source.name) or source.root_folder / source.name
     if folder.is_file():  # the whole data set as one archive
         return DownloadPlan(source.name, folder, (), 1, (), source.download_size)
     # If each domain has a download of its own, domains that are there in another form are not fetched.
@@ -65,23 +65,23 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
     remaining = [
         download
         for download, domain in zip(source.downloads, domains, strict=True)
-        if not (domain and source.is_there(domain, folder))
+        if not (domain and source.has_domain(domain, folder))
     ]
     parts = [part for download in remaining for part in _resolve(download)]
-    fetchable = [part for part in parts if not isinstance(part, Elsewhere)]
+    fetchable = [part for part in parts if not isinstance(part, ManualDownload)]
     missing = tuple(part for part in fetchable if not _is_there(part, source, folder))
-    elsewhere = tuple(part for part in parts if isinstance(part, Elsewhere))
+    manual = tuple(part for part in parts if isinstance(part, ManualDownload))
     return DownloadPlan(
         source.name,
         folder,
         missing,
         len(fetchable) - len(missing) + len(source.downloads) - len(remaining),
-        elsewhere,
+        manual,
         source.download_size,
     )
 
 
-def _resolve(download: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:
+def _resolve(download: Download) -> Iterator[RemoteFile | HubCopy | ManualDownload]:
     if isinstance(download, TorchvisionFiles):
         yield from torchvision_files(download)
     else:
@@ -90,9 +90,9 @@ def _resolve(download: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:
 
 def _is_there(part: RemoteFile | HubCopy, source: DatasetSource, folder: Path) -> bool:
     if isinstance(part, RemoteFile):
-        return (folder / (part.gives or part.path)).exists()
+        return (folder / (part.unpacked_path or part.path)).exists()
     path_by_domain = find_domains(folder) if folder.is_dir() else {}
-    return all(name in path_by_domain for name in ((part.only,) if part.only else source.domains))
+    return all(name in path_by_domain for name in ((part.only_domain,) if part.only_domain else source.domains))
 
 
 def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, total: None) -> Counter[str]:

@@ -85,7 +85,7 @@ def fetch_hub_copy(copy: HubCopy, folder: Path, report: Report) -> Counter[str]:
         DataError: a file is not what the copy's description says; the message names it.
     """
     paths = [fetch_file(file, folder, report) for file in list_hub_files(copy)]
-    counts = (write_folders if copy.form == "folders" else write_archives)(copy, paths, folder)
+    counts = (write_folders if copy.saved_as == "folders" else write_archives)(copy, paths, folder)
     shutil.rmtree(folder / KEPT, ignore_errors=True)
     return counts
 
@@ -198,14 +198,14 @@ def _row(copy: HubCopy, row: Mapping[str, Any], classes: int, domain_names: list
         raise DataError(f"{copy.repository}: column {copy.image!r} holds no encoded images")
     if not isinstance(label, int) or not 0 <= label < classes:
         raise DataError(f"{copy.repository}: column {copy.label!r} holds {label!r}; 0 to {classes - 1} is right")
-    value = row[copy.domain] if copy.domain else copy.only
+    value = row[copy.domain] if copy.domain else copy.only_domain
     if isinstance(value, int) and domain_names:
         if not 0 <= value < len(domain_names):
             raise DataError(
                 f"{copy.repository}: column {copy.domain!r} holds {value}; 0 to {len(domain_names) - 1} is right"
             )
         value = domain_names[value]
-    value = copy.names.get(str(value), str(value))
+    value = copy.domain_names.get(str(value), str(value))
     _check_name(copy, value)
     return HubRow(image, label, canonical_domain(value), part, row[copy.unit] if copy.unit else None)
 

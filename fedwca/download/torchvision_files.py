@@ -12,16 +12,16 @@ def torchvision_files(source: TorchvisionFiles) -> Iterator[RemoteFile]:
     """Yield the files of one of torchvision's data sets."""
     from torchvision import datasets
 
-    name, folder = source.name, PurePosixPath(source.below)
+    name, folder = source.name, PurePosixPath(source.folder)
     if name in ("MNIST", "FashionMNIST"):
         dataset = datasets.FashionMNIST if name == "FashionMNIST" else datasets.MNIST
         for file, md5 in dataset.resources:
             urls, path = tuple(f"{mirror}{file}" for mirror in dataset.mirrors), str(folder / file)
-            yield RemoteFile(urls, path, md5=md5, unpack="gzip", gives=path.removesuffix(".gz"))
+            yield RemoteFile(urls, path, md5=md5, unpack="gzip", unpacked_path=path.removesuffix(".gz"))
     elif name == "EMNIST":
         dataset = datasets.EMNIST
         yield RemoteFile(
-            (dataset.url,), str(folder / "gzip.zip"), md5=dataset.md5, unpack="zip", gives=str(folder / "gzip")
+            (dataset.url,), str(folder / "gzip.zip"), md5=dataset.md5, unpack="zip", unpacked_path=str(folder / "gzip")
         )
     elif name == "USPS":
         for url, file, md5 in datasets.USPS.split_list.values():

@@ -15,15 +15,16 @@ from fedwca.errors import DataError, FedwcaError
 
 
 def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
-    """Unpack ``archive`` into ``folder`` and remove it; afterwards ``folder / file.gives`` is there and complete.
+    """Unpack ``archive`` into ``folder`` and remove it; ``folder / file.unpacked_path`` is then there and complete.
 
     Raises:
-        DataError: the archive is damaged, would write outside of the folder, holds a link, or lacks ``file.gives``.
+        DataError: the archive is damaged, would write outside of the folder, holds a link, or lacks
+            ``file.unpacked_path``.
         FedwcaError: the disk is too small for the sizes that the archive declares, or cannot be written.
     """
     if not archive.stat().st_size:
         raise DataError(f"{archive} cannot be unpacked: it is empty")
-    target = folder / file.gives
+    target = folder / file.unpacked_path
     unpacked_folder = folder / f".{archive.name}-unpacked"
     try:
         if file.unpack == "gzip":
@@ -31,9 +32,9 @@ def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
         else:
             shutil.rmtree(unpacked_folder, ignore_errors=True)
             (_unzip if file.unpack == "zip" else _untar)(archive, unpacked_folder)
-            unpacked = unpacked_folder / file.gives
+            unpacked = unpacked_folder / file.unpacked_path
             if not unpacked.exists():
-                raise DataError(f"{archive} holds no {file.gives}")
+                raise DataError(f"{archive} holds no {file.unpacked_path}")
             target.parent.mkdir(parents=True, exist_ok=True)
             unpacked.rename(target)
     except (EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:

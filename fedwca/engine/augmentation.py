@@ -35,7 +35,7 @@ def weak_views(
     """
     if not network.augments:
         return network.prepare(images)
-    return network.weak(images, uniform(key, place_counters(4, step, positions, stride)).flatten(0, -2))
+    return network.weak_view(images, uniform(key, place_counters(4, step, positions, stride)).flatten(0, -2))
 
 
 @dataclass(frozen=True)

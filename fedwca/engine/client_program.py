@@ -56,7 +56,7 @@ def adapts(objectives: Sequence[Objective]) -> bool:
 
 def noise_numbers(objectives: Sequence[Objective]) -> int:
     """How many uniform numbers objectives read for each image."""
-    return max((objective.noise for objective in objectives), default=0)
+    return max((objective.noise_per_image for objective in objectives), default=0)
 
 
 def label_models(task: Task, labelled: bool) -> list[str]:
@@ -112,7 +112,7 @@ def check_targets(targets: Targets, images: int, name: str) -> Targets:
     """
     if not isinstance(targets, Targets):
         raise FedwcaError(f"pseudo-labeler {name!r} gave {describe_value(targets)}; right are Targets")
-    for field in ("labels", "weights", "partners", "mix", "matched"):
+    for field in ("labels", "weights", "partners", "partner_weights", "models_agree"):
         value = getattr(targets, field)
         dtype_fits = field not in ("labels", "partners") or getattr(value, "dtype", None) == torch.int64
         if not isinstance(value, Tensor) or value.shape != (images,) or not dtype_fits:
@@ -135,11 +135,13 @@ def check_target_values(targets: Targets, classes: int, labeler: PseudoLabeler) 
     """
     if targets.labels.device.type != "cpu":
         return
-    images, mixed = targets.labels.shape[-1], targets.mix > 0
+    images, mixed = targets.labels.shape[-1], targets.partner_weights > 0
     problems = {
         f"labels that are no class; right are 0 to {classes - 1}": (targets.labels < 0) | (targets.labels >= classes),
         "weights that are not from 0 to 1": ~((targets.weights >= 0) & (targets.weights <= 1 + ROUNDING)),
-        "mix that is not from 0 to 1": ~((targets.mix >= 0) & (targets.mix <= 1 + ROUNDING)),
+        "partner_weights that are not from 0 to 1": ~(
+            (targets.partner_weights >= 0) & (targets.partner_weights <= 1 + ROUNDING)
+        ),
         f"partners that the client has not; right are 0 to {images - 1}": mixed
         & ((targets.partners < 0) | (targets.partners >= images)),
     }
@@ -209,7 +211,7 @@ def loss_of_all(
         reference_logits=dict.fromkeys(teacher_names(task.objectives), predictions.logits) | dict(source),
         view_logits=dict.fromkeys(get_args(ImageView), predictions.logits),
         observed=observed,
-        shared=shared,
+        pooled_uploads=shared,
         adapted_logits=predictions.logits if adapts(task.objectives) else None,
     )
     return torch.stack([measure_loss(objective, batch) for objective in task.objectives]).sum()

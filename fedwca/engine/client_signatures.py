@@ -43,11 +43,11 @@ class BankSignatures:
         return self.bank.shape[0]
 
     @property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         """Number of convolutions and linear layers."""
         return len(self.layout.layers())
 
-    def layer(self, index: int) -> Tensor:
+    def layer_weights(self, index: int) -> Tensor:
         """Weight and bias of the index-th layer, counted from 1.
 
         Raises:
@@ -58,11 +58,11 @@ class BankSignatures:
             raise InvalidConfig(f"signature {index}: this model has {len(layers)} layers with weights, counted from 1")
         return self._take(layers[index - 1])
 
-    def everything(self) -> Tensor:
+    def parameters(self) -> Tensor:
         """All trained parameters; a copy, because a clusterer may change it in place."""
         return self.bank[:, : self.layout.trained].clone()
 
-    def statistics(self) -> Tensor:
+    def batch_norm_statistics(self) -> Tensor:
         """Running means and variances of all BatchNorm layers.
 
         Raises:
@@ -72,7 +72,7 @@ class BankSignatures:
             raise InvalidConfig("signature batch_norm: this model has no BatchNorm; group by another signature")
         return self._take(self.layout.statistics)
 
-    def reference(self) -> BankSignatures:
+    def source_signatures(self) -> BankSignatures:
         """The source model, as a bank of one row."""
         return BankSignatures(self.source[None], self.layout, self.source)
 

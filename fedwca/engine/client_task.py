@@ -48,7 +48,7 @@ class Task:
     part: int = 0
     """Index of the part of an epoch that it trains on; `Training.cuts` says how many parts there are."""
     trusted: float = 1.0
-    """Trust in its labels, 0 to 1, as `PseudoLabeler.trusts` gives it."""
+    """Trust in its labels, 0 to 1, as `PseudoLabeler.trust` gives it."""
     adaptation: Adaptation | None = None
     """The method's adaptation, which objectives with ``adapts`` train through; None: there is none."""
     taught: Mapping[str, Tensor] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class Task:
         return adaptation_lr(self.adaptation, self.training, self.factor)
 
     @cached_property
-    def rates(self) -> Mapping[str, float]:
+    def learning_rates(self) -> Mapping[str, float]:
         """Learning rates of extra networks in this round, by name; a network not in it has the base network's."""
-        rates = {} if self.adaptation is None else self.adaptation.rates()
+        rates = {} if self.adaptation is None else self.adaptation.learning_rates()
         for objective in self.objectives:
-            rates |= objective.rates()
+            rates |= objective.learning_rates()
         return {name: rate * self.factor for name, rate in rates.items()}
 
     @property

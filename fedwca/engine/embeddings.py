@@ -24,14 +24,14 @@ disappears when the process ends."""
 
 def count_embedding_bytes(network: Network, images: int) -> int:
     """Bytes of a frozen backbone's embeddings of ``images`` images; 0 if the backbone is trained."""
-    return images * network.backbone.width * network.class_vectors.element_size() * network.backbone.frozen
+    return images * network.backbone.out_features * network.class_vectors.element_size() * network.backbone.frozen
 
 
 def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     """Each client's plain images as `Network.extract` reads them.
 
-    These are the images themselves if the backbone is trained, else their embeddings ``[N, width]``; clients with the
-    same image tensor share one tensor of embeddings.
+    These are the images themselves if the backbone is trained, else their embeddings ``[N, out_features]``; clients
+    with the same image tensor share one tensor of embeddings.
 
     Args:
         network: on its device.
@@ -45,15 +45,16 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     unique_images = {id(client_images): client_images for client_images in images}
     embeddings = _make_room(network, sum(map(len, unique_images.values())))
     by_image_id = dict(zip(unique_images, embeddings.split([len(x) for x in unique_images.values()]), strict=True))
+    size = network.eval_batch_size
     chunks = [
         pair
         for image_id, client_images in unique_images.items()
         if len(client_images)
-        for pair in zip(client_images.split(network.chunk), by_image_id[image_id].split(network.chunk), strict=True)
+        for pair in zip(client_images.split(size), by_image_id[image_id].split(size), strict=True)
     ]
 
     def embed(pair: tuple[Tensor, Tensor]) -> None:
-        pair[1].copy_(network.show(pair[0]))
+        pair[1].copy_(network.plain_inputs(pair[0]))
 
     workers = count_cores() if network.class_vectors.device.type == "cpu" else 1
     # One thread per worker, so that sums are always added in the same order.
@@ -73,8 +74,8 @@ def place_embeddings(network: Network, images: int) -> tuple[int, int]:
 
 
 def _make_room(network: Network, images: int) -> Tensor:
-    """A tensor ``[images, width]`` for embeddings, in memory or, if it is too large, in a file."""
-    like, shape = network.class_vectors, (images, network.backbone.width)
+    """A tensor ``[images, out_features]`` for embeddings, in memory or, if it is too large, in a file."""
+    like, shape = network.class_vectors, (images, network.backbone.out_features)
     in_memory, on_disk = place_embeddings(network, images)
     if in_memory or not on_disk:
         return torch.empty(shape, dtype=like.dtype, device=like.device)

@@ -73,7 +73,7 @@ def measure_moments(network: Network, images: Tensor, layers: NormLayers = "bott
     device = network.class_vectors.device
     try:
         with limit_to_one_thread():
-            for chunk in images.split(network.chunk):
+            for chunk in images.split(network.eval_batch_size):
                 network(network.prepare(chunk.to(device)))
     finally:
         for hook in hooks:

@@ -126,7 +126,7 @@ class Engine(Protocol):
     layout: Layout
     """The order of a row."""
     network: Network
-    """The model that all clients start from; unless ``network.whole``, its classifier is shared and frozen."""
+    """The model that all clients start from; its classifier is shared and frozen unless its ``trains_classifier``."""
     bank: Tensor
     """``[K, P]``, each client's own model."""
     images: list[Tensor]

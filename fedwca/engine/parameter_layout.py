@@ -51,17 +51,18 @@ class Layout:
     statistics: tuple[Slot, ...]
     shortcuts: tuple[str, ...] = ()
     """Name prefixes of tensors that are not on the main path; they do not count as layers."""
-    stays: tuple[str, ...] = ()
+    local_parts: tuple[str, ...] = ()
     """Names of parts that each client keeps for itself; they have places in every row, but are not sent or mixed."""
 
     @classmethod
     def of(cls, network: Network) -> Layout:
-        """The layout of a network, without a frozen backbone, and without the classifier unless ``network.whole``.
+        """The layout of a network, without a frozen backbone, and without the classifier unless clients train it.
 
         Raises:
             UsageError: nothing of the network is trained.
         """
-        excluded = (*(() if network.whole else (CLASSIFIER,)), *(("backbone.",) if network.backbone.frozen else ()))
+        shared_classifier = () if network.trains_classifier else (CLASSIFIER,)
+        excluded = (*shared_classifier, *(("backbone.",) if network.backbone.frozen else ()))
         position = 0
 
         def place(tensors: Any) -> tuple[Slot, ...]:
@@ -83,7 +84,7 @@ class Layout:
         )
         statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(excluded))
         shortcuts = tuple(f"backbone.{name}." for name in network.backbone.shortcuts)
-        return cls(parameters, statistics, shortcuts, network.stays)
+        return cls(parameters, statistics, shortcuts, network.local_parts)
 
     @property
     def norms(self) -> list[tuple[Slot, Slot]]:
@@ -142,7 +143,7 @@ class Layout:
     @property
     def staying(self) -> list[slice]:
         """Positions of the parts that stay with clients."""
-        return [positions for name, positions in self.parts.items() if name in self.stays]
+        return [positions for name, positions in self.parts.items() if name in self.local_parts]
 
     @property
     def sent(self) -> int:

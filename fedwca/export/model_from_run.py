@@ -45,7 +45,7 @@ def model_of(
     """
     clients, labels = len(opened.delivered), opened.labels.tolist()
     check_one_holder(client, cluster)
-    if opened.network.generated:
+    if opened.network.is_generated:
         raise UsageError(
             f"method {opened.unit.method!r} generates a model from each client's images, so there is none to hand "
             "on; `fedwca join` makes one for a client's images"
@@ -87,7 +87,7 @@ def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
         aggregator = opened.method.aggregator
     except UsageError:  # the aggregator is a plugin's that is no longer installed
         return
-    if aggregator.keeps:
+    if aggregator.local_layers:
         raise UsageError(
             f"--cluster {cluster}: method {opened.unit.method!r} leaves the last layers with its clients, so no whole "
             "model is a cluster's; take --client K"
@@ -140,7 +140,7 @@ def recorded_accuracy(opened: OpenedRun, members: Sequence[int]) -> MeasuredAccu
     sizes, record = records[-1]["test_images"], records[opened.round]
     delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
     accuracy, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(records[-1])))
-    if opened.network.whole:  # the clients' start is then no trained source model
+    if opened.network.trains_classifier:  # the clients' start is then no trained source model
         source = None
     return MeasuredAccuracy(accuracy, source, sum(sizes[k] for k in members))
 
@@ -161,7 +161,7 @@ def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]
         accuracies = {k: metrics.accuracy(k, classify(model, clients[k].test)) for k in members if sizes[k]}
         return _pooled(accuracies, sizes, members)
 
-    source_accuracy = None if source.whole else pooled(source)
+    source_accuracy = None if source.trains_classifier else pooled(source)
     return MeasuredAccuracy(pooled(network), source_accuracy, sum(sizes[k] for k in members))
 
 
@@ -235,7 +235,7 @@ def describe_model(opened: OpenedRun, network: Network, **fields: object) -> Mod
             "classes": opened.classes,
             "side": input_side(model),
             "stretch": stretches_images(opened.config.dataset),
-            "model": model.without_folders(),
+            "model": model.shareable_values(),
             "method": opened.unit.method,
             "label": opened.label,
             "dataset": opened.dataset_name,
@@ -257,7 +257,7 @@ def labelled_domains(opened: OpenedRun) -> str:
 
 def input_side(model: Architecture) -> int:
     """Return height and width of a network's input images; if it crops them itself, the size before cropping."""
-    return model.stored
+    return model.stored_side
 
 
 def _notes(opened: OpenedRun, holder: str) -> tuple[str, ...]:

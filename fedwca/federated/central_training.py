@@ -183,7 +183,7 @@ class _Trainer:
         self.positions = torch.arange(len(self.images) * self.batch, device=device)
         with initial_weights(fold_key([seed, "central parts"]) >> 1):
             classifier = network.classifier
-            self.parts = central.parts(classifier.in_features, classifier.out_features, len(labels)).to(device)
+            self.parts = central.extra_modules(classifier.in_features, classifier.out_features, len(labels)).to(device)
         self.own = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.optimiser = torch.optim.SGD(
             [*self.own, *self.parts.parameters()],
@@ -231,7 +231,7 @@ class _Trainer:
             )
         )
         self.optimiser.zero_grad()
-        if self.central.by_source:
+        if self.central.loss_per_source:
             self._mixed_gradient(losses, images[first_target:])
         else:
             losses.backward()
@@ -245,7 +245,7 @@ class _Trainer:
             for loss in losses
         ]
         features = self._target_features(target, gradients)
-        weights = self.central.mix(features[0], features[1:], self.network.classifier.out_features)
+        weights = self.central.gradient_weights(features[0], features[1:], self.network.classifier.out_features)
         for number, parameter in enumerate([*self.own, *parts]):
             stack = torch.stack([source_gradients[number] for source_gradients in gradients])
             in_network = number < len(self.own)

@@ -24,7 +24,7 @@ def changes_network(part: Part) -> bool:
     """Whether a part of a method adds something to the network that predicts."""
     if isinstance(part, Objective):
         return bool(part.networks(2, 2)) or part.feature_draws > 0
-    return bool(part.networks(2, 2)) or part.by_client
+    return bool(part.networks(2, 2)) or part.generates_models
 
 
 def grow_network(
@@ -44,9 +44,9 @@ def grow_network(
     """
     place = sizes - 1 if place is None else place
     parts = [part.at_size(place, sizes) if isinstance(part, Adaptation) else part for part in parts]
-    classes, features, backbone_width = network.classifier.out_features, network.features, network.backbone.width
+    classes, features, backbone_width = network.classifier.out_features, network.features, network.backbone.out_features
     objectives = [part for part in parts if isinstance(part, Objective)]
-    generates = any(isinstance(part, Adaptation) and part.by_client for part in parts)
+    generates = any(isinstance(part, Adaptation) and part.generates_models for part in parts)
     shapes = {slot.name: slot.shape for slot in Layout.of(network).parameters}
     draws = max((objective.feature_draws for objective in objectives), default=0)
 
@@ -54,7 +54,7 @@ def grow_network(
         networks: dict[str, nn.Module] = {}
         for part in parts:
             part_networks = part.networks(classes, features)
-            if isinstance(part, Adaptation) and part.by_client:
+            if isinstance(part, Adaptation) and part.generates_models:
                 part_networks |= part.generators(shapes, (network.channels, network.side))
             networks |= check_networks(part, part_networks)
         return {**networks, **({SPREAD: nn.Linear(backbone_width, features)} if draws else {})}
@@ -64,10 +64,10 @@ def grow_network(
         # All models use the same draws, so that a prediction depends on nothing but the model.
         draw_features(grown, normal(fold_key(["features"]), torch.arange(draws * features)).view(draws, features))
     if grown is not network:
-        grown.generated = generates
-        staying = [name for objective in objectives for name in objective.stays]
+        grown.is_generated = generates
+        staying = [name for objective in objectives for name in objective.local_networks]
         base = Layout.of(network).parts if generates else ()
-        grown.stays = tuple(dict.fromkeys((*base, *staying)))
+        grown.local_parts = tuple(dict.fromkeys((*base, *staying)))
     return grown
 
 
@@ -78,7 +78,7 @@ def check_networks(part: Part, networks: dict[str, nn.Module]) -> dict[str, nn.M
         UsageError: a network has a buffer, which would be neither sent nor mixed, or draws random numbers by itself;
             or the part has a rate for a network that is not there, or lets it stay.
     """
-    names = [*part.rates(), *(part.stays if isinstance(part, Objective) else ())]
+    names = [*part.learning_rates(), *(part.local_networks if isinstance(part, Objective) else ())]
     if unknown := [name for name in names if name not in networks]:
         raise UsageError(
             f"{part.name!r} has a rate for the network {unknown[0]!r}, or lets it stay, and has none of that name; "
@@ -129,5 +129,5 @@ def draw_features(network: Network, draws: Tensor) -> Network:
 
 def remove_extras(network: Network) -> Network:
     """Remove extra networks, in place, and return the network; it then predicts from mean features, without draws."""
-    network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
+    network.extras, network.draws, network.local_parts, network.is_generated = nn.ModuleDict(), None, (), False
     return network

@@ -64,7 +64,7 @@ def ask_about_mean(
         return [{name: to_host_async(value) for name, value in values.items()} for values in group_answers]
 
     client_answers = engine.run(SingleStep(offer, rows, task, clients, answer))
-    declared = aggregator.declares(engine.network.classifier.out_features, engine.network.features)
+    declared = aggregator.answer_bounds(engine.network.classifier.out_features, engine.network.features)
     refused = {
         k: problem
         for k, own_answer in zip(clients, client_answers, strict=True)

@@ -59,7 +59,7 @@ class Method:
     @property
     def own_objectives(self) -> tuple[Objective, ...]:
         """What clients minimise on their own images."""
-        return tuple(objective for objective in self.objectives if objective.on == "own")
+        return tuple(objective for objective in self.objectives if objective.trained_on == "own")
 
     @property
     def public_objective(self) -> PublicObjective | None:

@@ -39,12 +39,14 @@ def untrained_rows(model: Architecture, parts: Sequence[Part], widest: Network, 
         widest: the network that the rows are of, with the method's extra networks.
         seed: of the initial weights, as of `fedwca.federated.source_model.initial_model`.
     """
-    layout, variants = Layout.of(widest), model.variants
+    layout, variants = Layout.of(widest), model.size_variants
     if len(variants) == 1:
         return layout.read(widest)[None]
     rows = []
     for place, variant in enumerate(variants):
-        network = variant.build(widest.classifier.out_features, seed=fold_key([seed, "weights"]) >> 1, whole=True)
+        network = variant.build(
+            widest.classifier.out_features, seed=fold_key([seed, "weights"]) >> 1, trains_classifier=True
+        )
         grown = grow_network(network, parts, seed, place=place, sizes=len(variants))
         reference = widest.class_vectors
         own_layout = Layout.of(grown)

@@ -139,7 +139,7 @@ class OpenRound:
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, computed from their own images."""
         with work.clock("evidence"):
-            if (self.round or self.method.aggregator.from_start) and not self.last_phase:
+            if (self.round or self.method.aggregator.offers_in_round_0) and not self.last_phase:
                 return blend_mixtures(self.method.aggregator, self.round, work)
             if any(labels is not None for labels in work.labels):
                 return Blend(work.own)
@@ -179,7 +179,7 @@ def open_round(
         trust = 1.0 if trusted is None else float(trusted[client])
         return client_task(method, training, round, keys, client, shared, trust)
 
-    if not round and method.aggregator.from_start:
+    if not round and method.aggregator.offers_in_round_0:
         server = replace(server, state=method.aggregator.initial_state(clients))
     trusted = server.state.get(TRUSTED)  # tasks read it when they are made, so they also see the value set below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
@@ -230,7 +230,7 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     state_and_reach = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
     gather = gather_mixtures(aggregator, state_and_reach, labels, engine.sizes, counted, len(server.rows))
     rows, mean_answers = engine.gather(gather, server.rows), None
-    if aggregator.asks and bool(opened.unlabeled.any()):  # clients evaluate the new mean before it is final
+    if aggregator.queries_clients and bool(opened.unlabeled.any()):  # clients evaluate the new mean before it is final
         mean_answers = ask_about_mean(opened.task, aggregator, engine, labels, rows, present | opened.unlabeled)
         answered, unlabeled = mean_answers.counts(present), mean_answers.counts(opened.unlabeled)
         if bool(answered.any()) and bool(unlabeled.any()):

@@ -72,7 +72,7 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
         clients: K.
         trained: number of trained parameters of a row, which come first.
     """
-    if round or aggregator.from_start:
+    if round or aggregator.offers_in_round_0:
         return offer_mixtures(aggregator, server.state, round, server.rows[:, :trained], clients)
     return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
 
@@ -92,7 +92,7 @@ def declare_collected(objectives: Sequence[Objective], classes: int, features: i
     return {
         f"{objective.name}.{name}": bounded
         for objective in objectives
-        for name, bounded in objective.declares(classes, features).items()
+        for name, bounded in objective.upload_bounds(classes, features).items()
     }
 
 
@@ -100,10 +100,10 @@ def expect_uploads(
     round: int, server: Server, aggregator: Aggregator, offer: Offer, collected: Mapping[str, Bounded]
 ) -> ExpectedUpload:
     """What the server accepts from a client besides its model; in round 0 usually only what objectives collect."""
-    if not round and not aggregator.from_start:
+    if not round and not aggregator.offers_in_round_0:
         return ExpectedUpload(collected=collected)
     clusters = len(server.rows) if round and aggregator.grouping.clients_choose else 0
-    return ExpectedUpload(aggregator.expected(round), offer.shared.shape[0], clusters, collected)
+    return ExpectedUpload(aggregator.expected_reports(round), offer.shared.shape[0], clusters, collected)
 
 
 def assign_clusters(
@@ -144,7 +144,7 @@ def assign_clusters(
 
     def deal() -> Tensor:
         dealt, draws = torch.zeros(clients, dtype=torch.int64), uniform(keys(0, -1, "partition"), torch.arange(clients))
-        dealt[present] = aggregator.first(int(present.sum()), draws[present])
+        dealt[present] = aggregator.first_groups(int(present.sum()), draws[present])
         return dealt
 
     choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
@@ -159,7 +159,7 @@ def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tupl
     `fedwca.functional.member_distances` takes both.
     """
     vectors_and_metric = None if clusterer is None else clusterer.client_vectors(signatures)
-    return (signatures.layer(1), "cosine") if vectors_and_metric is None else vectors_and_metric
+    return (signatures.layer_weights(1), "cosine") if vectors_and_metric is None else vectors_and_metric
 
 
 def spread_trained_mean(
@@ -192,7 +192,7 @@ def spread_trained_mean(
         A function that restores these clients' own models, to be called after the server has averaged.
     """
     do_nothing = lambda: None  # noqa: E731
-    if trusted is None or not method.pseudo_labeler.untrained_take_mean or not method.aggregator.travels:
+    if trusted is None or not method.pseudo_labeler.untrained_take_mean or not method.aggregator.sends_models:
         return do_nothing
     receives, gives = present & untrained_clients(labels, trusted), present & (trusted == trusted.max()) & (trusted > 0)
     if not bool(receives.any()) or int(gives.sum()) < 2:
@@ -224,7 +224,7 @@ def take_server_step(
     Raises:
         FedwcaError: the step does not give rows of that shape.
     """
-    if not aggregator.takes_step:
+    if not aggregator.has_server_step:
         return mixed
     arguments = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
     next_rows = aggregator.server_step(*arguments)
@@ -246,8 +246,8 @@ def keep_layers(aggregator: Aggregator, rows: Tensor, models: Tensor, layout: La
         models: the clients' own ``[K, P]``.
         layout: of a row.
     """
-    if aggregator.keeps:
-        own_layers = layout.last_layers(aggregator.keeps)
+    if aggregator.local_layers:
+        own_layers = layout.last_layers(aggregator.local_layers)
         # Their BatchNorm statistics too, since averaged ones do not fit a client's own layers.
         for positions in (own_layers, *layout.statistics_of(own_layers)):
             rows[:, positions] = models[:, positions]
@@ -289,13 +289,13 @@ def next_state(
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
     reporting = present if aggregator.reports else averaged
-    learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), reporting)
-    learned = check_tensors(learned, f"aggregator {aggregator.name!r}: learn")
+    learned = aggregator.next_state(state, labels, stack_reports(counted, len(present)), reporting)
+    learned = check_tensors(learned, f"aggregator {aggregator.name!r}: next_state")
     cluster_labels = learned.get("labels")
     if cluster_labels is None or cluster_labels.shape != (len(present),) or cluster_labels.dtype != torch.int64:
         description = "without labels" if cluster_labels is None else f"with labels {describe_value(cluster_labels)}"
         raise FedwcaError(
-            f"aggregator {aggregator.name!r}: learn gave a state {description}; right are labels, int64 "
+            f"aggregator {aggregator.name!r}: next_state gave a state {description}; right are labels, int64 "
             f"[{len(present)}], the cluster of each client"
         )
     return {**learned, **remember_collected(state, uploads, len(present))}

@@ -165,7 +165,7 @@ def _fit(
             )
             batch = to_device(indices, images.device)
             if embed_once:
-                embedded = network.show(inputs[batch.to(inputs.device)])  # a file, where features are many
+                embedded = network.plain_inputs(inputs[batch.to(inputs.device)])  # a file, where features are many
             else:
                 embedded = network.embed(
                     weak_views(network, images[batch], crops, step, positions, training.batch_size)
@@ -184,11 +184,13 @@ def _fit(
 def _accuracy(network: Network, inputs: Tensor, labels: Tensor, held_out: Tensor) -> Tensor:
     """Percent of the held-out images classified right; -1 if the outputs are not finite.
 
-    ``inputs`` are images, or embeddings of them, as `Network.show` takes.
+    ``inputs`` are images, or embeddings of them, as `Network.plain_inputs` takes.
     """
     network.eval()
     indices = held_out.to(inputs.device)
-    features = [network.extract(network.show(inputs[chunk])) for chunk in indices.split(network.chunk)]
+    features = [
+        network.extract(network.plain_inputs(inputs[chunk])) for chunk in indices.split(network.eval_batch_size)
+    ]
     logits = torch.cat([network.classify(x, network.classifier)[0] for x in features])
     if not bool(torch.isfinite(logits).all()):
         return torch.tensor(-1.0)
@@ -209,13 +211,17 @@ def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, devi
         seed: of the initial weights, as for `pretrain`.
         device: where the network is placed.
     """
-    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, whole=True).to(device).eval()
+    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, trains_classifier=True).to(device).eval()
     recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": TORCH}
     return StartModel(network, float("nan"), digest_plain_values(recipe))
 
 
 def load_source(
-    path: str | Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu", whole: bool = False
+    path: str | Path,
+    classes: tuple[str, ...],
+    model: Architecture,
+    device: str = "cpu",
+    trains_classifier: bool = False,
 ) -> StartModel:
     """A user's own source model: a state dict as .safetensors, or as a .pt file without pickled objects.
 
@@ -224,13 +230,13 @@ def load_source(
         classes: names of the M classes, in the order of the classifier's outputs.
         model: the architecture that the state dict is of.
         device: where the network is placed.
-        whole: the classifier is trained too, as in SFDA and UPFL.
+        trains_classifier: clients train the classifier too, as in SFDA and UPFL.
 
     Raises:
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
     path = expand_home(path)
-    network = model.build(len(classes), pretrained=False, whole=whole).to(device)
+    network = model.build(len(classes), pretrained=False, trains_classifier=trains_classifier).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
     accuracy = _accuracy_of(tensors)
     tensors.pop("accuracy", None)

@@ -64,7 +64,7 @@ def labeler_trust(
 
     def ask(work: ClientWork) -> list[Tensor]:
         with torch.no_grad():
-            return [to_host_async(as_tensor(labeler.trusts(outputs))) for outputs in work.outputs(work.own)]
+            return [to_host_async(as_tensor(labeler.trust(outputs))) for outputs in work.outputs(work.own)]
 
     trust = torch.ones(len(engine.images))
     for client, answer in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):

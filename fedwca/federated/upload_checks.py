@@ -118,9 +118,9 @@ def describe_misfit(value: Tensor, declared: Bounded | None, dtype: torch.dtype 
     if problem := tensor_problem(value, declared.shape, dtype):
         return problem
     norm = float(value.norm(dim=-1).max())
-    if norm <= declared.norm * (1 + ROUNDING):
+    if norm <= declared.max_norm * (1 + ROUNDING):
         return ""
-    return f"has a vector of length {norm:.3g}; right is at most {declared.norm:.3g}"
+    return f"has a vector of length {norm:.3g}; right is at most {declared.max_norm:.3g}"
 
 
 def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: int) -> str:

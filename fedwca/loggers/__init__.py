@@ -25,13 +25,13 @@ class RunEnd:
     """The results of a finished run."""
 
     accuracies: Mapping[str, Mapping[str, float]]
-    """By method, then by `title` of each finished source model and trial: the final accuracy in percent."""
+    """By method, then by `curve_name` of each finished source model and trial: the final accuracy in percent."""
     pictures: Mapping[str, Any]
     """By name, uint8 arrays ``[H, W, 3]``: the overview, and the confusion matrix of the composed method if its models
     are kept."""
 
     @property
-    def means(self) -> dict[str, float]:
+    def mean_accuracies(self) -> dict[str, float]:
         """Final accuracy of each method in percent, averaged over its source models and trials."""
         return {name: sum(by_run.values()) / len(by_run) for name, by_run in self.accuracies.items() if by_run}
 
@@ -40,8 +40,8 @@ class RunEnd:
 class LogSession:
     """The callbacks of a logger for one run."""
 
-    record: Log
-    end: Callable[[RunEnd], None] = lambda end: None
+    on_record: Log
+    on_end: Callable[[RunEnd], None] = lambda end: None
     """Called once if the run finishes, before the session is left."""
 
 
@@ -53,7 +53,7 @@ class Logger(Component):
     extra: ClassVar[str] = ""
     """The extra of fedwca that installs the library."""
 
-    def ready(self) -> None:
+    def check_installed(self) -> None:
         """Check that the library is installed; called before a run starts.
 
         Raises:
@@ -75,11 +75,11 @@ class Logger(Component):
 
         Returns:
             A context manager whose value is a function that is called with every record, or a `LogSession`, whose
-            ``end`` is called too.
+            ``on_end`` is called too.
         """
 
 
-def series(record: Record) -> dict[str, float]:
+def scalars(record: Record) -> dict[str, float]:
     """Return a record's numbers by name: means over clients, and values of the round; non-finite ones are left out.
 
     >>> series({"method": "wca", "source_model": 0, "trial": 0, "round": 1, "accuracy": [50.0, 70.0], "passes": 8})
@@ -90,7 +90,7 @@ def series(record: Record) -> dict[str, float]:
         if name in ("schema", "method", "source_model", "trial", "round", "labels"):
             continue
         if isinstance(value, Mapping):  # such as the seconds of a round; the prefix keeps names such as "labels" in it
-            numbers |= series({f"{name}/{part}": number for part, number in value.items()})
+            numbers |= scalars({f"{name}/{part}": number for part, number in value.items()})
             continue
         values = [x for x in (value if isinstance(value, list | tuple) else [value]) if isinstance(x, int | float)]
         if finite := [x for x in values if math.isfinite(x)]:
@@ -98,7 +98,7 @@ def series(record: Record) -> dict[str, float]:
     return numbers
 
 
-def title(record: Record) -> str:
+def curve_name(record: Record) -> str:
     """Return which curve a record belongs to: its method, source model and trial.
 
     >>> title({"method": "wca", "source_model": 0, "trial": 1})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.tracking_id import tracking_id
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, plain_settings, register, scalars
 
 BATCH = 100
 """Largest number of parameters that MLflow accepts in one call."""
@@ -71,8 +71,8 @@ class MLflow(Logger):
         def log(record: Record) -> None:
             now = int(time.time() * 1000)
             values = [
-                Metric(accepted_name(f"{title(record)}/{key}"), value, now, record["round"] + 1)
-                for key, value in series(record).items()
+                Metric(accepted_name(f"{curve_name(record)}/{key}"), value, now, record["round"] + 1)
+                for key, value in scalars(record).items()
             ]
             client.log_batch(run_id, metrics=values)
 
@@ -80,7 +80,7 @@ class MLflow(Logger):
             now, rounds = int(time.time() * 1000), int(config.get("rounds", 0))
             means = [
                 Metric(accepted_name(f"{name}/final_accuracy"), mean, now, rounds)
-                for name, mean in run_end.means.items()
+                for name, mean in run_end.mean_accuracies.items()
             ]
             client.log_batch(run_id, metrics=means)
             for name, pixels in run_end.pictures.items():

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, plain_settings, register, scalars
 
 
 @register("tensorboard")
@@ -51,10 +51,10 @@ class _EventFiles:
         return self.writers[name]
 
     def log(self, record: Record) -> None:
-        name = title(record)
+        name = curve_name(record)
         if name not in self.writers:
             self.writer(name).add_text("config", f"```json\n{json.dumps(self.config, indent=2)}\n```")
-        for key, value in series(record).items():
+        for key, value in scalars(record).items():
             self.writer(name).add_scalar(key, value, record["round"] + 1)
         self.writer(name).flush()
 

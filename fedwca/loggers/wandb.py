@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedwca.core.tracking_id import tracking_id
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, register, scalars
 
 
 @register("wandb")
@@ -46,11 +46,11 @@ class WandB(Logger):
         session.define_metric("*", step_metric="rounds_done")
 
         def log(record: Record) -> None:
-            values = {f"{title(record)}/{key}": value for key, value in series(record).items()}
+            values = {f"{curve_name(record)}/{key}": value for key, value in scalars(record).items()}
             session.log({**values, "rounds_done": record["round"] + 1})
 
         def end(run_end: RunEnd) -> None:
-            for name, mean in run_end.means.items():
+            for name, mean in run_end.mean_accuracies.items():
                 session.summary[f"{name}/final_accuracy"] = mean
             session.log({f"pictures/{name}": wandb.Image(pixels) for name, pixels in run_end.pictures.items()})
 

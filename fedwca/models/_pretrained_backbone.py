@@ -38,7 +38,7 @@ class PretrainedBackbone(Backbone):
         std: tuple[float, ...] = IMAGENET_STD,
     ) -> None:
         super().__init__()
-        self.body, self.width, self.frozen, self.augments, self.mean, self.std = (
+        self.body, self.out_features, self.frozen, self.augments, self.mean, self.std = (
             body,
             width,
             frozen,
@@ -62,7 +62,7 @@ class PretrainedArchitecture(Architecture):
     """Whether training is on random crops, mirrored half of the time; a frozen backbone reads plain images once."""
 
     @property
-    def stored(self) -> int:
+    def stored_side(self) -> int:
         """Height and width in pixels at which images are kept: 256 for crops of 224, as in SHOT."""
         return round(self.side * 256 / 224)
 

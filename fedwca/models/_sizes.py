@@ -42,6 +42,6 @@ class SizedArchitecture(Architecture):
         return self.sizes[-1] if self.sizes else self.width
 
     @property
-    def variants(self) -> tuple[Architecture, ...]:
+    def size_variants(self) -> tuple[Architecture, ...]:
         """One architecture for each of the sizes."""
         return tuple(self.model_copy(update={"width": size, "sizes": ()}) for size in self.sizes) or (self,)

@@ -16,15 +16,15 @@ from fedwca.models import register
 class _ThreeConvolutions(Backbone):
     """Convolutions of 5×5 pixels 3→64→64→128, each with BatchNorm and ReLU, and a hidden layer 8192→3072; 32×32 in."""
 
-    width = 3072
+    out_features = 3072
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.conv1, self.norm1 = nn.Conv2d(3, 64, 5, padding=2), nn.BatchNorm2d(64)
         self.conv2, self.norm2 = nn.Conv2d(64, 64, 5, padding=2), nn.BatchNorm2d(64)
         self.conv3, self.norm3 = nn.Conv2d(64, 128, 5, padding=2), nn.BatchNorm2d(128)
-        self.hidden, self.norm4 = nn.Linear(8192, self.width), nn.BatchNorm1d(self.width)
-        self.drops = (Drop(dropout, (self.width,)),)
+        self.hidden, self.norm4 = nn.Linear(8192, self.out_features), nn.BatchNorm1d(self.out_features)
+        self.drops = (Drop(dropout, (self.out_features,)),)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         x = F.max_pool2d(F.relu(self.norm1(self.conv1(x))), 3, 2, 1)

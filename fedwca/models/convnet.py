@@ -24,14 +24,14 @@ class _TwoConvolutions(Backbone):
         self.mean, self.std = mean, std
         self.conv1 = nn.Conv2d(len(mean), width, 5, padding=2)
         self.conv2 = nn.Conv2d(width, 2 * width, 5, padding=2)
-        self.width = 2 * width * (side // 4) ** 2
+        self.out_features = 2 * width * (side // 4) ** 2
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         # ReLU after pooling gives the same result as before it, with a quarter of the work.
         x = F.relu(max_pool_2x2(self.conv1(x)))
         return F.relu(max_pool_2x2(self.conv2(x))).flatten(1)
 
-    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    def forward_stacked(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """As `forward`, for many models at once, with all their channels side by side."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)

@@ -18,7 +18,7 @@ from fedwca.models._halving_pool import max_pool_2x2
 class _LeNet(Backbone):
     """conv 3→20, pool, ReLU, conv 20→50, channel dropout, pool, ReLU; 32×32 in, 50·5·5 = 1250 out."""
 
-    width = 1250
+    out_features = 1250
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class _LeNet(Backbone):
         x = F.relu(x * masks[0] if masks else x)
         return x.flatten(1)
 
-    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    def forward_stacked(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """As `forward`, for many models at once; all their channels stay side by side, so that no layer moves data."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)

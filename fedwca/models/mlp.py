@@ -19,7 +19,7 @@ class _Perceptron(Backbone):
 
     def __init__(self, pixels: int, width: int, layers: int, mean: float, std: float) -> None:
         super().__init__()
-        self.width, self.mean, self.std = width, (mean,), (std,)
+        self.out_features, self.mean, self.std = width, (mean,), (std,)
         self.layers = nn.ModuleList(nn.Linear(width if layer else pixels, width) for layer in range(layers))
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
@@ -28,7 +28,7 @@ class _Perceptron(Backbone):
             x = F.relu(layer(x))
         return x
 
-    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    def forward_stacked(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """As `forward`, for many models at once, with one batched matrix product per layer."""
         x = x.flatten(2)
         for layer in range(len(self.layers)):

@@ -33,7 +33,7 @@ class Timm(PretrainedArchitecture):
 
     label = "timm"
     paper = "Wightman, doi:10.5281/zenodo.4414861"
-    leading = "network"
+    positional_field = "network"
 
     network: str
     """Its name in timm, with or without the tag of its weights: resnet18 or resnet18.a1_in1k."""
@@ -62,7 +62,7 @@ class Timm(PretrainedArchitecture):
         return values
 
     @classmethod
-    def leading_values(cls, pattern: str) -> list[str]:
+    def positional_values(cls, pattern: str) -> list[str]:
         """Names of timm's networks; with the tags of their weights where the pattern has a dot.
 
         Raises:

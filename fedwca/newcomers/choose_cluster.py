@@ -177,7 +177,7 @@ def trust_newcomer(
 
 def measure_newcomer_trust(federation: TrainedFederation, engine: SequentialEngine) -> float | None:
     """Trust in the source model's labels of the newcomer's images (`measure_trust`); None: there is no such model."""
-    if federation.network.whole:
+    if federation.network.trains_classifier:
         return None
     task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])(0)
     return measure_trust_alone(engine, federation.server.source, task)

@@ -106,12 +106,12 @@ def join(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
         )
-    if epochs and method.aggregator.holds:
+    if epochs and method.aggregator.cached_models:
         raise UsageError(
             f"clients of method {method.name!r} train with what they kept of earlier rounds, which a newcomer has not; "
             "take --adapt 0"
         )
-    if method.aggregator.keeps:
+    if method.aggregator.local_layers:
         raise UsageError(
             f"method {method.name!r} leaves the last layers with its clients, so there is no whole model for a "
             "newcomer to join with; `fedwca bench` measures what other clients' would do"
@@ -194,21 +194,21 @@ def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation 
     """
     method, network = federation.method, federation.network
     if adaptation is None:
-        if network.whole and not method.finish and method.adaptation is not None:
+        if network.trains_classifier and not method.finish and method.adaptation is not None:
             raise UsageError(
                 f"method {method.name!r} adapts by {method.adaptation.name}, not by epochs of training; "
                 "leave --adapt out"
             )
-        if network.whole and not method.finish:
+        if network.trains_classifier and not method.finish:
             raise UsageError(
                 f"method {method.name!r} has no last phase and no adaptation, so a client without labels has nothing "
                 "to adapt by; take --adapt entropy, or let `fedwca export` give its model as it is"
             )
         return
-    if network.generated != adaptation.by_client:
+    if network.is_generated != adaptation.generates_models:
         raise UsageError(
             f"method {method.name!r} generates each client's model, which no steps go with; leave --adapt out"
-            if network.generated
+            if network.is_generated
             else f"adaptation {adaptation.name!r} generates a model, which method {method.name!r} has not trained; "
             "take entropy"
         )

@@ -62,7 +62,7 @@ def load_federation(opened: OpenedRun) -> TrainedFederation:
     if method.finish:
         method = replace(method, objectives=method.finish)
     keys, clients = Keys(config.seed + unit.source_model, unit.trial), opened.federation.clients
-    public, fresh = opened.federation.public, None
+    public, fresh = opened.federation.public_images, None
     if method.public_objective is not None and public is not None:
         # An engine moves its network to where it computes.
         network, seed = copy.deepcopy(opened.network), config.seed + unit.source_model

@@ -44,10 +44,10 @@ class Digest(PublicObjective):
 
     def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
         """``adapted [N, M]`` and ``base [N, M]``, logits of the N public images."""
-        if predictions.adapted is None:
+        if predictions.adapted_logits is None:
             raise FedwcaError("objective 'digest' was given no predictions after a step of an adaptation")
         plain = {"base": predictions.logits} if self.lam else {}
-        return {"adapted": predictions.adapted, **plain}
+        return {"adapted": predictions.adapted_logits, **plain}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Means ``[N, M]`` over the clients that have uploaded; the rows of other clients are 0 everywhere."""

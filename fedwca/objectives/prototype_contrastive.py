@@ -35,10 +35,10 @@ class PrototypeContrastive(Objective):
 
     def __call__(self, batch: Batch) -> Tensor:
         """The loss of one batch, over the images that have a label."""
-        if "prototypes" not in batch.shared:
+        if "prototypes" not in batch.pooled_uploads:
             # A sum over no rows has a gradient, which is 0.
             return batch.features[:0].sum()
-        features, client_prototypes = normalize(batch.features, dim=-1), batch.shared["prototypes"]
+        features, client_prototypes = normalize(batch.features, dim=-1), batch.pooled_uploads["prototypes"]
         return prototype_contrast(features, batch.labels, client_prototypes, self.tau, self.base_tau, batch.weights > 0)
 
     def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
@@ -47,9 +47,9 @@ class PrototypeContrastive(Objective):
         class_weights = one_hot(targets.labels, predictions.logits.shape[-1]) * targets.weights[:, None]
         return {"prototypes": prototypes(features, class_weights)}
 
-    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+    def upload_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
         """A mean of unit vectors is no longer than 1."""
-        return {"prototypes": Bounded((classes, features), norm=1.0)}
+        return {"prototypes": Bounded((classes, features), max_norm=1.0)}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """``prototypes [K, M, q]``, with missing classes filled in."""

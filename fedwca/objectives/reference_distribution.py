@@ -31,8 +31,8 @@ class ReferenceDistribution(Objective):
 
     label = "FedADG"
     paper = "Zhang et al. 2021 (FedADG)"
-    noise = 10
-    stays = (DISCRIMINATOR,)
+    noise_per_image = 10
+    local_networks = (DISCRIMINATOR,)
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.85
     """Share of the cross-entropy in the loss of features and classifier (alpha)."""
@@ -45,14 +45,14 @@ class ReferenceDistribution(Objective):
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
         """G: n + M → width → q; D: M + q → width → 1, a probability; ReLU between layers."""
-        inner, outer = nn.Linear(self.noise + classes, self.width), nn.Linear(self.width, features)
+        inner, outer = nn.Linear(self.noise_per_image + classes, self.width), nn.Linear(self.width, features)
         first, last = nn.Linear(classes + features, self.width), nn.Linear(self.width, 1)
         return {
             GENERATOR: nn.Sequential(inner, nn.ReLU(), outer),
             DISCRIMINATOR: nn.Sequential(first, nn.ReLU(), last, nn.Sigmoid()),
         }
 
-    def rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
         """The rate of both networks."""
         return {GENERATOR: self.rate, DISCRIMINATOR: self.rate}
 
@@ -65,8 +65,12 @@ class ReferenceDistribution(Objective):
             raise FedwcaError("objective 'reference_distribution' was given no generator")
         classes = torch.arange(batch.logits.shape[1], device=batch.labels.device)
         one_hot = (batch.labels[:, None] == classes).to(batch.features.dtype)
-        generated = batch.networks[GENERATOR](torch.cat([batch.noise[:, : self.noise], one_hot], 1))
-        features, discriminator, frozen = batch.features, batch.networks[DISCRIMINATOR], batch.frozen[DISCRIMINATOR]
+        generated = batch.networks[GENERATOR](torch.cat([batch.noise[:, : self.noise_per_image], one_hot], 1))
+        features, discriminator, frozen = (
+            batch.features,
+            batch.networks[DISCRIMINATOR],
+            batch.frozen_networks[DISCRIMINATOR],
+        )
 
         def score(network: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
             return network(torch.cat([one_hot, features], 1))

@@ -46,7 +46,7 @@ class SimpleRepresentation(Objective):
 
     label = "FedSR"
     paper = "Nguyen et al. 2022 (FedSR)"
-    stays = (REFERENCE,)
+    local_networks = (REFERENCE,)
 
     norm: NonNegativeFloat = 0.01
     """Weight of the features' length (alpha_L2R)."""

@@ -32,7 +32,7 @@ class ClientSettings:
     """Most images per client; None: as many as there are."""
     seed: int
     """0 or more."""
-    published: bool = False
+    published_split: bool = False
     """Whether the published training and test parts are used; the data set must have them."""
     new_clients: int | None = None
     """Number of new clients, which training never meets, among which their images are divided, if there are any; None:
@@ -46,21 +46,21 @@ class Partition(Component):
 
     setting: ClassVar[str]
     """Name of the setting, which is the folder of its baselines."""
-    usual: ClassVar[str]
+    default_baseline: ClassVar[str]
     """The baseline whose labeler and objectives are used when a run names only an aggregator."""
-    table: ClassVar[str | None] = None
+    preset_table: ClassVar[str | None] = None
     """Table of presets with the defaults of this partition; None: the table of its setting."""
-    named: ClassVar[Literal["source", "target"] | None] = None
+    domain_role: ClassVar[Literal["source", "target"] | None] = None
     """Role of the one domain that is unlike the others, and field of a run's configuration that names it. None: there
     is no such domain, and clients have images of all domains."""
-    whole: ClassVar[bool] = False
+    trains_classifier: ClassVar[bool] = False
     """Whether clients train the whole network, from untrained weights; else its features alone, from a model that was
     trained at the server."""
     some_unlabeled: ClassVar[bool] = False
     """Whether some clients are labelled and train, and the others are unlabeled, and queried, adapted and measured."""
-    newcomers: ClassVar[bool] = False
+    has_newcomers: ClassVar[bool] = False
     """Whether all training clients have labels, and tables count others: new clients, which training never meets."""
-    uneven: ClassVar[bool] = False
+    has_skewed_clients: ClassVar[bool] = False
     """Whether clients of a domain differ in classes or sizes by design; records then have class counts of each."""
 
     @property
@@ -69,13 +69,13 @@ class Partition(Component):
         return False
 
     @abstractmethod
-    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, settings: ClientSettings) -> Federation:
         """Create the federation of a trial.
 
         Args:
             dataset: the labelled data; its images are copied.
             domain: the one domain that is unlike the others; None where there is none.
-            asked: numbers of clients and images, seed and splits.
+            settings: numbers of clients and images, seed and splits.
 
         Raises:
             UsageError: no such domain, or too few domains or images.

@@ -21,10 +21,10 @@ class DomainPartition(Partition):
     """
 
     setting = "ffreeda"
-    usual = "fedwca"
-    named = "source"
+    default_baseline = "fedwca"
+    domain_role = "source"
 
-    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, settings: ClientSettings) -> Federation:
         """See `fedwca.data.partition.partition`."""
         from fedwca.data.partition import partition
 
@@ -32,10 +32,10 @@ class DomainPartition(Partition):
         return partition(
             dataset,
             domain,
-            clients=asked.clients,
-            samples=asked.samples,
-            seed=asked.seed,
-            published=asked.published,
+            clients=settings.clients,
+            samples=settings.samples,
+            seed=settings.seed,
+            published_split=settings.published_split,
             deal=None if type(self).deal is DomainPartition.deal else self.deal,
         )
 

@@ -49,18 +49,18 @@ class LabelledPartition(Partition):
     """Seed of one deal for all source models and trials; unset: each has its own deal, by the run's seed."""
 
     setting = "upfl"
-    usual = "fedavg"
-    whole = True
-    newcomers = True
+    default_baseline = "fedavg"
+    trains_classifier = True
+    has_newcomers = True
 
     kept: Shares = (1.0,)
     """Share of its images that a new client keeps; several, as 0.1+0.5+1, make a group each, of the same clients."""
 
-    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, settings: ClientSettings) -> Federation:
         """See `fedwca.data.labelled_clients.labelled_clients`."""
         from fedwca.data.labelled_clients import labelled_clients
 
-        if asked.published:
+        if settings.published_split:
             raise UsageError(
                 f"--split published: partition {self.name} pools training and test parts and deals them anew; leave "
                 "it out"
@@ -68,11 +68,11 @@ class LabelledPartition(Partition):
         return labelled_clients(
             dataset,
             self.deal,
-            clients=asked.clients,
-            new_clients=asked.new_clients,
-            samples=asked.samples,
-            seed=asked.seed if self.seed is None else self.seed,
-            validation=asked.validation,
+            clients=settings.clients,
+            new_clients=settings.new_clients,
+            samples=settings.samples,
+            seed=settings.seed if self.seed is None else self.seed,
+            validation=settings.validation,
             public=self.public,
             kept=self.kept,
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class UnitPartition(LabelledPartition):
     """The images of each unit are dealt at random to clients of its own; the data say how many clients there are."""
 
-    unit: ClassVar[str]
+    unit_noun: ClassVar[str]
     """What units are called in messages, in the plural."""
 
     per_unit: PositiveInt = 1
@@ -35,10 +35,10 @@ class UnitPartition(LabelledPartition):
         """
         if pool.units is None:
             raise UsageError(
-                f"partition {self.name}: {pool.name} does not say {self.unit}; an archive says them as key 'units' (or "
-                "'client'), int64, one number for each image"
+                f"partition {self.name}: {pool.name} does not say {self.unit_noun}; an archive says them as key "
+                "'units' (or 'client'), int64, one number for each image"
             )
-        bases = pool.bases()
+        bases = pool.base_positions()
         return pool.with_variants(
             [bases[positions] for positions in unit_partition(pool.units[bases], self.per_unit, random)]
         )

@@ -20,16 +20,20 @@ class AllLabelled(Partition):
     label = "labelled sources, no target"
     paper = "SFDA with MDMGB, sec. 3.2"
     setting = "sfda"
-    usual = "sfda_dg"
-    table = "sfda_dg"
-    whole = True
+    default_baseline = "sfda_dg"
+    preset_table = "sfda_dg"
+    trains_classifier = True
 
-    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, settings: ClientSettings) -> Federation:
         """See `fedwca.data.partition.label_all`."""
         from fedwca.data.partition import label_all
 
         return label_all(
-            dataset, clients=asked.clients, samples=asked.samples, seed=asked.seed, published=asked.published
+            dataset,
+            clients=settings.clients,
+            samples=settings.samples,
+            seed=settings.seed,
+            published_split=settings.published_split,
         )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:

@@ -52,8 +52,8 @@ class Dirichlet(LabelledPartition):
 
         if not self.new:
             return super().deal(pool, clients, new, random)
-        first, second = pool.cut(new / (clients + new), random)
-        training_bases, new_bases = pool.bases(first), pool.bases(second)
+        first, second = pool.split_published(new / (clients + new), random)
+        training_bases, new_bases = pool.base_positions(first), pool.base_positions(second)
         for bases, count, kind in ((training_bases, clients, "that train"), (new_bases, new, "that are new")):
             if len(bases) < count:
                 raise DataError(
@@ -69,7 +69,7 @@ class Dirichlet(LabelledPartition):
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
         """See `fedwca.functional.dirichlet_partition`; all variants of an image go to the client of the first one."""
-        return self._skewed(pool, pool.bases(), clients, self.alpha, random)
+        return self._skewed(pool, pool.base_positions(), clients, self.alpha, random)
 
     def _skewed(
         self, pool: ImagePool, bases: Integers, clients: int, alpha: float, random: Generator

@@ -20,18 +20,23 @@ class LeaveOneOut(Partition):
     label = "labelled sources, one unlabeled target"
     paper = "SFDA with MDMGB, sec. 3"
     setting = "sfda"
-    usual = "sfda"
-    named = "target"
-    whole = True
+    default_baseline = "sfda"
+    domain_role = "target"
+    trains_classifier = True
     some_unlabeled = True
 
-    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, settings: ClientSettings) -> Federation:
         """See `fedwca.data.partition.leave_one_out`."""
         from fedwca.data.partition import leave_one_out
 
         assert domain is not None
         return leave_one_out(
-            dataset, domain, clients=asked.clients, samples=asked.samples, seed=asked.seed, published=asked.published
+            dataset,
+            domain,
+            clients=settings.clients,
+            samples=settings.samples,
+            seed=settings.seed,
+            published_split=settings.published_split,
         )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:

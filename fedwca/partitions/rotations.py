@@ -61,6 +61,6 @@ class Rotations(LabelledPartition):
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
         """Deal all images at random; clients differ by at most one group of variants in size."""
-        bases = pool.bases()
+        bases = pool.base_positions()
         dealt = unit_partition(np.zeros(len(bases), np.int64), clients, random)
         return pool.with_variants([bases[positions] for positions in dealt])

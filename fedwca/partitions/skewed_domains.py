@@ -38,7 +38,7 @@ class SkewedDomains(DomainPartition):
 
     label = "unlabeled clients, skewed classes or sizes"
     paper = "Yurochkin et al. 2019; Hsu et al. 2019; Li et al. 2022; Tan et al. 2020"
-    uneven = True
+    has_skewed_clients = True
 
     alpha: Alpha = 0.3
     """Concentration: towards 0 one client gets all that is dealt, towards infinity all clients are alike."""

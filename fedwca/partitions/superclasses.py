@@ -17,7 +17,7 @@ class Superclasses(UnitPartition):
 
     label = "labelled clients and new ones, of one superclass each"
     paper = "FedTTA sec. 4.1"
-    unit = "superclasses"
+    unit_noun = "superclasses"
 
     per_unit: PositiveInt = 5
     """Clients of each superclass."""

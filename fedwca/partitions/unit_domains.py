@@ -28,7 +28,7 @@ class UnitDomains(DomainPartition):
 
     label = "unlabeled clients, one for each unit"
     paper = "Caldas et al. 2018"
-    uneven = True
+    has_skewed_clients = True
 
     every: bool = False
     """Whether every unit is a client, in the order of their numbers; else as many are drawn as a target has clients."""

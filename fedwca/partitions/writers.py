@@ -15,4 +15,4 @@ class Writers(UnitPartition):
 
     label = "labelled clients and new ones, one for each writer"
     paper = "Caldas et al. 2018; FedTTA sec. 4.1"
-    unit = "writers"
+    unit_noun = "writers"

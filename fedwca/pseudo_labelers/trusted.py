@@ -57,7 +57,7 @@ class Trusted(PrototypeLabeler):
         """Whether ``untrained`` is mean."""
         return self.untrained == "mean"
 
-    def trusts(self, source: Predictions) -> Tensor:
+    def trust(self, source: Predictions) -> Tensor:
         """1 where the measure reaches ``least``, else 1/2 for a client that trains, and 0 for one that does not."""
         measure, thresholds = self._measure(source), {"stop": math.inf, "plain": 0.0}
         plain_threshold = thresholds[self.untrusted] if isinstance(self.untrusted, str) else self.untrusted

@@ -57,7 +57,7 @@ def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None
     config, methods = plan.config, [(m, r) for m, r in plan.methods if names is None or m.name in names]
     runs, catalogued = config.source_models * config.trials, {}
     if config.dataset in datasets.names():
-        catalogued = datasets.get(config.dataset).counts
+        catalogued = datasets.get(config.dataset).image_counts
     images, work = (0.0, 0.0) if catalogued else (float("nan"), float("nan"))
     for method, rounds in methods if catalogued else ():
         trained = runs * count_trained_images(config, method, rounds, domain, catalogued)
@@ -110,7 +110,7 @@ def count_round_images(config: RunConfig, counts: Mapping[str, int], training: T
     """
     partition, max_images = partition_of(config), config.samples or float("inf")
     clients, receivers, share = config.clients * len(counts), config.clients, TRAINING
-    if partition.newcomers:  # images of all domains are pooled and divided among clients, newcomers included
+    if partition.has_newcomers:  # images of all domains are pooled and divided among clients, newcomers included
         clients, counts = config.clients, {"": sum(counts.values())}
         receivers += config.new_clients or config.clients
         share = 1 - (VALIDATION if config.validation is None else config.validation)

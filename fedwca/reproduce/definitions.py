@@ -79,9 +79,9 @@ class Definition(BaseModel):
         return partitions.get(self.partition)
 
     @property
-    def named(self) -> str | None:
+    def domain_role(self) -> str | None:
         """What its runs call the one domain that is set apart: source or target; None where there is none."""
-        return self.rules.named
+        return self.rules.domain_role
 
     def layer(self) -> Layer:
         """Methods, probes and settings as a layer of a run's configuration."""

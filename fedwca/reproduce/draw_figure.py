@@ -21,7 +21,7 @@ def draw_figure(job: Job, domain: str, collected: CollectedRuns) -> Any:
         NotDrawn: there are too few rounds for it, or the runs it shows diverged.
     """
     methods, quick_note = job.methods, " (--quick)" if job.quick else ""
-    title = f"{job.dataset}, {job.named or 'partition'} {domain}{quick_note}"
+    title = f"{job.dataset}, {job.domain_role or 'partition'} {domain}{quick_note}"
     if job.found.shows == "curves":
         curves = {row: collected.runs[name].lines_of(name) for row, name in methods.items()}
         return draw_curves(curves, f"{job.table}: {title}")

@@ -47,15 +47,15 @@ class Job:
         """What the job shows, and whether it is the ``--quick`` version."""
         config = next(iter(self.plans.values())).config
         per_client = f"{config.samples or 'all'} images each, {count_of(config.rounds, 'round')}"
-        clients_note = "per domain" if self.named else "that train"
+        clients_note = "per domain" if self.domain_role else "that train"
         size = f"{count_of(config.clients, 'client')} {clients_note}, {per_client}"
         title = f"{self.table}, {self.dataset}: {self.found.title}"
         return f"{title} [--quick: {size}; not comparable with the paper]" if self.quick else title
 
     @property
-    def named(self) -> str | None:
+    def domain_role(self) -> str | None:
         """What its domains are: source or target; None where no domain is set apart."""
-        return self.found.named
+        return self.found.domain_role
 
     @property
     def methods(self) -> dict[str, str]:
@@ -80,22 +80,24 @@ class ReproductionRequest:
     """Whether to plan only, without reading the data sets' files."""
 
 
-def domains_named(named: str | None, domains_by_option: Mapping[str, Sequence[str]]) -> Sequence[str]:
+def domains_named(domain_role: str | None, domains_by_option: Mapping[str, Sequence[str]]) -> Sequence[str]:
     """The sources or targets that a user names, checked to be what the table's domains are.
 
     Args:
-        named: source or target; None: the table's domains are pooled.
+        domain_role: source or target; None: the table's domains are pooled.
         domains_by_option: the named domains by option, ``source`` and ``target``.
 
     Raises:
         UsageError: domains are given with the wrong option, or with one where domains are pooled.
     """
     for option, domains in domains_by_option.items():
-        if domains and named is None:
+        if domains and domain_role is None:
             raise UsageError(f"--{option} {domains[0]}: this table pools the images of all domains; leave it out")
-        if domains and option != named:
-            raise UsageError(f"--{option} {domains[0]}: the domains of this table are {named}s; take --{named}")
-    return domains_by_option[named] if named else []
+        if domains and option != domain_role:
+            raise UsageError(
+                f"--{option} {domains[0]}: the domains of this table are {domain_role}s; take --{domain_role}"
+            )
+    return domains_by_option[domain_role] if domain_role else []
 
 
 def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
@@ -111,10 +113,10 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
         layer = layered_settings(fitting, name, quick, user_request.layer, file_layer)
         request = replace(user_request, layer=layer, said=setting_origins(reproduction, fitting, name))
         printed = published_table(table, name) or PublishedTable("", {}, {})
-        named = table_definition.named
-        domains = list(reproduction.domains) or list(table_definition.domains.get(name, ["all"] if named else []))
+        role = table_definition.domain_role
+        domains = list(reproduction.domains) or list(table_definition.domains.get(name, ["all"] if role else []))
         domain_requests = chosen_domains(request, domains, reproduction.planning)
-        requests = {str(r.layer[named]) if named else r.plan().config.partition: r for r in domain_requests}
+        requests = {str(r.layer[role]) if role else r.plan().config.partition: r for r in domain_requests}
         plans = {domain: r.plan() for domain, r in requests.items()}
         config = next(iter(plans.values())).config
         jobs.append(Job(canonical_name(table), fitting, requests, plans, dataset_name(config), printed, quick))
@@ -123,15 +125,15 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
 
 def setting_origins(reproduction: ReproductionRequest, table_definition: Definition, name: str) -> dict[str, str]:
     """Origin of each setting, by key, that the table or ``--quick`` sets for a data set and the user does not."""
-    named = table_definition.named
-    table_layer = {**table_definition.layer(), "dataset": name, **({named: ""} if named else {})}
+    role = table_definition.domain_role
+    table_layer = {**table_definition.layer(), "dataset": name, **({role: ""} if role else {})}
     quick = quick_settings(name, table_definition.rules.setting) if reproduction.quick else {}
     origins = {key: "--quick" for key, _ in flatten_keys(quick)}
     origins |= {key: f"reproduce {canonical_name(reproduction.table)}" for key, _ in flatten_keys(table_layer)}
     origins |= {key: "--quick" for key, _ in flatten_keys(table_definition.smaller if reproduction.quick else {})}
     user_keys = {key for key, _ in (*flatten_keys(reproduction.asked.layer), *reproduction.asked.pairs)}
     user_keys |= {
-        key for key, value in (("dataset", reproduction.datasets), (named, reproduction.domains)) if key and value
+        key for key, value in (("dataset", reproduction.datasets), (role, reproduction.domains)) if key and value
     }
     return {key: origin for key, origin in origins.items() if key not in user_keys}
 
@@ -153,7 +155,7 @@ def announce_runs(plans: Mapping[str, RunPlan], out: Path, reporter: RunReporter
         cost = estimate_plan(plan, domain, missing)
         finished_note = f"; {len(finished)} of {len(plan.methods)} methods are there already" if finished else ""
         work = describe_cost(cost) if missing else "nothing to run"
-        reporter.note(f"  {plan.named or 'partition'} {domain}: {work}{finished_note}")
+        reporter.note(f"  {plan.domain_role or 'partition'} {domain}: {work}{finished_note}")
         total += cost
     return total
 

@@ -69,9 +69,9 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
 
 def accuracy_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, or target, with the published values."""
-    assert job.named is not None
+    assert job.domain_role is not None
     comparison = Comparison.of(
-        job.dataset, {domain: collected.table for domain, collected in runs_by_domain.items()}, None, job.named
+        job.dataset, {domain: collected.table for domain, collected in runs_by_domain.items()}, None, job.domain_role
     )
     values = job.printed.values
     grid = accuracies_beside(job.title, comparison, job.methods, values, job.printed.where)

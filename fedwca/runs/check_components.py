@@ -47,9 +47,8 @@ def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dat
     source, clients = layout.read(network), 4
     bank = source + 1e-3 * draw_changes(clients, layout.width, source.dtype)
     truth = torch.zeros(clients, dtype=torch.int64)
-    images = (
-        torch.arange(clients).view(-1, 1, 1, 1, 1).expand(clients, 2, 3, model.stored, model.stored).to(torch.uint8)
-    )
+    shape = (clients, 2, 3, model.stored_side, model.stored_side)
+    images = torch.arange(clients).view(-1, 1, 1, 1, 1).expand(shape).to(torch.uint8)
     clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]
     if network.backbone.frozen and any(clusterer.layer_number is not None for clusterer in clusterers):
         warnings.warn(

@@ -37,8 +37,8 @@ def check_model(network: Network, name: str) -> None:
             ) from error
         finally:
             network.train(was_training)
-    expected = f"right is {dtype} of shape (2, {backbone.width}), its `width`"
-    if not isinstance(features, Tensor) or features.shape != (2, backbone.width) or features.dtype != dtype:
+    expected = f"right is {dtype} of shape (2, {backbone.out_features}), its `out_features`"
+    if not isinstance(features, Tensor) or features.shape != (2, backbone.out_features) or features.dtype != dtype:
         raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(features)} for two images; {expected}")
     check_norms(network, name)
     if _draws(network, images):

@@ -111,5 +111,5 @@ def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages])
     # Read from the configuration: a plugin that the run's methods need may not be installed when a run is opened.
     method_batch_sizes = [values.training.get("batch_size", 0) for values in config.methods.values()]
     batch = max([config.training.batch_size, *method_batch_sizes])
-    per_client = max(cost.training(2 * batch), cost.evaluation(network.chunk))
+    per_client = max(cost.training(2 * batch), cost.evaluation(network.eval_batch_size))
     return cost.model * 2 * len(clients) + image_bytes + embedding_bytes, per_client

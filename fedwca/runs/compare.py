@@ -67,7 +67,7 @@ def run_comparison(
     tables = {domain_of(runs.config) or runs.config.partition: runs.table for runs in collected}
     config = collected[-1].config
     comparison = Comparison.of(
-        dataset_name(config), tables, planned.reference, partition_of(config).named or "partition"
+        dataset_name(config), tables, planned.reference, partition_of(config).domain_role or "partition"
     )
     trained = frozenset[str]().union(*(runs.trained for runs in collected))
     return replace(comparison, trained=trained, first=first_model(config.model_dump()))
@@ -104,7 +104,7 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
         DatasetMissing: see `fedwca.data`.
     """
     plan = request.plan()
-    domain_key = plan.named
+    domain_key = plan.domain_role
     if domain_key is None:
         if names:
             raise UsageError(f"partition {plan.config.partition} has no source and no target; leave {names[0]} out")

@@ -50,7 +50,8 @@ def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, class
     """
     policy = RetentionPolicy.parse(keep)
     network = build_network(plan.config, classes, pretrained=False)
-    model_sizes, federations = len(architecture(plan.config).variants), plan.config.source_models * plan.config.trials
+    model_sizes = len(architecture(plan.config).size_variants)
+    federations = plan.config.source_models * plan.config.trials
 
     trials_together = min(plan.config.trials_at_once or 1, federations)
 

@@ -45,7 +45,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
                 for record in run.schedule.merged(records, folder.append, progress):
                     if first_record_at == run.started:  # the first record comes once the source models exist
                         first_record_at = time.perf_counter()
-                    log_session.record(to_plain(record))
+                    log_session.on_record(to_plain(record))
             order = [method.name for method, _ in run.plan.methods]
             folder.rewrite(
                 lambda _: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"])
@@ -53,7 +53,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             folder.write("memory.json", memory_record(run.memory, run.device, memory.growth()))
             table, summary = write_summary(run, first_record_at, complete=True)
             if run.loggers:
-                log_session.end(end_of_run(folder.path, summary, reporter.warn))
+                log_session.on_end(end_of_run(folder.path, summary, reporter.warn))
     except (OSError, Unwritable) as error:
         summarise_unfinished(run, first_record_at)
         sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)

@@ -35,12 +35,12 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     # Fail on missing or unfitting weights before minutes of decoding images.
     model.build(1, pretrained=config.checkpoint is None)
     if (counts := files.count_images()) is not None:
-        check_images_fit(config, counts, model.stored)
-    domain_key = partition_of(config).named
+        check_images_fit(config, counts, model.stored_side)
+    domain_key = partition_of(config).domain_role
     # A partition with new clients pools the published parts, and refuses this split with a sentence later.
-    published = config.split == "published" and not partition_of(config).newcomers
+    published = config.split == "published" and not partition_of(config).has_newcomers
     try:
-        dataset = (files.load_published if published else files.load)(model.stored).resized(model.stored)
+        dataset = (files.load_published if published else files.load)(model.stored_side).resized(model.stored_side)
     except OSError as error:
         if error.filename:
             raise
@@ -48,7 +48,7 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     partition: Partition = component("partition", config.partition, config.components)
     if domain_key is None:
         return partition.choose_images(dataset, None), None
-    domain = dataset.domain(domain_of(config) or files.default_source or next(iter(dataset.domains))).name
+    domain = dataset.domain(domain_of(config) or files.default_domain or next(iter(dataset.domains))).name
     if len(dataset.classes) < 2:
         warnings.warn(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning, stacklevel=2)
     if domain_key == "source" and config.checkpoint is None:
@@ -85,14 +85,14 @@ def architecture(config: RunConfig) -> Architecture:
 
 
 def build_network(config: RunConfig, classes: int, *, pretrained: bool = True) -> Network:
-    """A new network for a run; ``whole`` if its partition lets clients train the classifier too.
+    """A new network for a run.
 
     Args:
         config: names the architecture.
         classes: M.
         pretrained: as for `Architecture.build`.
     """
-    return architecture(config).build(classes, 0, pretrained, whole=partition_of(config).whole)
+    return architecture(config).build(classes, 0, pretrained, trains_classifier=partition_of(config).trains_classifier)
 
 
 def check_images_fit(config: RunConfig, counts: Mapping[str, int], side: int) -> None:

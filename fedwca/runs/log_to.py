@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from fedwca.errors import CheckpointError
-from fedwca.loggers import Logger, LogSession, RunEnd, loggers, title
+from fedwca.loggers import Logger, LogSession, RunEnd, curve_name, loggers
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.style import save
 from fedwca.results.read_run import read_run
@@ -30,7 +30,7 @@ def build_loggers(specs: Sequence[Any]) -> list[Logger]:
     """
     built_loggers = [loggers.build(spec) for spec in specs]
     for logger in built_loggers:
-        logger.ready()
+        logger.check_installed()
     return built_loggers
 
 
@@ -44,7 +44,7 @@ def end_of_run(run: Path, summary: Mapping[str, Any], warn: Callable[[str], None
     """
     accuracies = {
         name: {
-            title({"method": name, **run_result}): run_result["mean"]
+            curve_name({"method": name, **run_result}): run_result["mean"]
             for run_result in entry["runs"]
             if run_result["mean"] is not None
         }
@@ -112,11 +112,11 @@ class _Sessions:
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Send a record to all loggers."""
-        self._tell(lambda session: session.record(record))
+        self._tell(lambda session: session.on_record(record))
 
     def end(self, run_end: RunEnd) -> None:
         """Send the run's results to all loggers."""
-        self._tell(lambda session: session.end(run_end))
+        self._tell(lambda session: session.on_end(run_end))
 
     def _tell(self, call: Callable[[LogSession], None]) -> None:
         for entry in list(self._open):

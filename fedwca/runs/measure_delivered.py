@@ -18,7 +18,7 @@ from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.federated.method import Method
 
 AT_ONCE = {False: 32, True: 4}
-"""Clients adapted at a time, by `Adaptation.by_client`: fewer where networks about 100 times as large as a model
+"""Clients adapted at a time, by `Adaptation.generates_models`: fewer where networks about 100 times as large as a model
 generate it."""
 
 
@@ -69,7 +69,7 @@ def measure_delivered(
     if method.adaptation is None or lr is None:
         return DeliveredModels(unadapted)
     delivered = DeliveredModels([], list_accuracies(metrics, unadapted))
-    at_once = AT_ONCE[method.adaptation.by_client]
+    at_once = AT_ONCE[method.adaptation.generates_models]
     for first in range(0, len(metrics), at_once):
         clients = range(first, min(first + at_once, len(metrics)))
         for adapted in engine.adapt(method.adaptation, lr, weights, rows, clients):

@@ -82,7 +82,7 @@ class Newcomers:
 
 def number_newcomers(groups: Sequence[Federation]) -> list[int]:
     """The number of each newcomer, group after group; random draws depend on it, so they agree between groups."""
-    return [group.first + index for group in groups for index in range(len(group))]
+    return [group.first_number + index for group in groups for index in range(len(group))]
 
 
 def prepare_fresh_models(

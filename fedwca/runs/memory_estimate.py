@@ -32,28 +32,30 @@ def estimate_run(
     """
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
-    shapes = [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)]
+    shapes = [plain, *(shape_network(plain, method, len(model.size_variants)) for method, _ in methods)]
     network = max(shapes, key=lambda shape: Layout.of(shape).width)
     rows = max(count_server_rows(method, federation) if rounds else 1 for method, rounds in methods)
     workers = clients_at_once(config, network, federation.clients)
-    sizes = [len(client.train) + len(client.test) for client in federation.everybody]
+    sizes = [len(client.train) + len(client.test) for client in federation.all_clients]
     # A step holds its images and at most as many mixed ones.
     batch = max(method.largest_batch(config.training) for method, _ in methods)
     step = 2 * min(batch, max(len(client.train) for client in federation.clients))
     public_objectives = [
         method.public_objective for method, rounds in methods if rounds and method.public_objective is not None
     ]
-    public_images = 0 if federation.public is None or not public_objectives else len(federation.public)
+    public_images = 0 if federation.public_images is None or not public_objectives else len(federation.public_images)
     step = max([step, *(min(objective.batch_size, public_images) for objective in public_objectives)])
-    chunk = min(network.chunk, max([*sizes, public_images]))
+    chunk = min(network.eval_batch_size, max([*sizes, public_images]))
     trials = trials_at_once(config, federation.clients)
     if trials > 1:
         workers = len(federation)
     cost = footprint(config, network)
     embedding_bytes, _ = place_embeddings(network, sum(sizes))
-    per_trial = estimate_memory(cost, sizes, model.stored, rows, step, chunk, workers, embedding_bytes)
+    per_trial = estimate_memory(cost, sizes, model.stored_side, rows, step, chunk, workers, embedding_bytes)
     if public_images:
-        per_trial = per_trial.plus(estimate_public(cost, federation, len(model.variants), model.stored, classes))
+        per_trial = per_trial.plus(
+            estimate_public(cost, federation, len(model.size_variants), model.stored_side, classes)
+        )
     return per_trial.times(trials)
 
 
@@ -73,7 +75,7 @@ def estimate_public(cost: Footprint, federation: Federation, sizes: int, side: i
     return MemoryEstimate(
         bank=cost.model * (len(federation) + 2 * sizes),
         rows=2 * VALUE * count_predictions(federation, classes),
-        images=2 * len(federation.public if federation.public is not None else ()) * 3 * side**2,
+        images=2 * len(federation.public_images if federation.public_images is not None else ()) * 3 * side**2,
         work=0,
     )
 
@@ -84,7 +86,7 @@ VALUE = 4
 
 def count_predictions(federation: Federation, classes: int) -> int:
     """Values that all clients upload about public images: logits before and after an adaptation step."""
-    return 0 if federation.public is None else 2 * len(federation) * len(federation.public) * classes
+    return 0 if federation.public_images is None else 2 * len(federation) * len(federation.public_images) * classes
 
 
 def count_server_rows(method: Method, federation: Federation) -> int:
@@ -103,7 +105,7 @@ def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
 def describe_embeddings(config: RunConfig, classes: int, federation: Federation) -> str:
     """A sentence on where a frozen backbone's features are kept and which passes that saves; empty if none are kept."""
     network = build_network(config, classes, pretrained=False)
-    images = sum(len(client.train) + len(client.test) for client in federation.everybody)
+    images = sum(len(client.train) + len(client.test) for client in federation.all_clients)
     memory_bytes, disk_bytes = place_embeddings(network, images)
     if not memory_bytes + disk_bytes:
         return ""

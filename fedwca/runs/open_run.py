@@ -132,7 +132,7 @@ class OpenedRun:
     @property
     def source(self) -> str | None:
         """Name of the source domain; None if clients have labels."""
-        if self.network.whole:
+        if self.network.trains_classifier:
             return None
         return self.config.source or self._images[1]
 
@@ -202,7 +202,7 @@ class OpenedRun:
             delivery = deliver_mixtures(self.method.aggregator, self.server.state, len(rows))
         if BatchNormPolicy(self.config.batch_norm) is BatchNormPolicy.RECALIBRATED:
             return self.engine.deliver(delivery, rows)
-        no_images = torch.zeros(0, 3, self.architecture.stored, self.architecture.stored, dtype=torch.uint8)
+        no_images = torch.zeros(0, 3, self.architecture.stored_side, self.architecture.stored_side, dtype=torch.uint8)
         engine = choose_engine(
             self.config, self.network, [ClientImages(no_images, no_images, no_images)] * len(self.bank)
         )
@@ -249,7 +249,7 @@ def open_run(
     model = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
     parts = _trained_parts(metadata["methods"][unit.method])
-    network = grow_network(network, parts, config.seed, sizes=len(model.variants))
+    network = grow_network(network, parts, config.seed, sizes=len(model.size_variants))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra_tensors = {

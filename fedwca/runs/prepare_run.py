@@ -79,8 +79,10 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     device = resolve_device(plan.config.device)
     splits = TrialSplits(plan.config, dataset, claimed.domain)
     federation = splits.first()
-    test_counts = [len(client.test) for client in federation.everybody]
-    if unmeasured := describe_unmeasured(test_counts, federation.least_measured, len(test_counts) - len(federation)):
+    test_counts = [len(client.test) for client in federation.all_clients]
+    if unmeasured := describe_unmeasured(
+        test_counts, federation.min_images_for_test, len(test_counts) - len(federation)
+    ):
         reporter.warn(unmeasured)
     subgroups, ranks_per_trial = ranks.divide(units_of(plan.config, plan.methods))
     if claimed.earlier is None:
@@ -88,7 +90,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     config, kernels, needed = size_run(claimed, federation, device, ranks_per_trial > 1, reporter)
     plan, keep = replace(plan, config=config), claimed.about["keep"]
     checkpoint_bytes = estimate_checkpoints(plan, keep, federation, len(dataset.classes), subgroups)
-    domains, digests = federation.measured, describe_images(dataset)
+    domains, digests = federation.measured_domains, describe_images(dataset)
     if claimed.earlier is None:
         check_disk_space(folder.path, keep, checkpoint_bytes)
         decisions: dict[str, Any] = {

@@ -32,15 +32,15 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
     tracer = Tracer(label)
 
     def begin(label: str, rounds: int, clients: int) -> None:
-        progress.begin(label, rounds, clients)
+        progress.method_start(label, rounds, clients)
         tracer.begin(label, rounds)
 
     def round(finished_rounds: int, accuracy: float) -> None:
         tracer.round(finished_rounds)
-        progress.round(finished_rounds, accuracy)
+        progress.round_done(finished_rounds, accuracy)
 
     try:
-        yield replace(progress, begin=begin, round=round)
+        yield replace(progress, method_start=begin, round_done=round)
     finally:
         trace = tracer.write(folder.path)
         seconds = phase_seconds(folder.records())

@@ -125,7 +125,7 @@ class RankSchedule(Schedule):
         if not self.leads:
             return Progress()
         return Progress(
-            end=lambda label, accuracy: self.channel.send(("ended", (label, accuracy))),
+            method_end=lambda label, accuracy: self.channel.send(("ended", (label, accuracy))),
             warn=lambda message: self.channel.send(("warning", message)),
         )
 
@@ -173,10 +173,10 @@ class RankSchedule(Schedule):
         while not messages.empty():
             match messages.get():
                 case "record", record:
-                    progress.elsewhere(record["round"] >= 0)
+                    progress.other_rounds(record["round"] >= 0)
                     yield record
                 case "ended", (label, accuracy):
-                    progress.end(label, accuracy)
+                    progress.method_end(label, accuracy)
                 case "warning", message:
                     progress.warn(message)
         if self._stop is not None:

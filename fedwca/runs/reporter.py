@@ -16,24 +16,24 @@ from fedwca.data.dataset import FederatedDataset
 class Progress:
     """Callbacks for the progress of rounds; each does nothing by default."""
 
-    source: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None
+    source_epoch: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None
     """Called with (epochs done, epochs, held-out accuracy in percent) while source models are trained."""
-    begin: Callable[[str, int, int], None] = lambda label, rounds, clients: None
+    method_start: Callable[[str, int, int], None] = lambda label, rounds, clients: None
     """Called with (method, rounds, clients) when a method starts."""
-    earlier: Callable[[int, int], None] = lambda rounds, clients: None
+    skipped_rounds: Callable[[int, int], None] = lambda rounds, clients: None
     """Called with (rounds that need not be run, clients): all of a finished run or the rest of a diverged one, with 0
     clients; or those that a resumed run has behind it, with its clients."""
-    elsewhere: Callable[[int], None] = lambda rounds: None
-    """Called with a number of rounds that `round` does not report: of other ranks, or of trials that run together."""
-    client: Callable[[int], None] = lambda client: None
+    other_rounds: Callable[[int], None] = lambda rounds: None
+    """Called with a number of rounds that `round_done` does not report: of other ranks, or of trials in one step."""
+    client_done: Callable[[int], None] = lambda client: None
     """Called with the client's number after each client's round."""
-    round: Callable[[int, float], None] = lambda done, accuracy: None
+    round_done: Callable[[int, float], None] = lambda done, accuracy: None
     """Called with (rounds done, mean accuracy in percent), once for all trials that run together."""
-    end: Callable[[str, float], None] = lambda label, accuracy: None
+    method_end: Callable[[str, float], None] = lambda label, accuracy: None
     """Called with (method, mean accuracy in percent) when a method ends; NaN if no round was left to do."""
     warn: Callable[[str], None] = lambda message: None
     """Called with a sentence for the user."""
-    central: Callable[[str, int, int], None] = lambda label, epoch, epochs: None
+    central_epoch: Callable[[str, int, int], None] = lambda label, epoch, epochs: None
     """Called with (method, epochs done, epochs) while a method trains centrally."""
 
 

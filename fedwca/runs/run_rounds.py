@@ -152,7 +152,7 @@ def run_rounds(
                     server, outcome = end_round(opened[i], uploads.pop(i), trials[i])
             except Diverged as error:
                 del states[i]
-                progress.earlier(rounds - number, 0)  # these rounds are not run
+                progress.skipped_rounds(rounds - number, 0)  # these rounds are not run
                 yield i, trials[i].record_divergence(number, error), None
                 continue
             # Contiguous, as when read from a checkpoint: the order of a sum may depend on strides.
@@ -169,8 +169,8 @@ def run_rounds(
             mean_accuracies.append(mean(record["accuracy"]))
             yield i, record, states[i]
         if mean_accuracies:
-            progress.elsewhere(len(mean_accuracies) - 1)
-            progress.round(number + 1, mean(mean_accuracies))
+            progress.other_rounds(len(mean_accuracies) - 1)
+            progress.round_done(number + 1, mean(mean_accuracies))
 
 
 @contextmanager
@@ -225,10 +225,10 @@ def begin_round(
     """Open a round on the server, or the last phase in its place."""
     domains = trial.metrics.domain_labels()
     if last_phase:
-        return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client)
+        return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client_done)
     training = method.training_in(config.training)
     round_args = (server, method, engine, training, trial.keys, domains, config.participation)
-    opened = open_round(number, *round_args, done=progress.client)
+    opened = open_round(number, *round_args, done=progress.client_done)
     return opened if trial.public is None else learn_from_predictions(opened, trial.public)
 
 

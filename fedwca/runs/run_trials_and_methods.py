@@ -97,10 +97,10 @@ class _Bench:
         index = trial_key.source_model
         keys, clients = Keys(self.config.seed + index, trial_key.trial), len(federation.clients)
         fresh_models, public = None, None
-        if method.public_objective is not None and federation.public is not None:
+        if method.public_objective is not None and (images := federation.public_images) is not None:
             new, seed = number_newcomers(federation.newcomers), self.config.seed + index
-            fresh_models = prepare_fresh_models(config, method, network, federation.public, seed, keys, clients, new)
-            public = self.schedule.engines(config, [(network, holders_of(federation.public, clients))]).engines[0]
+            fresh_models = prepare_fresh_models(config, method, network, images, seed, keys, clients, new)
+            public = self.schedule.engines(config, [(network, holders_of(images, clients))]).engines[0]
         newcomers = Newcomers.of(config, network, federation.newcomers, fresh_models)
         return Trial(federation.metrics, keys, newcomers, public)
 
@@ -111,7 +111,7 @@ class _Bench:
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """The source model, or ``start`` in its place, with a method's extra networks."""
         network = self.models[index].network if start is None else start
-        sizes = len(architecture(self.config).variants)
+        sizes = len(architecture(self.config).size_variants)
         return grow_network(network, method.trained, self.config.seed + index, sizes=sizes)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> StartModel:
@@ -120,7 +120,7 @@ class _Bench:
         if method.start is None:
             return model
         seed = fold_key([self.config.seed + unit.source_model, unit.trial, "central"]) >> 1
-        report = partial(self.progress.central, label)
+        report = partial(self.progress.central_epoch, label)
         return central_model(method.start, self.config, engine, trial.metrics, model, seed, report)
 
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,14 +141,14 @@ class _Bench:
         """Run one method; ``units`` are those to be run, by the index of their trial. Yields their records."""
         label = f"{method.label}{_which(list(units.values()), self.trial_keys)}"
         client_counts = {i: len(trials[i].metrics) for i in units}
-        self.progress.begin(label, rounds, sum(client_counts.values()))
+        self.progress.method_start(label, rounds, sum(client_counts.values()))
         states, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
             try:
                 model = self.start_of(method, label, unit, engine, trials[i])
             except Diverged as error:
-                self.progress.earlier(rounds, 0)  # these rounds are not run
+                self.progress.skipped_rounds(rounds, 0)  # these rounds are not run
                 yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))
                 continue
             models[i] = model
@@ -167,12 +167,12 @@ class _Bench:
                     "source_weights": model.weights,
                 }
                 image_entries: dict[str, Any] = {"test_images": trials[i].test_images()}
-                if partition_of(self.config).uneven:
+                if partition_of(self.config).has_skewed_clients:
                     image_entries["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
                 yield {**_tag(unit), "round": -1, **start_entries, **image_entries, **source_entries}
                 self.checkpointer.save(unit, state, engine, model, last=rounds == 0)
             if state.round >= 0:
-                self.progress.earlier(state.round + 1, client_counts[i])
+                self.progress.skipped_rounds(state.round + 1, client_counts[i])
             states[i] = state
         results = run_rounds(self.config, method, rounds, engines, trials, states, self.caution, self.progress)
         for i, record, new_state in results:
@@ -188,7 +188,7 @@ class _Bench:
             self.checkpointer.save(unit, new_state, engines.engines[i], models[i], last, validation)
         for unit in units.values():
             self.checkpointer.end(unit)
-        self.progress.end(label, mean(list(accuracy.values())))
+        self.progress.method_end(label, mean(list(accuracy.values())))
 
 
 def run_bench(
@@ -217,10 +217,10 @@ def run_bench(
     splits = splits or TrialSplits(config, dataset, domain)
     trial_keys = TrialKey.all_of(config.source_models, config.trials)
     remaining = remaining_units(config, methods, checkpointer.begun)
-    progress.earlier(sum(units_of(config, methods).values()) - sum(remaining.values()), 0)
+    progress.skipped_rounds(sum(units_of(config, methods).values()) - sum(remaining.values()), 0)
     if not remaining:
         return
-    models = schedule.models(config, dataset, domain, progress.source)
+    models = schedule.models(config, dataset, domain, progress.source_epoch)
     checkpointer.check_sources(models)
     at_once = 1
     if len(trial_keys) > 1:

@@ -21,7 +21,7 @@ ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": Sequ
 
 def config_of_method(config: RunConfig, method: Method) -> RunConfig:
     """The configuration for a method's engines: the loop if its adaptation generates a model per client."""
-    client_by_client = method.adaptation is not None and method.adaptation.by_client
+    client_by_client = method.adaptation is not None and method.adaptation.generates_models
     return config.model_copy(update={"engine": "loop", "kernels": "auto"}) if client_by_client else config
 
 

@@ -74,11 +74,11 @@ def source_model(
     If clients train the whole network, it is an untrained model or the user's checkpoint.
     """
     model = architecture(config)
-    device, whole = resolve_device(config.device), partition_of(config).whole
+    device, trains_classifier = resolve_device(config.device), partition_of(config).trains_classifier
     if config.checkpoint is not None:
-        return load_source(config.checkpoint, dataset.classes, model, device, whole)
+        return load_source(config.checkpoint, dataset.classes, model, device, trains_classifier)
     seed = config.seed + index
-    if whole:
+    if trains_classifier:
         return initial_model(dataset.classes, model, seed, device)
     assert domain is not None
     return pretrain(dataset.domains[domain], dataset.classes, model, config.source_training, seed, device, progress)

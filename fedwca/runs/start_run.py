@@ -98,7 +98,7 @@ def check_recording(request: RunRequest, plan: RunPlan) -> list[Logger]:
     """
     policy, loggers = RetentionPolicy.parse(request.keep), build_loggers(request.loggers)
     check_tags(request.tags)
-    if policy.selected and (not partition_of(plan.config).newcomers or plan.config.validation == 0):
+    if policy.selected and (not partition_of(plan.config).has_newcomers or plan.config.validation == 0):
         raise InvalidConfig(
             f"--keep {request.keep}: in this run no round is selected by clients' validation images, and tables show "
             "the last; take last"

@@ -17,12 +17,12 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
     These are models, shared values, a frozen classifier in round 0, and the new mean for clients that are asked to
     assess it. Weights that nobody trained are not sent.
     """
-    values, frozen = 0, first and not engine.network.whole
-    if method.aggregator.travels or frozen:
+    values, frozen = 0, first and not engine.network.trains_classifier
+    if method.aggregator.sends_models or frozen:
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
-        held = 0 if first else method.aggregator.holds  # models that clients have from earlier rounds
+        held = 0 if first else method.aggregator.cached_models  # models that clients have from earlier rounds
         local = 0 if first else count_kept(method, engine)
-        values = (outcome.offer.models - held) * (engine.layout.sent - local) + classifier
+        values = (outcome.offer.models_per_client - held) * (engine.layout.sent - local) + classifier
     values += count_values(outcome.shared)
     mean_values = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * engine.layout.sent
     return engine.bank.element_size() * (len(outcome.uploads) * values + mean_values)
@@ -36,7 +36,7 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
     """
     upload = next(iter(outcome.uploads.values()))
     values = count_values(upload.collected) + outcome.signature
-    if method.aggregator.travels:
+    if method.aggregator.sends_models:
         values += engine.layout.sent - count_kept(method, engine) + count_values(upload.report)
     answer_values = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * outcome.mean_answers.values
     return engine.bank.element_size() * (len(outcome.uploads) * values + answer_values)
@@ -44,9 +44,9 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
 
 def count_kept(method: Method, engine: Engine) -> int:
     """Number of values of a model that are never sent to the server."""
-    if not method.aggregator.keeps:
+    if not method.aggregator.local_layers:
         return 0
-    local = engine.layout.last_layers(method.aggregator.keeps)
+    local = engine.layout.last_layers(method.aggregator.local_layers)
     return sum(part.stop - part.start for part in (local, *engine.layout.statistics_of(local)))
 
 

@@ -29,7 +29,7 @@ def choose_criterion(criterion: str | None, partition: type[Partition]) -> str:
     Raises:
         UsageError: there is none of that name, or the partition does not allow it.
     """
-    fitting = [name for name in CRITERIA if (name == VALIDATION) == partition.newcomers]
+    fitting = [name for name in CRITERIA if (name == VALIDATION) == partition.has_newcomers]
     if criterion is None:
         return fitting[0]
     if criterion not in CRITERIA:
@@ -59,10 +59,10 @@ def check_criterion_is_measured(criterion: str, rounds: int, federation: Federat
                 "above 0 (unset: 0.15) and enough images a client for that share"
             )
     elif criterion == ORACLE:
-        if not any(len(client.test) for client in federation.everybody):
+        if not any(len(client.test) for client in federation.all_clients):
             raise UsageError(
-                f"--oracle: no client has test images to judge by; clients need {federation.least_measured} images for "
-                "a test image"
+                "--oracle: no client has test images to judge by; clients need "
+                f"{federation.min_images_for_test} images for a test image"
             )
     elif all(client.labels is not None for client in federation.clients):
         raise UsageError(

@@ -84,7 +84,7 @@ def plan_search(spec: Search) -> PlannedSearch:
         UsageError: a value would not reach the method, a field is given twice, there are too many combinations, or
             the criterion cannot be measured.
     """
-    domain_field = spec.request.plan().named
+    domain_field = spec.request.plan().domain_role
     domain_name = spec.request.layer.get(domain_field) if domain_field else None
     (request,) = chosen_domains(spec.request, [domain_name] if domain_name else [])
     plan = request.plan()

@@ -86,10 +86,10 @@ def test_methods_are_told_apart() -> None:
 def test_a_run_stops_with_a_round_that_is_done() -> None:
     clock = paper_size.StopsAfter(1)
     with clock.watch(None) as progress:
-        progress.round(1, 50.0)
+        progress.round_done(1, 50.0)
         clock.end = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            progress.round(2, 50.0)
+            progress.round_done(2, 50.0)
 
 
 def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def play(aggregator: Aggregator, clusters: Tensor, seed: int = 0, order: Tensor 
     moved = {"moved": torch.full((k,), 0.5, dtype=torch.float64)} if aggregator.infers_gradients else {}
     gathers = [aggregator.gather(moved, labels, sizes, present, 1)]
     rows = gathers[0] @ torch.cat([source, first])
-    state = aggregator.learn({}, labels, {}, present)
+    state = aggregator.next_state({}, labels, {}, present)
     offer = aggregator.offer(state, 1, rows)
     mixtures = torch.cat([offer.personal, offer.shared.expand(k, -1, -1)], 1)
     view = FakeView(tables, mixtures @ rows, offer.personal.shape[1])
@@ -113,7 +113,7 @@ def play(aggregator: Aggregator, clusters: Tensor, seed: int = 0, order: Tensor 
     chosen = labels if blend.labels is None else blend.labels
     gathers.append(aggregator.gather({**state, **moved}, chosen, sizes, present, len(rows)))
     after = gathers[1] @ torch.cat([rows, second])
-    later = aggregator.learn(state, chosen, blend.report, present)
+    later = aggregator.next_state(state, chosen, blend.report, present)
     return Case(aggregator, chosen, gathers, [rows, after], offer, view, blend, [state, later])
 
 

@@ -38,13 +38,13 @@ def test_its_loss_is_differentiable_twice_and_the_order_of_images_changes_nothin
 @every
 def test_it_names_rates_of_its_own_networks_alone(adaptation: Adaptation) -> None:
     modules = networks(adaptation)
-    assert set(adaptation.rates()) <= set(modules)
+    assert set(adaptation.learning_rates()) <= set(modules)
     assert not [name for module in modules.values() for name, _ in module.named_buffers()]
 
 
 @every
 def test_one_that_is_by_client_generates_all_parameters(adaptation: Adaptation) -> None:
-    if not adaptation.by_client:
+    if not adaptation.generates_models:
         with pytest.raises(NotImplementedError):
             adaptation.generate({}, torch.zeros(1, 1, 8, 8))
         return
@@ -72,6 +72,6 @@ def test_the_learned_network_is_that_of_the_paper() -> None:
     linear = [part for part in module if isinstance(part, nn.Linear)]
     assert [(part.in_features, part.out_features) for part in linear] == [(10, 32), (32, 32), (32, 32), (32, 1)]
     assert sum(isinstance(part, nn.ReLU) for part in module) == 3
-    assert Learned(rate=0.01).rates() == {"adaptation": 0.01}
+    assert Learned(rate=0.01).learning_rates() == {"adaptation": 0.01}
     (small,) = Learned(width=4, layers=1).networks(10, 200).values()
     assert sum(parameter.numel() for parameter in small.parameters()) == 10 * 4 + 4 + 4 + 1

@@ -64,14 +64,14 @@ def test_absent_clients_count_with_what_they_said_last() -> None:
         return {"alpha": torch.cat([column, 1 - column], 1), "beta": torch.cat([1 - column, column], 1)}
 
     first, second = report(0.9, 0.2), report(0.6, 0.7)
-    before = wca.learn({}, labels, first, everybody)
-    after = wca.learn(before, labels, second, torch.tensor([True, False]))
+    before = wca.next_state({}, labels, first, everybody)
+    after = wca.next_state(before, labels, second, torch.tensor([True, False]))
     latest = report(0.6, 0.2)
     torch.testing.assert_close(after["soft"], soft_cluster_weights(latest["alpha"], latest["beta"], labels))
     revised = RevisedWCA(u=2)
-    before = revised.learn({}, labels, {}, everybody)
-    before = revised.learn(before, labels, first, everybody)
-    after = revised.learn(before, labels, second, torch.tensor([True, False]))
+    before = revised.next_state({}, labels, {}, everybody)
+    before = revised.next_state(before, labels, first, everybody)
+    after = revised.next_state(before, labels, second, torch.tensor([True, False]))
     assert torch.equal(after["v"][1], before["v"][1])
     assert not torch.allclose(after["v"][0], before["v"][0])
 

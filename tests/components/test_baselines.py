@@ -119,7 +119,7 @@ def test_ladd_fedpcl_and_fedscal_are_what_their_papers_say() -> None:
     assert plus.objectives[0].model_dump()["lam"] == 0.1
     assert plus.objectives[1].model_dump()["lam"] == 0
     assert by_name["fedpcl_pl"].objectives[0].model_dump() == {"tau": 70, "base_tau": 0.07}
-    assert not by_name["fedpcl_pl"].aggregator.travels
+    assert not by_name["fedpcl_pl"].aggregator.sends_models
     shot, alignment = (objective.model_dump() for objective in by_name["fedscal"].objectives)
     assert shot["lam"] == 0.5
     assert (alignment["client"], alignment["server"], alignment["threshold"]) == (3, 0.3, 0.8)

@@ -30,20 +30,20 @@ class FakeSignatures:
     def clients(self) -> int:
         return len(self.values)
 
-    def layer(self, index: int) -> Tensor:
+    def layer_weights(self, index: int) -> Tensor:
         return self.values * index
 
     @property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         return 3
 
-    def everything(self) -> Tensor:
+    def parameters(self) -> Tensor:
         return self.values
 
-    def statistics(self) -> Tensor:
+    def batch_norm_statistics(self) -> Tensor:
         return self.values
 
-    def reference(self) -> FakeSignatures:
+    def source_signatures(self) -> FakeSignatures:
         return FakeSignatures(self.values.mean(0, keepdim=True), self.truth[:1])
 
     def styles(self, share: float, images: int) -> Tensor:
@@ -155,10 +155,10 @@ def test_notes_are_plain(clusterer: Clusterer) -> None:
 class Frozen(FakeSignatures):
     """Signatures whose first two layers were not trained."""
 
-    def layer(self, index: int) -> Tensor:
+    def layer_weights(self, index: int) -> Tensor:
         return torch.ones(len(self.values), 5, dtype=torch.float64) if index < 3 else self.values
 
-    def reference(self) -> Frozen:
+    def source_signatures(self) -> Frozen:
         return Frozen(self.values.mean(0, keepdim=True), self.truth[:1])
 
 
@@ -174,10 +174,10 @@ def test_a_frozen_layer_is_passed_over() -> None:
 
 def test_an_update_of_nothing_has_no_direction() -> None:
     class Idle(FakeSignatures):
-        def layer(self, index: int) -> Tensor:
-            return torch.cat([self.values[:2], self.reference().values, self.values[2:]])
+        def layer_weights(self, index: int) -> Tensor:
+            return torch.cat([self.values[:2], self.source_signatures().values, self.values[2:]])
 
-        def reference(self) -> FakeSignatures:
+        def source_signatures(self) -> FakeSignatures:
             return FakeSignatures(torch.ones_like(self.values[:1]), self.truth[:1])
 
     idle = Idle(signatures([0, 0, 1, 1]).values, torch.tensor([0, 0, 0, 1, 1]))

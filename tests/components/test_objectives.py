@@ -128,7 +128,7 @@ def test_a_finite_number_with_gradients_even_where_nothing_is_labelled(objective
 @every
 def test_it_names_rates_and_what_stays_of_its_own_networks_alone(objective: Objective) -> None:
     networks = objective.networks(3, 8)
-    assert {*objective.rates(), *objective.stays} <= set(networks)
+    assert {*objective.learning_rates(), *objective.local_networks} <= set(networks)
     assert not [name for module in networks.values() for name, _ in module.named_buffers()]
 
 
@@ -170,9 +170,9 @@ def test_prototype_contrast_by_hand() -> None:
     # Images 0 and 1 each see the other at cosine 1 and image 2 at 0; image 2 is alone and costs nothing. Both clients
     # have the same prototypes: a mean over them.
     expected = 2 / 0.5 * math.log(1 + math.exp(-1 / 2))
-    assert float(objective(replace(data, shared=sent))) == pytest.approx(expected)
+    assert float(objective(replace(data, pooled_uploads=sent))) == pytest.approx(expected)
     # If image 1 has no label, no label occurs twice, so there is no pair.
-    assert float(objective(replace(data, shared=sent, weights=torch.tensor([1.0, 0, 1]).double()))) == 0
+    assert float(objective(replace(data, pooled_uploads=sent, weights=torch.tensor([1.0, 0, 1]).double()))) == 0
 
 
 def test_prototypes_are_means_of_unit_features_of_labelled_images() -> None:
@@ -191,7 +191,7 @@ def test_tau_does_not_shrink_the_gradient() -> None:
         features = torch.randn(12, 4, generator=draw.manual_seed(1), dtype=torch.float64).requires_grad_()
         data = batch(torch.zeros(12, 3, dtype=torch.float64), [0, 1, 2] * 4, [1] * 12)
         sent = {"prototypes": torch.randn(2, 3, 4, generator=draw.manual_seed(2), dtype=torch.float64)}
-        PrototypeContrastive(tau=tau)(replace(data, features=features, shared=sent)).backward()
+        PrototypeContrastive(tau=tau)(replace(data, features=features, pooled_uploads=sent)).backward()
         assert features.grad is not None
         norms.append(float(features.grad.norm()))
     assert norms[0] == pytest.approx(norms[1], rel=0.2)

@@ -51,10 +51,10 @@ def test_whatever_is_mixed_is_a_mixture(aggregator: Aggregator, given: Tensor) -
         assert gather.shape[0] >= clusters
     assert case.offer.personal.ndim == 3
     assert case.offer.personal.shape[0] == len(given)
-    assert case.offer.models >= 1
+    assert case.offer.models_per_client >= 1
     for weights in (case.offer.personal, case.offer.shared, case.blend.start, *case.blend.references.values()):
         assert is_mixture(weights)
-    assert case.blend.start.shape == (len(given), case.offer.models)
+    assert case.blend.start.shape == (len(given), case.offer.models_per_client)
     delivered = case.aggregator.deliver(case.states[-1], len(case.rows[-1]))
     assert delivered.shape == (len(given), len(case.rows[-1]))
     assert is_mixture(delivered)
@@ -123,7 +123,7 @@ def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> N
     sizes = torch.tensor([3, 5, 7, 9])
     everybody = torch.ones(4, dtype=torch.bool)
     rows = len(aggregator.gather({}, labels, sizes, everybody, 1))
-    state = aggregator.learn({}, labels, {}, everybody)
+    state = aggregator.next_state({}, labels, {}, everybody)
     present = torch.tensor([False, True, True, False])
     gather = aggregator.gather(state, labels, sizes, present, rows)
     assert is_mixture(gather if aggregator.rows_are_models else gather[:1])
@@ -209,8 +209,8 @@ def test_wca_directions_differ_where_gains_are_one_sided() -> None:
         "alpha": torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64),
         "beta": torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64),
     }
-    column = WCA(direction="column").learn({}, labels, report, present)["soft"]
-    row = WCA(direction="row").learn({}, labels, report, present)["soft"]
+    column = WCA(direction="column").next_state({}, labels, report, present)["soft"]
+    row = WCA(direction="row").next_state({}, labels, report, present)["soft"]
     assert column.tolist() == [[0.5, 0.5], [0.0, 1.0]]
     assert row.tolist() == [[1.0, 0.0], [1.0, 0.0]]
 
@@ -231,7 +231,7 @@ def ladd_rounds(start: int, weighting: str = "samples", untrusted: int = 0) -> l
         uploads = torch.tensor([number, number + 4, number + 10] + untrusted * [99], dtype=torch.float64)[:, None]
         counted = averaged_clients(labels, present, trusted)
         rows = ladd.gather(state, labels, sizes, counted, len(rows)) @ torch.cat([rows, uploads])
-        state = dict(ladd.learn(state, labels, {}, counted))
+        state = dict(ladd.next_state(state, labels, {}, counted))
         seen.append(rows[:, 0])
     return seen
 
@@ -257,11 +257,11 @@ def test_ladd_sends_a_teacher_only_where_it_is_another_model() -> None:
     numbers: list[list[int]] = []
     state: State = {}
     for number in range(5):
-        state = ladd.learn(state, clusters, {}, torch.ones(4, dtype=torch.bool))
-        numbers.append([aggregator.offer(state, number + 1, rows).models for aggregator in (ladd, without)])
+        state = ladd.next_state(state, clusters, {}, torch.ones(4, dtype=torch.bool))
+        numbers.append([aggregator.offer(state, number + 1, rows).models_per_client for aggregator in (ladd, without)])
     assert numbers == [[1, 1], [1, 1], [2, 1], [2, 1], [2, 1]]
     # A client that comes after the last round is asked as in round 1, and gets the teachers of the last round.
-    assert ladd.offer(state, 1, rows).models == 2
+    assert ladd.offer(state, 1, rows).models_per_client == 2
     sent = ladd.offer(state, 3, rows).personal @ rows
     assert sent.argmax(2).tolist() == [[0, 3], [1, 4], [1, 4], [2, 5]]
     blend = ladd.blend(3, FakeView(torch.zeros(4, 1), sent, 2))

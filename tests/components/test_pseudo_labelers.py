@@ -43,19 +43,21 @@ def facing(*classes: int, sure: float = 4.0, of: int = 3) -> Predictions:
 @pytest.mark.parametrize("classes", [1, 2, 5])
 def test_targets_are_in_range(labeler: PseudoLabeler, n: int, classes: int) -> None:
     targets = ask(labeler, n, classes)
-    for tensor in (targets.labels, targets.weights, targets.partners, targets.mix, targets.matched):
+    for tensor in (targets.labels, targets.weights, targets.partners, targets.partner_weights, targets.models_agree):
         assert tensor.shape == (n,)
     assert targets.labels.dtype == torch.int64
     assert 0 <= int(targets.labels.min()) <= int(targets.labels.max()) < classes
     assert 0 <= int(targets.partners.min()) <= int(targets.partners.max()) < n
-    assert bool(((targets.weights >= 0) & (targets.weights <= 1) & (targets.mix >= 0) & (targets.mix <= 1)).all())
+    for weights in (targets.weights, targets.partner_weights):
+        assert bool(((weights >= 0) & (weights <= 1)).all())
 
 
 @every
 def test_the_same_draws_give_the_same_targets(labeler: PseudoLabeler) -> None:
     first, second = ask(labeler, 9), ask(labeler, 9)
     assert all(
-        torch.equal(getattr(first, field), getattr(second, field)) for field in ("labels", "weights", "partners", "mix")
+        torch.equal(getattr(first, field), getattr(second, field))
+        for field in ("labels", "weights", "partners", "partner_weights")
     )
 
 
@@ -65,7 +67,7 @@ def test_one_class_only(labeler: PseudoLabeler) -> None:
     # With equal features all prototypes are parallel: a tie, which is decided alike for all images.
     assert len(targets.labels.unique()) == 1
     assert targets.weights.tolist() == [1, 1, 1, 1]
-    assert targets.mix.sum() == 0
+    assert targets.partner_weights.sum() == 0
 
 
 def test_prototype_labels_are_those_of_equation_4() -> None:
@@ -74,8 +76,8 @@ def test_prototype_labels_are_those_of_equation_4() -> None:
     expected = prototype_labels(model.features, model.probabilities)[0]
     assert torch.equal(targets.labels, expected)
     assert targets.weights.tolist() == [1] * 20
-    assert targets.mix.sum() == 0
-    assert bool(targets.matched.all())
+    assert targets.partner_weights.sum() == 0
+    assert bool(targets.models_agree.all())
 
 
 def test_options_of_prototypes_reach_the_equation() -> None:
@@ -94,9 +96,9 @@ def test_two_equal_models_are_one(selection: str, fallback: str) -> None:
     labeler = TwoModel(selection=selection, fallback=fallback)
     targets = labeler({"start": model, "cluster": model}, drawn(20))
     assert torch.equal(targets.labels, Prototype()({"start": model}, drawn(20)).labels)
-    assert targets.mix.sum() == 0
+    assert targets.partner_weights.sum() == 0
     assert targets.weights.tolist() == [1] * 20
-    assert bool(targets.matched.all())
+    assert bool(targets.models_agree.all())
 
 
 START, CLUSTER = (0, 0, 1, 1, 2, 2), (0, 0, 1, 1, 2, 1)
@@ -105,10 +107,10 @@ START, CLUSTER = (0, 0, 1, 1, 2, 2), (0, 0, 1, 1, 2, 1)
 def test_a_mismatch_is_mixed_with_a_match_of_its_class() -> None:
     models = {"start": facing(*START), "cluster": facing(*CLUSTER)}
     targets = TwoModel(mu=0.55)(models, drawn(6))
-    assert targets.matched.tolist() == [True] * 5 + [False]
-    assert targets.mix.tolist() == [0] * 5 + [0.55]
+    assert targets.models_agree.tolist() == [True] * 5 + [False]
+    assert targets.partner_weights.tolist() == [0] * 5 + [0.55]
     partner = int(targets.partners[5])
-    assert bool(targets.matched[partner])
+    assert bool(targets.models_agree[partner])
     assert targets.labels[partner] == targets.labels[5]
     assert targets.weights.tolist() == [1] * 6
 
@@ -116,12 +118,12 @@ def test_a_mismatch_is_mixed_with_a_match_of_its_class() -> None:
 def test_mu_0_leaves_images_alone() -> None:
     models = {"start": facing(*START), "cluster": facing(*CLUSTER)}
     targets = TwoModel(mu=0)(models, drawn(6))
-    assert targets.mix.sum() == 0
+    assert targets.partner_weights.sum() == 0
     assert targets.partners.tolist() == list(range(6))
     assert targets.weights.tolist() == [1] * 6
     off = TwoModel(mixup=False)(models, drawn(6))
     assert torch.equal(off.labels, targets.labels)
-    assert off.mix.sum() == 0
+    assert off.partner_weights.sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -132,9 +134,9 @@ def test_fallbacks_where_no_match_has_the_label(fallback: str, weight: float, mi
     # The two models give the last image the labels 2 and 1, which no other image has.
     models = {"start": facing(0, 0, 0, 2), "cluster": facing(0, 0, 0, 1)}
     targets = TwoModel(fallback=fallback)(models, drawn(4))
-    assert targets.matched.tolist() == [True, True, True, False]
+    assert targets.models_agree.tolist() == [True, True, True, False]
     assert float(targets.weights[3]) == weight
-    assert float(targets.mix[3]) == mix
+    assert float(targets.partner_weights[3]) == mix
     assert (int(targets.partners[3]) == 3) == itself
     assert targets.weights[:3].tolist() == [1, 1, 1]
 
@@ -143,8 +145,8 @@ def test_fallbacks_where_no_match_has_the_label(fallback: str, weight: float, mi
 def test_all_mismatched(fallback: str, weight: float) -> None:
     models = {"start": facing(0, 1, 2), "cluster": facing(1, 2, 0)}
     targets = TwoModel(fallback=fallback)(models, drawn(3))
-    assert not bool(targets.matched.any())
-    assert targets.mix.sum() == 0
+    assert not bool(targets.models_agree.any())
+    assert targets.partner_weights.sum() == 0
     assert targets.weights.tolist() == [weight] * 3
 
 
@@ -157,7 +159,7 @@ def test_the_rules_differ_where_prototypes_point_apart() -> None:
         ratio = TwoModel(selection="ratio", mixup=False)(models, drawn(30))
         assert bool((margin.notes["divisors"] > 0).all())
         has_negative_divisors.add(bool((ratio.notes["divisors"] <= 0).any()))
-        assert torch.equal(margin.matched, ratio.matched)
+        assert torch.equal(margin.models_agree, ratio.models_agree)
     assert True in has_negative_divisors
 
 
@@ -185,7 +187,7 @@ def test_argmax_keeps_everything_without_a_gate() -> None:
     targets = Argmax()({"start": model}, drawn(25))
     assert torch.equal(targets.labels, model.logits.argmax(1))
     assert targets.weights.tolist() == [1] * 25
-    assert targets.mix.sum() == 0
+    assert targets.partner_weights.sum() == 0
 
 
 def test_ladds_gate_by_hand() -> None:
@@ -227,7 +229,7 @@ def test_whom_trusted_trusts() -> None:
 
     def trust(**options: Any) -> list[float]:
         labeler = Trusted(**options)
-        return [float(labeler.trusts(model)) for model in (sure, half, unsure, one_class)]
+        return [float(labeler.trust(model)) for model in (sure, half, unsure, one_class)]
 
     assert trust() == [1, 0, 0, 0]
     assert trust(least=2) == [0, 0, 0, 0]

@@ -36,7 +36,7 @@ def rates(run_plan: RunPlan, method: Method) -> tuple[float, ...]:
     outer = (method.training or run_plan.config.training).lr
     if method.adaptation is None or method.adaptation.lr is None:
         return (outer,)
-    return outer, method.adaptation.lr, *method.adaptation.rates().values()
+    return outer, method.adaptation.lr, *method.adaptation.learning_rates().values()
 
 
 @pytest.mark.parametrize(("dataset", "fedavg", "fedprox", "fedtta", "variants", "mu", "patience"), TABLE_4)
@@ -215,7 +215,7 @@ def test_the_other_methods_have_theirs(
     if odpfl is not None:
         adaptation = methods["odpfl_hn"].adaptation
         assert adaptation is not None
-        assert (lr["odpfl_hn"], *adaptation.rates().values()) == odpfl
+        assert (lr["odpfl_hn"], *adaptation.learning_rates().values()) == odpfl
 
 
 def test_how_a_method_trains_is_read_by_the_steps_of_its_adaptation() -> None:

@@ -75,7 +75,7 @@ def test_paper_models(dataset: str, model: str, epochs: int) -> None:
     built = architecture(config)
     assert built.bottleneck == 256
     if model != "lenet":
-        assert (built.model_dump()["weights"], built.side, built.stored) == ("imagenet", 224, 256)
+        assert (built.model_dump()["weights"], built.side, built.stored_side) == ("imagenet", 224, 256)
 
 
 def test_the_source_that_nobody_names_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:

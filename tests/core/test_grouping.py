@@ -73,7 +73,7 @@ def test_properties_of_each_kind_of_grouping() -> None:
     assert [kind.clients_choose for kind in GROUPINGS.values()] == [False, False, False, True]
     assert [kind.makes_groups(first=True) for kind in GROUPINGS.values()] == [True, False, False, True]
     assert [kind.makes_groups(first=False) for kind in GROUPINGS.values()] == [False, False, False, True]
-    assert [kind.rows(clients=20, domains=4) for kind in GROUPINGS.values()] == [4, 4, 20, 4]
+    assert [kind.count_rows(clients=20, domains=4) for kind in GROUPINGS.values()] == [4, 4, 20, 4]
     assert ByClusterer() == Aggregator.grouping != OneGroup()
     assert len({ByClusterer(), ByClusterer(), OneGroup()}) == 2
 
@@ -146,8 +146,10 @@ def test_a_grouping_is_an_object(given: object, shown: str) -> None:
 
 def test_who_lets_clients_choose_says_where_they_begin() -> None:
     aggregator = type("Other", (Aggregator,), {"grouping": ByChoice(), "name": "other", "__module__": __name__})()
-    with pytest.raises(UsageError, match="aggregator 'other' lets clients choose, and has no `first` for round 0"):
-        aggregator.first(3, torch.zeros(3))
+    with pytest.raises(
+        UsageError, match="aggregator 'other' lets clients choose, and has no `first_groups` for round 0"
+    ):
+        aggregator.first_groups(3, torch.zeros(3))
 
 
 @pytest.mark.parametrize("labels", [[0, 10**15], [-1, 0], [0, 2]])

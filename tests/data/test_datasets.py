@@ -24,13 +24,13 @@ def test_every_data_set_is_described(name: str) -> None:
         assert cls.licence
         assert cls.source_url.startswith("https://")
         assert cls.citation
-        assert set(cls.counts) == set(cls.domains)
+        assert set(cls.image_counts) == set(cls.domains)
         assert len(set(cls.classes)) == len(cls.classes)
 
 
 def test_the_catalogue_counts_what_is_published() -> None:
-    assert sum(datasets.get("pacs").counts.values()) == 9991
-    assert sum(datasets.get("office_home").counts.values()) == 15588
+    assert sum(datasets.get("pacs").image_counts.values()) == 9991
+    assert sum(datasets.get("office_home").image_counts.values()) == 15588
     assert len(datasets.get("office_home").classes) == 65
     assert datasets.get("office_home").classes == tuple(sorted(datasets.get("office_home").classes))
 
@@ -45,7 +45,7 @@ def test_missing_files_say_where_what_and_how(name: str, tmp_path: Path) -> None
 
 def test_the_default_root_is_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FEDWCA_DATA", str(tmp_path))
-    assert datasets.build("pacs").folder == tmp_path
+    assert datasets.build("pacs").root_folder == tmp_path
 
 
 def test_a_subset_warns_and_loads(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_domains_of_a_published_set_may_lack_classes(tmp_path: Path) -> None:
     with pytest.warns(DatasetWarning, match="cartoon has no elephant, giraffe, guitar and 2 more"):
         loaded = datasets.build({"name": "pacs", "root": tmp_path}).load(8)
     assert loaded.classes == datasets.get("pacs").classes
-    assert loaded.domains["cartoon"].counts(7) == [2, 0, 0, 0, 0, 0, 1]
+    assert loaded.domains["cartoon"].class_counts(7) == [2, 0, 0, 0, 0, 0, 1]
 
 
 def test_pictures_of_published_sets_are_stretched_as_shot_does(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_single_domain_is_no_data_set(tmp_path: Path) -> None:
 
 def test_the_whole_data_set_does_not_warn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_images(tmp_path / "pacs", PACS)
-    monkeypatch.setattr(datasets.get("pacs"), "counts", dict.fromkeys(PACS, 7))
+    monkeypatch.setattr(datasets.get("pacs"), "image_counts", dict.fromkeys(PACS, 7))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         datasets.build({"name": "pacs", "root": tmp_path}).load(8)

@@ -179,15 +179,15 @@ def test_a_missing_part_comes_with_a_command(tmp_path: Path) -> None:
 
 def test_published_files_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = datasets.build({"name": "digit_five", "root": tmp_path})
-    assert source.verify() == []
+    assert source.verify_checksums() == []
     (tmp_path / "Digit-Five").mkdir()
     (tmp_path / "Digit-Five" / "usps.bz2").write_bytes(b"damaged")
     with pytest.raises(DataError, match=r"usps\.bz2 is damaged or another edition: its MD5 is \w{32}, not ec16c51d"):
-        source.verify()
+        source.verify_checksums()
     # The MD5 of an empty file (RFC 1321).
     monkeypatch.setattr(type(source), "checksums", {"usps.bz2": "d41d8cd98f00b204e9800998ecf8427e", "none": ""})
     (tmp_path / "Digit-Five" / "usps.bz2").write_bytes(b"")
-    assert source.verify() == ["usps.bz2"]
+    assert source.verify_checksums() == ["usps.bz2"]
 
 
 def test_checksums_are_those_of_torchvision() -> None:
@@ -209,9 +209,9 @@ def test_what_a_broken_download_left_is_not_there(tmp_path: Path, monkeypatch: p
     folder = tmp_path / "digit_five"
     (folder / "MNIST" / "raw").mkdir(parents=True)
     (folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz").write_bytes(b"")
-    assert not source.is_there("mnist", folder)
+    assert not source.has_domain("mnist", folder)
     write_npz(folder / "mnist.npz", 2, labels=np.array([0, 1]))
-    assert source.is_there("mnist", folder)
+    assert source.has_domain("mnist", folder)
 
 
 @pytest.mark.parametrize("target", ["none", "mnist"])

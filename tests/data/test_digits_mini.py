@@ -21,7 +21,7 @@ def test_five_balanced_domains_of_colour_images(drawn: FederatedDataset) -> None
     assert tuple(drawn.domains) == ("handwritten", "photo", "printed", "street", "neon")
     for domain in drawn.domains.values():
         assert domain.images.shape == (2200, 32, 32, 3)
-        assert domain.counts(10) == [220] * 10
+        assert domain.class_counts(10) == [220] * 10
 
 
 @pytest.mark.parametrize("name", DigitsMini.domains)

@@ -41,7 +41,7 @@ def load(root: Path, **fields: int) -> FederatedDataset:
 
 def test_the_catalogue_has_the_published_counts() -> None:
     cls = datasets.get("domainnet")
-    assert sum(cls.counts.values()) == 586575
+    assert sum(cls.image_counts.values()) == 586575
     assert len(cls.classes) == 345
     assert sum(train for train, _ in cls.parts.values()) == 409832
 
@@ -132,7 +132,7 @@ def test_an_image_is_listed_once(tmp_path: Path, again: str) -> None:
 
 
 def test_what_does_not_fit_into_memory_is_known_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = datasets.get("domainnet").counts
+    counts = datasets.get("domainnet").image_counts
     monkeypatch.setattr(load_data, "free_bytes", lambda _: 16 * 10**9)
     with pytest.raises(UsageError, match=r"586,575 images of domainnet at 256×256 pixels take 115\.3 GB") as caught:
         check_images_fit(RunConfig(dataset="domainnet"), counts, 256)

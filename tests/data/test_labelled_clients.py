@@ -43,7 +43,7 @@ def test_every_image_is_one_clients_and_labels_are_those_of_training_images_alon
     federation = deal(spec)
     (new,) = federation.newcomers
     assert (len(federation), len(new), new.label) == (4, 3, "new clients")
-    assert federation.measured == ("training clients",) * 4 + ("new clients",) * 3
+    assert federation.measured_domains == ("training clients",) * 4 + ("new clients",) * 3
     seen: list[int] = []
     for k, client in enumerate(federation.clients):
         count = len(client.train) + len(client.test)
@@ -51,11 +51,11 @@ def test_every_image_is_one_clients_and_labels_are_those_of_training_images_alon
         truth = torch.tensor(numbers(client.train)) % 70 // 2 % 4
         assert client.labels is not None
         assert torch.equal(client.labels, truth)
-        assert torch.equal(federation.metrics.truth(k), torch.tensor(numbers(client.test)) % 70 // 2 % 4)
+        assert torch.equal(federation.metrics.test_truth(k), torch.tensor(numbers(client.test)) % 70 // 2 % 4)
         seen += numbers(client.train) + numbers(client.test)
     for k, client in enumerate(new.clients):
         assert (client.labels, len(client.train), len(client.validation)) == (None, 0, 0)
-        assert torch.equal(new.metrics.truth(k), torch.tensor(numbers(client.test)) % 70 // 2 % 4)
+        assert torch.equal(new.metrics.test_truth(k), torch.tensor(numbers(client.test)) % 70 // 2 % 4)
         seen += numbers(client.test)
     assert len(seen) == len(set(seen))
     assert len(seen) == 140 or "client" in spec
@@ -77,14 +77,14 @@ def test_a_seed_of_the_partition_is_every_runs_deal(spec: str) -> None:
     first, second = (deal(f"{spec}{',' if ':' in spec else ':'}seed=24", seed=seed) for seed in (0, 1))
     direct = deal(spec, seed=24)
     for federation in (second, direct):
-        assert [numbers(client.train) for client in federation.everybody] == [
-            numbers(client.train) for client in first.everybody
+        assert [numbers(client.train) for client in federation.all_clients] == [
+            numbers(client.train) for client in first.all_clients
         ]
-        assert [numbers(client.test) for client in federation.everybody] == [
-            numbers(client.test) for client in first.everybody
+        assert [numbers(client.test) for client in federation.all_clients] == [
+            numbers(client.test) for client in first.all_clients
         ]
-        assert (federation.public is None) == (first.public is None)
-        assert federation.public is None or torch.equal(federation.public, first.public)
+        assert (federation.public_images is None) == (first.public_images is None)
+        assert federation.public_images is None or torch.equal(federation.public_images, first.public_images)
 
 
 @pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=5"])
@@ -109,7 +109,7 @@ def test_as_many_new_clients_come_as_train_and_samples_bound_both() -> None:
         ("shards:per_client=50", {}, UsageError, "too few for"),
         ("shards", {"clients": 0}, UsageError, "clients >= 1"),
         ("shards", {"validation": 1.0}, UsageError, "validation < 1"),
-        ("shards", {"published": True}, UsageError, "--split published: partition shards pools"),
+        ("shards", {"published_split": True}, UsageError, "--split published: partition shards pools"),
         ("dirichlet:alpha=0.0001", {"clients": 30}, DataError, "fewer than 2 images to train on, in 100 deals"),
     ],
     ids=str,
@@ -130,8 +130,8 @@ def test_shards_separate_no_variants_of_several_classes() -> None:
 @pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=0.5"])
 def test_public_images_are_drawn_first_and_are_nobodys_own(spec: str) -> None:
     federation, data = deal(f"{spec}{',' if ':' in spec else ':'}public=0.1"), numbered(70)
-    assert federation.public is not None
-    public = numbers(federation.public)
+    assert federation.public_images is not None
+    public = numbers(federation.public_images)
     private = [
         numbers(part)
         for client in (*federation.clients, *federation.newcomers[0].clients)
@@ -150,13 +150,13 @@ def test_public_images_are_drawn_first_and_are_nobodys_own(spec: str) -> None:
 
 def test_without_public_images_clients_are_those_of_before() -> None:
     default, without = deal("shards"), deal("shards:public=0")
-    assert default.public is without.public is None
+    assert default.public_images is without.public_images is None
     assert [numbers(client.train) for client in default.clients] == [
         numbers(client.train) for client in without.clients
     ]
     grouped = deal("shards:public=0.2", numbered(70, domains=1, groups=True))
-    assert grouped.public is not None
-    public_bases = {number // 2 for number in numbers(grouped.public)}
+    assert grouped.public_images is not None
+    public_bases = {number // 2 for number in numbers(grouped.public_images)}
     private_bases = [number // 2 for client in grouped.clients for number in numbers(client.train)]
     assert not public_bases & set(private_bases)
 

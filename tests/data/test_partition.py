@@ -174,17 +174,17 @@ def parted(name: str, train: int, test: int) -> Domain:
 
 def test_published_parts_are_kept_apart_and_whole() -> None:
     data = dataset(domain("a", 50), parted("b", 30, 11))
-    federation = partition(data, "a", clients=1, samples=None, seed=3, published=True)
+    federation = partition(data, "a", clients=1, samples=None, seed=3, published_split=True)
     (client,) = federation.clients
     assert sorted(numbers(client.train)) == list(range(30))
     assert sorted(numbers(client.test)) == list(range(30, 41))
     assert len(client.validation) == 0
-    other_seed = partition(data, "a", clients=1, samples=None, seed=4, published=True)
+    other_seed = partition(data, "a", clients=1, samples=None, seed=4, published_split=True)
     assert numbers(other_seed.clients[0].train) != numbers(client.train)
 
 
 def test_published_parts_are_spread_over_clients() -> None:
-    splits = split_domain(parted("a", 300, 120), 3, 100, np.random.default_rng(0), published=True)
+    splits = split_domain(parted("a", 300, 120), 3, 100, np.random.default_rng(0), published_split=True)
     train, test = (np.concatenate([getattr(split, name) for split in splits]) for name in ("train", "test"))
     assert all(sum(sizes(split)) == 100 for split in splits)
     assert train.max() < 300 <= test.min()
@@ -194,9 +194,9 @@ def test_published_parts_are_spread_over_clients() -> None:
 
 def test_published_parts_that_are_not_there() -> None:
     with pytest.raises(UsageError, match="'a' does not say which images are its published test part"):
-        split_domain(domain("a", 9), 1, None, np.random.default_rng(0), published=True)
+        split_domain(domain("a", 9), 1, None, np.random.default_rng(0), published_split=True)
     with pytest.raises(UsageError, match="no image of the published training part; take fewer --clients"):
-        split_domain(parted("a", 1, 9), 5, None, np.random.default_rng(0), published=True)
+        split_domain(parted("a", 1, 9), 5, None, np.random.default_rng(0), published_split=True)
 
 
 def test_a_group_of_any_number_is_kept() -> None:
@@ -212,9 +212,9 @@ def test_a_group_of_any_number_is_kept() -> None:
 def test_published_parts_that_divide_a_group() -> None:
     grouped = replace(parted("a", 6, 6), groups=np.array([0, 1, 2, 3, 4, -5, -5, 6, 7, 8, 9, 9]))
     with pytest.raises(DataError, match="domain 'a' has images of group -5 in its training and in its test part"):
-        split_domain(grouped, 2, None, np.random.default_rng(0), published=True)
+        split_domain(grouped, 2, None, np.random.default_rng(0), published_split=True)
     paired = replace(parted("a", 6, 6), groups=np.arange(12) // 2)
-    (split,) = split_domain(paired, 1, None, np.random.default_rng(0), published=True)
+    (split,) = split_domain(paired, 1, None, np.random.default_rng(0), published_split=True)
     assert sizes(split) == (6, 0, 6)
 
 

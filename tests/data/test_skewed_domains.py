@@ -77,7 +77,7 @@ def test_long_tails_of_source_and_targets_are_opposite() -> None:
     partition = partitions.build("skewed_domains:source_ratio=10,target_ratio=100")
     data = toy()
     chosen = partition.choose_images(data, "a")
-    class_counts = [d.counts(10) for d in chosen.domains.values()]
+    class_counts = [d.class_counts(10) for d in chosen.domains.values()]
     assert class_counts[0] == sorted(class_counts[0], reverse=True)
     assert (class_counts[0][0], class_counts[0][-1]) == (100, 10)
     assert class_counts[1] == class_counts[2] == sorted(class_counts[1])

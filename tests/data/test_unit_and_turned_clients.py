@@ -83,7 +83,7 @@ def test_new_clients_of_several_alphas_share_the_test_part() -> None:
         group_numbers = sorted(number for client in group.clients for number in numbers(client.test))
         assert group_numbers == [*range(50, 70), *range(120, 140)]
         assert bool(group.metrics.counted.all())
-    assert federation.measured == ("training clients",) * 3 + ("alpha 0.01",) * 2 + ("alpha 100",) * 2
+    assert federation.measured_domains == ("training clients",) * 3 + ("alpha 0.01",) * 2 + ("alpha 100",) * 2
     cut = deal("dirichlet:alpha=5,new=5", numbered(70, groups=True), clients=3, new_clients=4)
     parts = owned(cut)
     assert sum(map(len, parts[3:])) == pytest.approx(80, abs=4)

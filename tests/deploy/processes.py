@@ -108,7 +108,7 @@ def require_same(rows: Tensor, federation: DeploymentConfig, folder: Path) -> No
     of 3e-5 have been seen.
     """
     session, clients = message_by_message(federation, folder)
-    in_process = session.state.server.rows if session.method.aggregator.travels else stacked(clients)
+    in_process = session.state.server.rows if session.method.aggregator.sends_models else stacked(clients)
     assert torch.allclose(rows, in_process, atol=1e-6)
     assert torch.allclose(rows, expected(federation).rows, atol=1e-4)
 

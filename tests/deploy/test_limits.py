@@ -108,7 +108,7 @@ def test_what_the_sentence_offers_is_covered(federation: Build, aggregator: str)
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
-        ("holds", 1, "has clients hold models from earlier rounds"),
+        ("cached_models", 1, "has clients hold models from earlier rounds"),
         ("rows_are_models", False, "keeps sums of models that are no means of them"),
     ],
 )

@@ -22,7 +22,7 @@ CASES = [
     ("revised_wca:u=2,ta=1,tb=1", 4),
     ("fedavg", 2),
     ("one_hot:weighting=samples", 2),
-    *((name, 2) for name in aggregators.names() if aggregators.get(name).travels and name not in ELSEWHERE),
+    *((name, 2) for name in aggregators.names() if aggregators.get(name).sends_models and name not in ELSEWHERE),
 ]
 
 

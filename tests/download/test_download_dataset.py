@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 from torchvision import datasets as torchvision_datasets
 
-from fedwca.core.remote_files import Elsewhere, RemoteFile, TorchvisionFiles
+from fedwca.core.remote_files import ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.datasets import datasets
 from fedwca.datasets.digit_five import DigitFive
 from fedwca.datasets.office_home import OfficeHome
@@ -45,7 +45,7 @@ def mnist(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> LocalServer:
     monkeypatch.setattr(torchvision_datasets.MNIST, "mirrors", [f"{server.address}/gone/", f"{server.address}/mnist/"])
     monkeypatch.setattr(torchvision_datasets.MNIST, "resources", resources)
     monkeypatch.setattr(
-        DigitFive, "downloads", (TorchvisionFiles("MNIST", "MNIST/raw"), Elsewhere("synth", "https://example.org"))
+        DigitFive, "downloads", (TorchvisionFiles("MNIST", "MNIST/raw"), ManualDownload("synth", "https://example.org"))
     )
     return server
 
@@ -131,7 +131,7 @@ def test_a_file_of_unknown_length_fills_no_disk(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.add("/photo.zip", bytes(1000), chunks)
-    monkeypatch.setattr(Pacs, "downloads", (RemoteFile((url,), "photo.zip", unpack="zip", gives="photo"),))
+    monkeypatch.setattr(Pacs, "downloads", (RemoteFile((url,), "photo.zip", unpack="zip", unpacked_path="photo"),))
     monkeypatch.setattr(Pacs, "download_size", 400)
     run = call("data", "get", "pacs", "--data", str(tmp_path))
     assert run.code == 1
@@ -158,7 +158,7 @@ def test_what_is_not_fetched(name: str, why: str) -> None:
 def test_an_archive_of_folders(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = zipped(tmp_path / "x.zip", **{"photo/dog/1.png": b"1"}).read_bytes()
     url = server.add("/photo.zip", content)
-    files = (RemoteFile((url,), "photo.zip", md5=md5(content), unpack="zip", gives="photo"),)
+    files = (RemoteFile((url,), "photo.zip", md5=md5(content), unpack="zip", unpacked_path="photo"),)
     monkeypatch.setattr(Pacs, "downloads", files)
     assert call("data", "get", "pacs", "--data", str(tmp_path)).code == 0
     assert (tmp_path / "pacs/photo/dog/1.png").read_bytes() == b"1"
@@ -188,7 +188,7 @@ def test_domains_in_another_form_are_not_fetched_beside_it(tmp_path: Path) -> No
     (folder / "mnistm.npz").write_bytes(b"mine")
     plan = plan_download(DigitFive(root=tmp_path))
     assert [part.path for part in plan.parts if isinstance(part, RemoteFile)] == ["usps.bz2", "usps.t.bz2"]
-    assert (len(plan.parts), plan.there, plan.elsewhere) == (2, 4, ())
+    assert (len(plan.parts), plan.present_parts, plan.manual_parts) == (2, 4, ())
 
 
 def test_a_missing_set_names_the_command(tmp_path: Path) -> None:

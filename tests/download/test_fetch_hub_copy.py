@@ -94,19 +94,20 @@ def test_a_copy_becomes_folders_of_images(hub: LocalServer, tmp_path: Path) -> N
     fetch_hub_copy(copy(domain="domain"), tmp_path, quiet)
     assert (tmp_path / "art" / "mine.txt").is_file()
     assert (tmp_path / "real_world/dog/000000.jpg").is_file()
-    assert dataset.domain("art").counts(2) == [3, 0]
+    assert dataset.domain("art").class_counts(2) == [3, 0]
 
 
 def test_a_column_of_domains_may_be_numbers(hub: LocalServer, tmp_path: Path) -> None:
     rows = [{"image": encoded(n), "label": 0, "style": n} for n in (0, 1)]
     serve(hub, {"a.parquet": parquet(rows, style={"names": ["ink", "oil"], "_type": "ClassLabel"})})
-    assert fetch_hub_copy(copy(domain="style", names={"oil": "paint"}), tmp_path, quiet) == {"ink": 1, "paint": 1}
+    found = fetch_hub_copy(copy(domain="style", domain_names={"oil": "paint"}), tmp_path, quiet)
+    assert found == {"ink": 1, "paint": 1}
 
 
 def test_archives_keep_parts_and_units(hub: LocalServer, tmp_path: Path) -> None:
     rows = [{"image": encoded(n), "label": n % 2, "writer": f"w{n // 2}"} for n in range(6)]
     serve(hub, {"data/train-0.parquet": parquet(rows[:4]), "data/test-0.parquet": parquet(rows[4:])})
-    counts = fetch_hub_copy(copy(only="letters", form="archive", unit="writer"), tmp_path, quiet)
+    counts = fetch_hub_copy(copy(only_domain="letters", saved_as="archive", unit="writer"), tmp_path, quiet)
     assert counts == {"letters": 6}
     with np.load(tmp_path / "letters.npz") as archive:
         order = archive["images"][:, 0, 0, 0].argsort()
@@ -119,12 +120,16 @@ def test_archives_keep_parts_and_units(hub: LocalServer, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("row", "fields", "sentence"),
     [
-        ({"image": encoded(1)}, {"only": "x"}, "no column label"),
-        ({"image": encoded(1), "label": 2}, {"only": "x"}, "holds 2; 0 to 1 is right"),
-        ({"image": encoded(1), "label": None}, {"only": "x"}, "holds None; 0 to 1 is right"),
-        ({"image": "path.png", "label": 1}, {"only": "x"}, "holds no encoded images"),
+        ({"image": encoded(1)}, {"only_domain": "x"}, "no column label"),
+        ({"image": encoded(1), "label": 2}, {"only_domain": "x"}, "holds 2; 0 to 1 is right"),
+        ({"image": encoded(1), "label": None}, {"only_domain": "x"}, "holds None; 0 to 1 is right"),
+        ({"image": "path.png", "label": 1}, {"only_domain": "x"}, "holds no encoded images"),
         ({"image": encoded(1), "label": 1, "d": "../x"}, {"domain": "d"}, "'../x' for a class or domain"),
-        ({"image": {"bytes": b"abc", "path": None}, "label": 1}, {"only": "x", "form": "archive"}, "does not decode"),
+        (
+            {"image": {"bytes": b"abc", "path": None}, "label": 1},
+            {"only_domain": "x", "saved_as": "archive"},
+            "does not decode",
+        ),
     ],
 )
 def test_rows_that_are_not_as_described(
@@ -141,25 +146,25 @@ def test_names_of_classes_are_names_of_folders(hub: LocalServer, tmp_path: Path,
     rows = [{"image": encoded(1), "label": 0}]
     serve(hub, {"a.parquet": parquet(rows, label={"names": names, "_type": "ClassLabel"})})
     with pytest.raises(DataError, match=r"no name of a folder|declares no names"):
-        fetch_hub_copy(copy(only="x"), tmp_path, quiet)
+        fetch_hub_copy(copy(only_domain="x"), tmp_path, quiet)
 
 
 def test_images_of_different_shapes_are_refused_in_an_archive(hub: LocalServer, tmp_path: Path) -> None:
     rows = [{"image": encoded(1, size), "label": 0} for size in (8, 9)]
     serve(hub, {"a.parquet": parquet(rows)})
     with pytest.raises(DataError, match="images of x have 2 shapes, an archive takes one"):
-        fetch_hub_copy(copy(only="x", form="archive"), tmp_path, quiet)
+        fetch_hub_copy(copy(only_domain="x", saved_as="archive"), tmp_path, quiet)
 
 
 def test_a_damaged_file(hub: LocalServer, tmp_path: Path) -> None:
     serve(hub, {"a.parquet": b"no parquet"})
     with pytest.raises(DataError, match=r"a\.parquet cannot be read as parquet"):
-        fetch_hub_copy(copy(only="x"), tmp_path, quiet)
+        fetch_hub_copy(copy(only_domain="x"), tmp_path, quiet)
 
 
 def test_no_such_copy(hub: LocalServer, tmp_path: Path) -> None:
     with pytest.raises(FedwcaError, match="hub does not show some/set at 0123"):
-        list_hub_files(copy(only="x"))
+        list_hub_files(copy(only_domain="x"))
     serve(hub, {"README.md": b""})
     with pytest.raises(DataError, match="holds no parquet file"):
-        list_hub_files(copy(only="x"))
+        list_hub_files(copy(only_domain="x"))

@@ -34,7 +34,7 @@ def tarred(path: Path, **files: bytes) -> Path:
 
 
 def remote(path: Path, unpack: Literal["gzip", "zip", "tar"], gives: str) -> RemoteFile:
-    return RemoteFile((), path.name, unpack=unpack, gives=gives)
+    return RemoteFile((), path.name, unpack=unpack, unpacked_path=gives)
 
 
 def test_each_form_of_archive_is_unpacked(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Thin(LeNet):
 
     def backbone(self) -> _LeNet:
         backbone = _LeNet(self.channel_dropout)
-        backbone.width = 8 * 5 * 5
+        backbone.out_features = 8 * 5 * 5
         backbone.conv1, backbone.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 8, 5)
         backbone.drops = (Drop(self.channel_dropout, (8, 1, 1)),)
         return backbone
@@ -71,7 +71,7 @@ class ThinCnn3(Cnn3):
 
     def backbone(self) -> Backbone:
         backbone = super().backbone()
-        backbone.width, backbone.drops = 30, (Drop(self.hidden_dropout, (30,)),)
+        backbone.out_features, backbone.drops = 30, (Drop(self.hidden_dropout, (30,)),)
         backbone.hidden, backbone.norm4 = nn.Linear(8192, 30), nn.BatchNorm1d(30)
         return backbone
 
@@ -122,7 +122,7 @@ def compare(
             assert upload.passes == actual_upload.passes
             same(upload.collected, actual_upload.collected, tolerance)
             same(upload.targets.notes, actual_upload.targets.notes, tolerance)
-            for name in ("labels", "weights", "partners", "mix", "matched"):
+            for name in ("labels", "weights", "partners", "partner_weights", "models_agree"):
                 assert torch.equal(getattr(upload.targets, name), getattr(actual_upload.targets, name)), (
                     f"{name} of {client}"
                 )

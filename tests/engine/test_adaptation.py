@@ -63,7 +63,7 @@ def clients(sizes: tuple[int, ...] = SIZES, tests: tuple[int, ...] | None = None
 
 
 def network(adaptation: Adaptation | None = FEDTTA, whole: bool = True, **fields: Any) -> Network:
-    base = Thin(bottleneck=8, **fields).build(3, seed=1, whole=whole).double()
+    base = Thin(bottleneck=8, **fields).build(3, seed=1, trains_classifier=whole).double()
     if adaptation is None:
         return base
     return add_extras(base, lambda: adaptation.networks(3, 8), lambda name: fold_key([1, "weights", name]) >> 1)
@@ -170,7 +170,7 @@ def test_engines_agree_in_training(case: str, classifier: str) -> None:
 def test_engines_agree_with_batch_norm_in_the_backbone() -> None:
     rows = []
     for name in ENGINES:
-        model = ThinCnn3(bottleneck=12).build(3, seed=1, whole=True).double()
+        model = ThinCnn3(bottleneck=12).build(3, seed=1, trains_classifier=True).double()
         model = add_extras(model, lambda: FEDTTA.networks(3, 12), lambda name: 5)
         engine = ENGINES[name](model, clients((8, 8)))
         training = Training(epochs=1, lr=0.01, batch_size=8)
@@ -264,7 +264,7 @@ def test_parts_are_clipped_and_moved_apart(name: str) -> None:
 
 
 def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
-    model = Thin(bottleneck=8).build(3, seed=1, whole=True)
+    model = Thin(bottleneck=8).build(3, seed=1, trains_classifier=True)
     base_weights = {name: value.clone() for name, value in model.state_dict().items()}
     random_state = torch.get_rng_state()
     grown = add_extras(model, lambda: Learned().networks(3, 8), lambda name: 7)
@@ -442,7 +442,7 @@ def test_engines_agree_at_test_time(case: str) -> None:
 
 def test_the_gradient_over_chunks_is_that_of_all_images_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     unchunked = adapted("loop", TEST_TIME["fedtta"])[1][2]
-    monkeypatch.setattr(Network, "chunk", property(lambda network: 7))
+    monkeypatch.setattr(Network, "eval_batch_size", property(lambda network: 7))
     torch.testing.assert_close(adapted("loop", TEST_TIME["fedtta"])[1][2].model, unchunked.model, rtol=0, atol=1e-12)
     torch.testing.assert_close(adapted("stacked", TEST_TIME["fedtta"])[1][2].model, unchunked.model, rtol=0, atol=1e-9)
 
@@ -476,7 +476,7 @@ def test_a_rounds_factor_is_of_all_learning_rates() -> None:
     learned = Learned(lr=0.3, rate=0.02)
     task = Task(Argmax(), (), Training(lr=0.1), lambda purpose: 0, adaptation=learned, factor=0.5)
     assert task.inner_lr == pytest.approx(0.15)
-    assert task.rates == {"adaptation": pytest.approx(0.01)}
+    assert task.learning_rates == {"adaptation": pytest.approx(0.01)}
     assert adaptation_lr(Learned(), Training(lr=0.1), 0.5) == pytest.approx(
         0.1
     )  # the training's rate, which includes the factor already

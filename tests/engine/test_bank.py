@@ -74,12 +74,12 @@ def test_signatures_are_slices_of_the_bank(network: Network) -> None:
     layout = Layout.of(network)
     bank = torch.arange(2.0 * layout.width).view(2, -1)
     signatures = BankSignatures(bank, layout, bank[0])
-    assert torch.equal(signatures.layer(1), bank[:, :1520])
-    assert torch.equal(signatures.layer(3), bank[:, 26570:46586])
-    assert signatures.statistics().shape == (2, 32)
-    assert torch.equal(signatures.reference().layer(1), bank[:1, :1520])
+    assert torch.equal(signatures.layer_weights(1), bank[:, :1520])
+    assert torch.equal(signatures.layer_weights(3), bank[:, 26570:46586])
+    assert signatures.batch_norm_statistics().shape == (2, 32)
+    assert torch.equal(signatures.source_signatures().layer_weights(1), bank[:1, :1520])
     with pytest.raises(InvalidConfig, match="3 layers"):
-        signatures.layer(4)
+        signatures.layer_weights(4)
     with pytest.raises(UsageError):
         signatures.domains()
 

@@ -36,7 +36,7 @@ ENGINES: list[Any] = [SequentialEngine, StackedEngine]
 class Thin(Backbone):
     """A frozen convolution with BatchNorm; records how many images each call gets."""
 
-    width = 6
+    out_features = 6
 
     def __init__(self, augments: bool) -> None:
         super().__init__()

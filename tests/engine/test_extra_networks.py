@@ -55,7 +55,7 @@ def method(*objectives: Objective, adaptation: Any = None, labeler: Any = None) 
 
 
 def network(composed: Method, model: str = "lenet", whole: bool = True) -> Network:
-    return grow_network(MODELS[model].build(3, seed=1, whole=whole).double(), composed.trained, 1)
+    return grow_network(MODELS[model].build(3, seed=1, trains_classifier=whole).double(), composed.trained, 1)
 
 
 CASES: dict[str, tuple[Method, str, bool]] = {
@@ -198,7 +198,7 @@ def test_fedadg_by_hand() -> None:
     one = torch.ones(1, dtype=torch.float64)
     nets = {GENERATOR: lambda x: x[:, :1], DISCRIMINATOR: lambda x: x[:, 2:]}
     batch = Batch(logits, 0.2 * one[:, None], logits, torch.tensor([0]), one)
-    batch = replace(batch, networks=nets, frozen=nets, noise=torch.full((1, 10), 0.6, dtype=torch.float64))
+    batch = replace(batch, networks=nets, frozen_networks=nets, noise=torch.full((1, 10), 0.6, dtype=torch.float64))
     smooth = -(0.95 * math.log(0.75) + 0.05 * math.log(0.25))
     expected = 0.4**2 + 0.2**2 + 0.15 * 0.8**2 + 0.6 + 0.85 * smooth
     assert float(ReferenceDistribution()(batch)) == pytest.approx(expected)
@@ -336,13 +336,13 @@ class Judged(Objective):
 class Misspelt(Judged):
     """Lets a network stay with clients that it does not have."""
 
-    stays = ("jugde",)
+    local_networks = ("jugde",)
 
 
 class Hurried(Judged):
     """Has a learning rate for a network that it does not have."""
 
-    def rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
         """A rate for an unknown name."""
         return {"judges": 0.1}
 

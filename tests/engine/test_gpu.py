@@ -122,7 +122,7 @@ def test_one_round_is_closer_still() -> None:
     on_cpu, on_gpu = rounds("cpu", 1), rounds("cuda", 1)
     for client, upload in on_cpu[2][0].uploads.items():
         targets, actual_targets = upload.targets, on_gpu[2][0].uploads[client].targets
-        for name in ("labels", "weights", "partners", "mix", "matched"):
+        for name in ("labels", "weights", "partners", "partner_weights", "models_agree"):
             close(getattr(targets, name), getattr(actual_targets, name), 1e-4)
     close(on_cpu[0].bank, on_gpu[0].bank, 1e-4)
     for expected, actual in zip(on_cpu[0].predict_tests(), on_gpu[0].predict_tests(), strict=True):
@@ -164,7 +164,7 @@ def test_labels_agree(labeler: Prototype | TwoModel) -> None:
             predictions[name] = replica.predict(some(40, 2).to(device))
         draws = uniform(7, torch.arange(40)).to(device)
         results[device] = labeler(predictions, draws)
-    for name in ("labels", "weights", "partners", "mix", "matched"):
+    for name in ("labels", "weights", "partners", "partner_weights", "models_agree"):
         close(getattr(results["cpu"], name), getattr(results["cuda"], name), 1e-4)
 
 

@@ -124,10 +124,10 @@ def test_a_changed_forward_is_not_run_by_hand() -> None:
     class Renamed(type(lenet)):  # type: ignore[misc]
         pass
 
-    assert lenet.by_hand
-    assert Renamed(0.5).by_hand
-    assert not Changed(0.5).by_hand, "it would be trained as what it was made from"
-    assert not ResNet18.model_validate({"weights": "none", "side": 32}).build(3).backbone.by_hand
+    assert lenet.has_forward_stacked
+    assert Renamed(0.5).has_forward_stacked
+    assert not Changed(0.5).has_forward_stacked, "it would be trained as what it was made from"
+    assert not ResNet18.model_validate({"weights": "none", "side": 32}).build(3).backbone.has_forward_stacked
 
 
 def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

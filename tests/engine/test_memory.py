@@ -62,7 +62,7 @@ def test_what_waits_for_the_backward_pass_is_counted(images: int) -> None:
         network(x, [torch.ones(images, *drop.shape) for drop in network.drops])
     saved_bytes = sum(t.untyped_storage().nbytes() for storage, t in saved.items() if storage not in own_storages)
     # Flattening copies the features, which are in channels-last order here; shapes alone do not show this.
-    flattened = images * network.backbone.width * 4
+    flattened = images * network.backbone.out_features * 4
     # Statistics of a batch are saved once, whatever its size; the footprint spreads them over two images.
     assert images * Footprint.of(network).saved + flattened == pytest.approx(saved_bytes, rel=0.002)
 

@@ -54,7 +54,7 @@ def clients() -> list[ClientImages]:
 
 
 def grown(model: Architecture, place: int = 2, seed: int = 4) -> Network:
-    network = model.build(3, seed=seed, whole=True).double()
+    network = model.build(3, seed=seed, trains_classifier=True).double()
     return grow_network(network, [ADAPTATION], seed, place=place, sizes=len(SIZES))
 
 
@@ -75,7 +75,7 @@ def test_a_padded_network_is_the_small_one_for_ever(name: str, model: str) -> No
     rows = untrained_rows(MODELS[model], [ADAPTATION], wide, 4)
     trained, layout = play(name, wide, rows[PLACES])
     for place in range(len(SIZES)):
-        small = grown(MODELS[model].variants[place], place)
+        small = grown(MODELS[model].size_variants[place], place)
         small_layout = Layout.of(small)
         alone, _ = play(name, small, _cut(rows[place], small_layout, layout)[None].expand(len(IMAGES), -1))
         for client in (place == PLACES).nonzero()[:, 0].tolist():
@@ -108,14 +108,14 @@ def test_models_begin_as_those_of_their_size_alone() -> None:
     wide = grown(model)
     layout, rows = Layout.of(wide), untrained_rows(model, [ADAPTATION], wide, 4)
     assert rows.shape == (3, layout.width)
-    for place, variant in enumerate(model.variants):
+    for place, variant in enumerate(model.size_variants):
         assert variant.model_dump()["width"] == SIZES[place]
         slot = next(slot for slot in layout.parameters if slot.name == "backbone.layers.0.weight")
         assert int((slot.of(rows[place]) != 0).any(1).sum()) == SIZES[place]
         assert torch.equal(slot.of(rows[place]), padded(slot.of(rows[place])[: SIZES[place]], slot.shape))
     single = Mlp(side=8, width=5)
     assert torch.equal(untrained_rows(single, [], wide, 4)[0], layout.read(wide))
-    assert single.variants == (single,)
+    assert single.size_variants == (single,)
     assert "sizes" not in single.identity()
     assert model.identity()["sizes"] == [2, 3, 5]
 
@@ -129,7 +129,7 @@ def test_sizes_are_drawn_alike_and_known_again() -> None:
 
 
 def test_words_say_sizes() -> None:
-    assert models.build("convnet:sizes=16+32+64").variants[1].model_dump()["width"] == 32
+    assert models.build("convnet:sizes=16+32+64").size_variants[1].model_dump()["width"] == 32
     assert models.build({"name": "mlp", "sizes": [8, 16]}).model_dump(mode="json")["sizes"] == [8, 16]
     for word, sentence in {
         "mlp:sizes=16+8": "widths in rising order are right",

@@ -53,7 +53,7 @@ def results(engine: Engine) -> dict[str, Any]:
     for number in range(2):
         server, outcome = run_round(number, server, method, engine, TRAINING, KEYS, domains, 0.6, seen.append)
     weights = method.aggregator.deliver(server.state, len(server.rows))
-    targets = {k: (u.targets.labels, u.targets.weights, u.targets.matched) for k, u in outcome.uploads.items()}
+    targets = {k: (u.targets.labels, u.targets.weights, u.targets.models_agree) for k, u in outcome.uploads.items()}
     return {
         "bank": engine.bank,
         "rows": server.rows,

@@ -69,7 +69,7 @@ def test_residual_networks(options: dict[str, object]) -> None:
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     networks = [architecture.build(3, seed=1).double() for _ in range(2)]
     # Full batches alone: a BatchNorm over three values would amplify the rounding errors of so many layers.
-    client_images = clients(architecture.stored, (8, 8))
+    client_images = clients(architecture.stored_side, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     compare(SequentialEngine(networks[0], client_images, "cpu", 1), StackedEngine(networks[1], client_images), method)
 
@@ -77,11 +77,11 @@ def test_residual_networks(options: dict[str, object]) -> None:
 class Doubled(Backbone):
     """Doubles its features in training mode."""
 
-    width = 4
+    out_features = 4
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm = nn.Conv2d(3, self.width, 3), nn.BatchNorm2d(self.width)
+        self.conv, self.norm = nn.Conv2d(3, self.out_features, 3), nn.BatchNorm2d(self.out_features)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         features = self.norm(self.conv(x)).relu().mean((2, 3))

@@ -54,7 +54,7 @@ def labels(n: int) -> Tensor:
 
 
 def network(name: str) -> Network:
-    return MODELS[name].build(3, seed=1, whole=True).double()
+    return MODELS[name].build(3, seed=1, trains_classifier=True).double()
 
 
 def play(engine: Engine, training: Training = TRAINING, count: int = 2) -> Tensor:

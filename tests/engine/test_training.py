@@ -55,14 +55,14 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
         nesterov=training.nesterov,
     )
     x = (images.to(model.bottleneck.weight.dtype) / 255 - 0.5) / 0.5
-    mix = targets.mix.to(x.dtype)[:, None, None, None]
+    mix = targets.partner_weights.to(x.dtype)[:, None, None, None]
     mixed = (1 - mix) * x + mix * x[targets.partners]
     model.train()
     step = 0
     for epoch in range(training.epochs):
         for batch in permutation(KEYS(2, 0, f"order {epoch}"), len(x)).split(training.batch_size):
             if len(batch) > 1:
-                mixed_places = (targets.mix[batch] > 0).nonzero()[:, 0]
+                mixed_places = (targets.partner_weights[batch] > 0).nonzero()[:, 0]
                 positions = torch.cat([torch.arange(len(batch)), training.batch_size + mixed_places])
                 drop = dropout_masks(model.drops, key, step, positions, 2 * training.batch_size)
                 logits, _ = model(torch.cat([x[batch], mixed[batch[mixed_places]]]), [m.to(x.dtype) for m in drop])
@@ -243,7 +243,7 @@ def test_the_networks_own_augmentation_is_what_training_shows(network: Network, 
     loop = SequentialEngine(network, images[:1], "cpu", 1)
     plain_bank = run(loop, Training(epochs=1, batch_size=8), Fixed())
     replica = loop._replicas.get()
-    replica.network.weak = weak  # type: ignore[method-assign]
+    replica.network.weak_view = weak  # type: ignore[method-assign]
     replica.network.backbone.augments = True
     loop._replicas.put(replica)
     augmented_bank = run(loop, Training(epochs=1, batch_size=8), Fixed())

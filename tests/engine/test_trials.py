@@ -79,7 +79,7 @@ def compare(
             for client, upload in expected.uploads.items():
                 assert upload.passes == actual.uploads[client].passes
                 same(upload.collected, actual.uploads[client].collected, tolerance)
-                for name in ("labels", "weights", "partners", "mix", "matched"):
+                for name in ("labels", "weights", "partners", "partner_weights", "models_agree"):
                     assert torch.equal(getattr(upload.targets, name), getattr(actual.uploads[client].targets, name))
 
 
@@ -116,7 +116,7 @@ def test_residual_networks(options: dict[str, object]) -> None:
     second = first if architecture.frozen else architecture.build(3, seed=2).double()
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     # Full batches alone: a BatchNorm over three values would amplify the rounding errors of so many layers.
-    compare(*both([first, second], architecture.stored, ((8, 8), (16, 8))), method, rounds=2)
+    compare(*both([first, second], architecture.stored_side, ((8, 8), (16, 8))), method, rounds=2)
 
 
 def test_networks_that_cannot_go_together() -> None:

@@ -159,7 +159,7 @@ def test_one_clients_model_is_given_to_nobody_alone() -> None:
 )
 def test_trust_that_is_no_share_is_refused(answer: Any, said: str) -> None:
     class Sure(Trusted):
-        def trusts(self, source: Predictions) -> Tensor:
+        def trust(self, source: Predictions) -> Tensor:
             return None if answer is None else torch.tensor(answer)  # type: ignore[return-value]
 
     method = replace(gated(), pseudo_labeler=Sure())
@@ -247,5 +247,5 @@ def test_clusters_by_moments_see_colours_before_training() -> None:
 def test_moments_are_of_all_images_whatever_fits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     network, images = lenet(), clients()[0].train
     expected = measure_moments(network, images)
-    monkeypatch.setattr(type(network), "chunk", 7)
+    monkeypatch.setattr(type(network), "eval_batch_size", 7)
     torch.testing.assert_close(measure_moments(network, images), expected)

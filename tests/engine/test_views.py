@@ -17,7 +17,7 @@ def test_every_place_of_every_step_draws_its_own_crop() -> None:
     network = ResNet18(side=32, weights="none", bottleneck=4).build(2)
     plain, mixed = torch.arange(6), 8 + torch.arange(6)  # a batch of at most 8: partners of mixup come after it
     draws = uniform(9, torch.stack([4 * (3 * 16 + plain) + j for j in range(4)], 1))
-    assert torch.equal(weak_views(network, IMAGES, 9, 3, plain, 16), network.weak(IMAGES, draws))
+    assert torch.equal(weak_views(network, IMAGES, 9, 3, plain, 16), network.weak_view(IMAGES, draws))
     views = [weak_views(network, IMAGES, 9, 3, plain, 16), weak_views(network, IMAGES, 9, 3, mixed, 16)]
     views += [weak_views(network, IMAGES, 9, 4, plain, 16), weak_views(network, IMAGES, 8, 3, plain, 16)]
     for i, view in enumerate(views):

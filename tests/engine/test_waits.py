@@ -183,7 +183,7 @@ def test_no_batchnorm_policy_waits(batch_norm: str) -> None:
 
 def test_residual_networks_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
-    client_images = clients(architecture.stored, (8, 16))
+    client_images = clients(architecture.stored_side, (8, 16))
     network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), trained("fedwca")
     engine = StackedEngine(twin, client_images, FAR, kernels="graphs")
     loop = SequentialEngine(network, client_images, "cpu", 1)
@@ -217,6 +217,6 @@ def test_labelers_that_say_so_mix_nothing(name: str) -> None:
     method = replace(trained("fedwca"), pseudo_labeler=labeler)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     _, outcome = run_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
-    mixed = any(bool((upload.targets.mix > 0).any()) for upload in outcome.uploads.values())
+    mixed = any(bool((upload.targets.partner_weights > 0).any()) for upload in outcome.uploads.values())
     assert labeler.mixes == (name == "two_model")
     assert mixed <= labeler.mixes

@@ -30,7 +30,7 @@ TRAINING = CentralTraining(epochs=16, batch_size=16)
 class Small(Backbone):
     """One convolution, then means over 4 × 4 patches of its output; reads images of 16 × 16 pixels."""
 
-    width = 32
+    out_features = 32
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,7 +280,7 @@ def test_the_domain_classifier_goes_down_and_the_features_go_up() -> None:
     """The signs of gradient reversal, compared with the domain loss without reversal."""
     dann = Dann(width=8)
     torch.manual_seed(0)
-    parts = dann.parts(5, 3, 2)
+    parts = dann.extra_modules(5, 3, 2)
     batch, features = made_batch(parts)
     inputs = [features, *parts.parameters()]
     gradients = torch.autograd.grad(dann(batch), inputs, retain_graph=True, allow_unused=True)
@@ -330,7 +330,7 @@ def test_without_weight_a_method_is_cross_entropy() -> None:
 def test_fada_is_a_loss_for_each_source_and_says_what_it_is() -> None:
     fada = Fada(width=8)
     torch.manual_seed(0)
-    batch, features = made_batch(fada.parts(5, 3, 2), progress=0.0)
+    batch, features = made_batch(fada.extra_modules(5, 3, 2), progress=0.0)
     losses = fada(batch)
     assert losses.shape == (2,)
     # The first source's loss has no gradient at the second source.
@@ -345,7 +345,7 @@ def test_fada_is_a_loss_for_each_source_and_says_what_it_is() -> None:
 def test_judges_of_fada_learn_from_features_that_they_leave_alone() -> None:
     fada = Fada(width=8, align=0, disentangle=0, reconstruct=0)
     torch.manual_seed(0)
-    parts = fada.parts(5, 3, 2)
+    parts = fada.extra_modules(5, 3, 2)
     batch, features = made_batch(parts, progress=1.0)
     nets = parts[0]
     (gradient,) = torch.autograd.grad(fada(batch)[0], features, retain_graph=True)
@@ -362,7 +362,7 @@ def test_adversaries_of_fada_end() -> None:
     """The disentangled halves do not diverge against a fixed judge: their loss is bounded below."""
     fada = Fada(width=8, align=0, reconstruct=0)
     torch.manual_seed(0)
-    parts = fada.parts(5, 3, 2)
+    parts = fada.extra_modules(5, 3, 2)
     features = torch.randn(64, 5)
     labels = torch.arange(64) % 3
     mover = torch.optim.SGD(parts[0].disentangler.parameters(), 1.0)
@@ -379,7 +379,7 @@ def test_fada_prefers_the_source_that_makes_clusters_tighter() -> None:
     before = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
     tighter, looser = before.clone(), before.clone()
     tighter[1], looser[1] = 1, 3
-    weights = Fada().mix(before, torch.stack([tighter, looser, before]), classes=2)
+    weights = Fada().gradient_weights(before, torch.stack([tighter, looser, before]), classes=2)
     # Gaps 2, then 1.5, 2.5 and 2.
     assert weights.tolist() == pytest.approx(torch.tensor([0.5, -0.5, 0.0]).softmax(0).tolist())
 
@@ -407,19 +407,19 @@ def test_the_network_moves_by_weighted_gradients_and_the_parts_by_their_own() ->
 
     class Two(Central):
         name = "two"
-        by_source = True
+        loss_per_source = True
 
-        def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+        def extra_modules(self, features: int, classes: int, sources: int) -> nn.Module:
             part_networks.append(nn.Linear(1, sources, bias=False))
             nn.init.zeros_(part_networks[0].weight)
             return part_networks[0]
 
         def __call__(self, step: DomainBatch) -> Tensor:
             # The gradient of each class's bias is 1.
-            total, part_outputs = step.logits[0].sum() / len(step.logits[0]), step.parts(torch.ones(1))
+            total, part_outputs = step.logits[0].sum() / len(step.logits[0]), step.extra_modules(torch.ones(1))
             return torch.stack([total + part_outputs[0], 2 * total + part_outputs[1]])
 
-        def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+        def gradient_weights(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
             assert after.shape == (2, *before.shape)
             return torch.tensor([0.25, 0.75])
 

@@ -69,9 +69,9 @@ class Changed(FedAvg):
         blend: Blend = self._change("blend", unchanged)
         return blend
 
-    def learn(self, *given: Any) -> State:
+    def next_state(self, *given: Any) -> State:
         """What is remembered."""
-        state: State = self._change("learn", super().learn(*given))
+        state: State = self._change("next_state", super().next_state(*given))
         return state
 
 
@@ -114,10 +114,18 @@ CHANGES: dict[str, Change] = {
         ("start", "shorter", ", 0); right are floating-point weights of shape ("),
         ("reference", "twice", "blend's cluster gave weights that sum to 2"),
         ("blend", "nothing", "blend gave nothing; right is a Blend"),
-        ("learn", "nothing", "learn gave nothing; right is a mapping of names to tensors"),
-        ("learn", "number", "learn gave a dict; right is a mapping of names to tensors"),
-        ("learn", "forgetful", "learn gave a state without labels; right are labels, int64 [4], the cluster of each"),
-        ("learn", "shares", "learn gave a state with labels torch.float64 of shape (4,); right are labels, int64 [4]"),
+        ("next_state", "nothing", "next_state gave nothing; right is a mapping of names to tensors"),
+        ("next_state", "number", "next_state gave a dict; right is a mapping of names to tensors"),
+        (
+            "next_state",
+            "forgetful",
+            "next_state gave a state without labels; right are labels, int64 [4], the cluster of each",
+        ),
+        (
+            "next_state",
+            "shares",
+            "next_state gave a state with labels torch.float64 of shape (4,); right are labels, int64 [4]",
+        ),
     ],
 )
 def test_an_aggregators_answer_is_no_mixture(name: str, at: str, part: str, said: str) -> None:
@@ -254,7 +262,7 @@ def test_invalid_targets_are_refused() -> None:
             replace(right, weights=right.weights[:2]),
             "weights torch.float32 of shape (2,); right are numbers of shape (3,)",
         ),
-        (replace(right, mix=None), "mix nothing; right are numbers of shape (3,)"),
+        (replace(right, partner_weights=None), "partner_weights nothing; right are numbers of shape (3,)"),
     ]:
         with pytest.raises(FedwcaError) as error:
             check_targets(invalid, 3, "mine")  # type: ignore[arg-type]
@@ -318,10 +326,10 @@ class Wrong(Argmax):
     def __call__(self, predictions: Any, draws: Tensor) -> Targets:
         """The last one."""
         targets = super().__call__(predictions, draws)
-        mix = targets.mix + 0.5 if self.field == "partners" else targets.mix
-        changed = getattr(targets, self.field).clone() if self.field != "mix" else mix.clone()
+        mix = targets.partner_weights + 0.5 if self.field == "partners" else targets.partner_weights
+        changed = getattr(targets, self.field).clone() if self.field != "partner_weights" else mix.clone()
         changed[-1] = self.value
-        return replace(targets, **{"mix": mix, self.field: changed})
+        return replace(targets, **{"partner_weights": mix, self.field: changed})
 
     @property
     def mixes(self) -> bool:
@@ -337,8 +345,8 @@ class Wrong(Argmax):
         ("labels", -1, "labels that are no class; right are 0 to 2 (for 1 of "),
         ("weights", -0.5, "weights that are not from 0 to 1 (for 1 of "),
         ("weights", 1.5, "weights that are not from 0 to 1"),
-        ("mix", 1.5, "mix that is not from 0 to 1"),
-        ("mix", 0.5, "images to mix, and says by mixes = False that there are none"),
+        ("partner_weights", 1.5, "partner_weights that are not from 0 to 1"),
+        ("partner_weights", 0.5, "images to mix, and says by mixes = False that there are none"),
         ("partners", 50, "partners that the client has not; right are 0 to "),
     ],
 )

@@ -54,7 +54,7 @@ def clients() -> list[ClientImages]:
 
 
 def make(name: str = "loop", classifier: str = "linear") -> Engine:
-    network = Thin(bottleneck=8, classifier=classifier).build(3, seed=1, whole=True).double()
+    network = Thin(bottleneck=8, classifier=classifier).build(3, seed=1, trains_classifier=True).double()
     return ENGINES[name](network, clients())
 
 
@@ -146,7 +146,7 @@ def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) 
         results.append((final_models(composed, server, engine), outcomes[-1].gathered))
     (models, gathered), (other_models, other_gathered) = results
     torch.testing.assert_close(models, other_models)
-    if aggregator.asks:
+    if aggregator.queries_clients:
         assert gathered is not None
         assert other_gathered is not None
         torch.testing.assert_close(gathered, other_gathered)

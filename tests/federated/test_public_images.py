@@ -64,7 +64,7 @@ PUBLIC = some(COUNT, 99)
 
 
 def grown(adaptation: Adaptation) -> Network:
-    return grow_network(MODEL.build(3, seed=4, whole=True).double(), [adaptation], 4, sizes=3)
+    return grow_network(MODEL.build(3, seed=4, trains_classifier=True).double(), [adaptation], 4, sizes=3)
 
 
 class Play:

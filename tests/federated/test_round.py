@@ -86,7 +86,7 @@ def test_special_cases_are_equal(loop: SequentialEngine, one: tuple[str, str], o
 def test_wca_in_one_cluster_starts_from_the_cluster_model(loop: SequentialEngine) -> None:
     _, outcomes = rounds(loop, method("wca", "single"), 2)
     assert outcomes[1].weights.tolist() == [[1.0]] * 4
-    assert all(bool(upload.targets.matched.all()) for upload in outcomes[1].uploads.values())
+    assert all(bool(upload.targets.models_agree.all()) for upload in outcomes[1].uploads.values())
 
 
 def test_starts_are_mixtures_and_reports_go_to_the_server(loop: SequentialEngine) -> None:
@@ -221,4 +221,4 @@ def test_two_models_disagree_once_starts_are_mixed(loop: SequentialEngine) -> No
     composed = replace(method("wca:ta=10,tb=10", "each"), pseudo_labeler=TwoModel())
     training = Training(epochs=2, lr=0.1, batch_size=8)
     _, outcomes = rounds(loop, composed, 3, training=training)
-    assert sum(int((~upload.targets.matched).sum()) for upload in outcomes[-1].uploads.values()) > 0
+    assert sum(int((~upload.targets.models_agree).sum()) for upload in outcomes[-1].uploads.values()) > 0

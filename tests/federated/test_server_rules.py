@@ -123,7 +123,7 @@ def test_who_is_absent_or_has_no_weight_changes_nothing() -> None:
     assert afl.gather(state, labels, sizes, alone, 1).tolist() == [[1, 0, 0, 0]]
     # Losses 0.2 and 0.4, and 0.3 for the absent one: 0.2, 0.65, 1.05 sum to 1.9; the projection sets the first to 0.
     report = {"received_loss": torch.tensor([[0.2], [0.4], [torch.nan]], dtype=torch.float64)}
-    learned = afl.learn(state, labels, report, present)["mixture"]
+    learned = afl.next_state(state, labels, report, present)["mixture"]
     torch.testing.assert_close(learned, torch.tensor([0, 0.3, 0.7], dtype=torch.float64))
 
 
@@ -230,7 +230,7 @@ def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
 @engines
 def test_a_step_goes_along_the_gradient_and_the_difference_of_controls(name: str) -> None:
     plain, training = (
-        Mlp(width=8).build(3, seed=1, whole=True).double(),
+        Mlp(width=8).build(3, seed=1, trains_classifier=True).double(),
         TRAINING.model_copy(update={"steps": 1, "batch_size": 32}),
     )
     engine = ENGINES[name](copy.deepcopy(plain), clients(SIZES))
@@ -353,7 +353,7 @@ def test_last_layers_are_those_of_a_network_that_predicts() -> None:
     assert layout.statistics_of(layout.last_layers(1)) == []
     norm_statistics = layout.statistics_of(layout.last_layers(2))
     assert norm_statistics == [slice(s.start, s.stop) for s in layout.statistics if s.name.startswith("norm.")] != []
-    plain = Layout.of(Mlp(width=8).build(3, seed=1, whole=True))
+    plain = Layout.of(Mlp(width=8).build(3, seed=1, trains_classifier=True))
     assert plain.last_layers(2).start == 784 * 8 + 8
     assert plain.last_layers(9) == slice(0, plain.trained)
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from fedwca.core.tracking_id import tracking_id
-from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series
+from fedwca.loggers import Logger, LogSession, RunEnd, loggers, scalars
 from fedwca.results.read_run_files import read_records
 from fedwca.runs.log_to import log_records
 
@@ -66,14 +66,14 @@ def log(logger: Logger, run: Path, times: int = 2) -> None:
     for _ in range(times):
         with log_records([logger], run, CONFIG, pytest.fail) as session:
             for record in RECORDS:
-                session.record(record)
-            session.end(END)
+                session.on_record(record)
+            session.on_end(END)
 
 
 def test_series_are_means_and_plain_numbers() -> None:
-    assert series(RECORDS[1]) == {"accuracy": 60.0, "seconds/train": 2.5}
-    assert series({"round": 1, "accuracy": [float("nan")], "bytes_up": 8}) == {"bytes_up": 8.0}
-    assert series({"round": 1, "seconds": {"round": 3.5, "train": 2}}) == {"seconds/round": 3.5, "seconds/train": 2.0}
+    assert scalars(RECORDS[1]) == {"accuracy": 60.0, "seconds/train": 2.5}
+    assert scalars({"round": 1, "accuracy": [float("nan")], "bytes_up": 8}) == {"bytes_up": 8.0}
+    assert scalars({"round": 1, "seconds": {"round": 3.5, "train": 2}}) == {"seconds/round": 3.5, "seconds/train": 2.0}
 
 
 def test_a_folders_id_is_drawn_once_and_is_anothers_in_another_folder_of_that_name(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_tensorboard_gets_accuracies_by_round(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     logger = loggers.build("tensorboard")
-    logger.ready()
+    logger.check_installed()
     log(logger, tmp_path / "run", 1)
     events = EventAccumulator(str(tmp_path / "run/tensorboard/wca/0-1"))
     events.Reload()

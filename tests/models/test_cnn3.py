@@ -62,7 +62,7 @@ def test_the_page_names_the_values_of_a_row(name: str) -> None:
 def test_resnet101_reads_crops() -> None:
     architecture = ResNet101(side=32, weights="none", bottleneck=8)
     network = architecture.build(5)
-    assert architecture.stored == 37
-    assert network.backbone.width == 2048
+    assert architecture.stored_side == 37
+    assert network.backbone.out_features == 2048
     logits, features = network(network.prepare(some(2, 37)))
     assert (logits.shape, features.shape) == ((2, 5), (2, 8))

@@ -23,7 +23,7 @@ def test_without_gradient_pooling_is_torchs_own_to_the_bit(size: tuple[int, ...]
 def test_a_model_says_the_same_with_and_without_gradient(name: str) -> None:
     architecture = models.build(name)
     network = architecture.build(3, seed=0).eval()
-    images = torch.randint(0, 256, (5, 3, architecture.stored, architecture.stored), dtype=torch.uint8)
+    images = torch.randint(0, 256, (5, 3, architecture.stored_side, architecture.stored_side), dtype=torch.uint8)
     logits, _ = network(network.prepare(images))
     with torch.no_grad():
         again, _ = network(network.prepare(images))

@@ -63,7 +63,7 @@ def test_the_published_networks() -> None:
 
 @pytest.mark.parametrize("model", SMALL, ids=repr)
 def test_many_at_once_give_what_each_gives(model: Architecture) -> None:
-    networks = [model.build(3, seed=seed, whole=True).double() for seed in range(2)]
+    networks = [model.build(3, seed=seed, trains_classifier=True).double() for seed in range(2)]
     layout, x = Layout.of(networks[0]), pictures(5, model.side)
     rows = torch.stack([layout.read(network) for network in networks])
     masks = [torch.rand(5, *drop.shape).round().double() * 2 for drop in networks[0].drops]
@@ -103,7 +103,7 @@ def test_nobody_needs_images_to_train_on_to_be_measured() -> None:
     from fedwca.engine.sequential.engine import SequentialEngine
     from fedwca.engine.stacked import StackedEngine
 
-    network, none = Mlp(side=6).build(3, whole=True), pictures(0, 6)
+    network, none = Mlp(side=6).build(3, trains_classifier=True), pictures(0, 6)
     clients = [ClientImages(none, none, pictures(n, 6)) for n in (3, 0, 5)]
     sequential, stacked = (engine(network, clients).classify() for engine in (SequentialEngine, StackedEngine))
     assert [len(predictions) for predictions in sequential] == [3, 0, 5]

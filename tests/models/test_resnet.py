@@ -86,11 +86,11 @@ def test_features_are_torchvisions() -> None:
 
 
 def test_sizes_of_images_and_features() -> None:
-    assert (ResNet18().side, ResNet18().stored) == (224, 256)
-    assert (ResNet18(side=64).stored, SMALL.stored) == (73, 37)
-    assert SMALL.backbone().width == 512
-    assert ResNet50(weights="none").backbone().width == 2048
-    assert (ResNet18(weights="none").build(2).chunk, SMALL.build(2).chunk) == (41, 256)
+    assert (ResNet18().side, ResNet18().stored_side) == (224, 256)
+    assert (ResNet18(side=64).stored_side, SMALL.stored_side) == (73, 37)
+    assert SMALL.backbone().out_features == 512
+    assert ResNet50(weights="none").backbone().out_features == 2048
+    assert (ResNet18(weights="none").build(2).eval_batch_size, SMALL.build(2).eval_batch_size) == (41, 256)
 
 
 def test_the_evaluation_view_is_the_centre_and_the_training_view_a_random_crop(network: Network) -> None:
@@ -101,10 +101,10 @@ def test_the_evaluation_view_is_the_centre_and_the_training_view_a_random_crop(n
     assert plain.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(plain, network.prepare(images[..., 2:34, 2:34]))
     middle = torch.tensor([[0.5, 0.5, 0.9, 0.0]]).expand(4, 4)  # 5.99 · 0.5 → 3 of 0…5
-    assert torch.equal(network.weak(images, middle), network.prepare(images[..., 3:35, 3:35]))
+    assert torch.equal(network.weak_view(images, middle), network.prepare(images[..., 3:35, 3:35]))
     mirrored = middle.clone()
     mirrored[:, 2] = 0.1
-    assert torch.equal(network.weak(images, mirrored), network.weak(images, middle).flip(3))
+    assert torch.equal(network.weak_view(images, mirrored), network.weak_view(images, middle).flip(3))
 
 
 def test_images_that_are_too_small_are_refused(network: Network) -> None:
@@ -206,10 +206,10 @@ def test_rows_hold_every_statistic_and_count_the_main_path(network: Network) -> 
     assert names == [f"backbone.body.{name}.weight" for name in MAIN_PATH] + ["bottleneck.weight"]
     bank = layout.read(network)[None]
     signatures = BankSignatures(bank, layout, bank[0])
-    assert torch.equal(signatures.layer(1)[0], network.backbone.body.conv1.weight.flatten())  # no bias
-    assert torch.equal(signatures.layer(17)[0], network.backbone.body.layer4[1].conv2.weight.flatten())
+    assert torch.equal(signatures.layer_weights(1)[0], network.backbone.body.conv1.weight.flatten())  # no bias
+    assert torch.equal(signatures.layer_weights(17)[0], network.backbone.body.layer4[1].conv2.weight.flatten())
     with pytest.raises(InvalidConfig, match="18 layers"):
-        signatures.layer(19)
+        signatures.layer_weights(19)
     assert len(Layout.of(ResNet50(weights="none").build(2)).layers()) == 49 + 1
 
 

@@ -60,7 +60,7 @@ def state(name: str, **fields: Any) -> dict[str, Tensor]:
 
 def test_a_name_is_enough() -> None:
     model = models.build("timm:vit_tiny_patch16_384,weights=none,bottleneck=8")
-    assert (model.network, model.side, model.stored, model.bottleneck) == ("vit_tiny_patch16_384", 384, 439, 8)
+    assert (model.network, model.side, model.stored_side, model.bottleneck) == ("vit_tiny_patch16_384", 384, 439, 8)
     assert models.build("timm:resnet18,side=64").side == 64
     assert models.parse("timm:network=resnet18") == models.parse("timm:resnet18")
     assert models.build(models.dump(model)) == model
@@ -106,7 +106,7 @@ def test_features_are_timms(name: str) -> None:
     with torch.no_grad():
         features = network.backbone(network.prepare(images(2, 32)), ())
         torch.testing.assert_close(features, reference(scaled), atol=1e-4, rtol=1e-4)
-    assert features.shape == (2, network.backbone.width)
+    assert features.shape == (2, network.backbone.out_features)
 
 
 def test_a_side_that_does_not_do_is_refused() -> None:

@@ -265,11 +265,11 @@ class Statistics(Clusterer):
 
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
         """BatchNorm statistics."""
-        return signatures.statistics(), "euclidean"
+        return signatures.batch_norm_statistics(), "euclidean"
 
     def __call__(self, signatures: Signatures) -> Tensor:
         """The finest clusters."""
-        return finch(signatures.statistics(), metric="euclidean")
+        return finch(signatures.batch_norm_statistics(), metric="euclidean")
 
 
 def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> None:
@@ -309,11 +309,11 @@ def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.Monk
     trained = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)
     values: list[float] = []
 
-    def trusts(self: Trusted, source: Predictions) -> Tensor:
+    def trust(self: Trusted, source: Predictions) -> Tensor:
         values.append(float(mutual_information(source.logits.double())))
         return torch.zeros((), dtype=torch.float64)
 
-    monkeypatch.setattr(Trusted, "trusts", trusts)
+    monkeypatch.setattr(Trusted, "trust", trust)
     trusting = replace(trained, method=replace(trained.method, pseudo_labeler=Trusted(least=0.99)))
     joined = join(trusting, tinted(2, 5), epochs=3)
     assert len(values) == 1

@@ -25,7 +25,7 @@ def test_rows_of_figure_5_are_those_of_the_paper() -> None:
         assert isinstance(digest, Digest)
         assert isinstance(adaptation, Adaptation)
         lams.append(digest.lam)
-        assert (adaptation.lr, adaptation.rates()) == (0.5, {"adaptation": 0.005})
+        assert (adaptation.lr, adaptation.learning_rates()) == (0.5, {"adaptation": 0.005})
         assert method.training is not None
         assert (method.training.lr, method.training.clip) == (0.1, 10)
         assert (digest.passes, digest.new_passes, digest.batch_size) == (1, 2, 100)

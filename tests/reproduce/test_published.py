@@ -104,7 +104,7 @@ def test_epochs_that_end_between_two_aggregations_are_refused(epochs: int, per_e
 
 
 def test_domains_come_with_the_option_of_the_table() -> None:
-    assert definition("sfda-table1").rules.named == "target"
+    assert definition("sfda-table1").rules.domain_role == "target"
     assert domains_named("target", {"source": [], "target": ["usps"]}) == ["usps"]
     with pytest.raises(UsageError, match="--source usps: the domains of this table are targets; take --target"):
         domains_named("target", {"source": ["usps"], "target": []})

@@ -27,7 +27,7 @@ class Own(Backbone):
 
     def __init__(self, wrong: str) -> None:
         super().__init__()
-        self.wrong, self.width = wrong, 7 if wrong == "width" else 3
+        self.wrong, self.out_features = wrong, 7 if wrong == "width" else 3
         self.inner = INNER.get(wrong, nn.Identity())
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:

@@ -41,7 +41,7 @@ def test_public_images_count() -> None:
     plan, federation = planned(**PUBLIC, baselines=["hetero_tent", "pfl_sampled"])
     without = resolve_plan({**SMALL, **PUBLIC, "baselines": ["pfl_sampled"]}, preset_name="upfl")
     estimate, reference = (estimate_run(plan.config, plan.methods, 10, federation) for plan in (plan, without))
-    images = federation.public
+    images = federation.public_images
     assert images is not None
     assert estimate.images - reference.images == 2 * images.numel()
     width = Layout.of(build_network(plan.config, 10)).width

@@ -59,7 +59,7 @@ class StopsEachMethod(RunReporter):
         self.stops = 0
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        return nullcontext(Progress(round=self.stop))
+        return nullcontext(Progress(round_done=self.stop))
 
     def stop(self, done: int, accuracy: float) -> None:
         if done == 1:
@@ -122,7 +122,7 @@ def shuffle_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
         federation = original(*arguments)
         (new,) = federation.newcomers
         draws = torch.Generator().manual_seed(0)
-        truths = [new.metrics.truth(k) for k in range(len(new))]
+        truths = [new.metrics.test_truth(k) for k in range(len(new))]
         shuffled = [labels[torch.randperm(len(labels), generator=draws)] for labels in truths]
         no_validation = [torch.zeros(0, dtype=torch.int64)] * len(new)
         return replace(

@@ -153,7 +153,7 @@ GENERATES = {"baselines": ["odpfl_hn"], "composed": False}
 @pytest.mark.parametrize(
     ("layer", "sentence"),
     [
-        ({**GENERATES, "engine": "stacked"}, "(by_client), one by one; take --engine loop, or auto"),
+        ({**GENERATES, "engine": "stacked"}, "a model for each client, one by one; take --engine loop, or auto"),
         ({**GENERATES, "training": {"trains": "extractor"}}, "'generated' trains networks beside the model"),
         ({"adaptation": "generated:steps=2", "baselines": []}, "a generated model takes no steps"),
         ({"adaptation": "generated", "objectives": ["cross_entropy", "proximal:to=start"]}, "which there is none"),

@@ -71,7 +71,7 @@ def test_a_client_has_the_model_of_its_size_from_first_to_last(run: Path) -> Non
 
 
 def test_bytes_are_those_of_logits(run: Path) -> None:
-    public = split_trial(open_run(run).config, open_run(run).dataset, None, 0, 0).public
+    public = split_trial(open_run(run).config, open_run(run).dataset, None, 0, 0).public_images
     assert public is not None
     for record in read_rounds(run):
         if record["round"] >= 0:

@@ -62,7 +62,7 @@ def summary(path: Path) -> dict[str, Any]:
 def test_the_preset_says_all() -> None:
     plan = resolve_plan({}, preset_name="upfl")
     config, training = plan.config, plan.config.training
-    assert (config.dataset, config.partition, config.model, plan.named, plan.domain) == (
+    assert (config.dataset, config.partition, config.model, plan.domain_role, plan.domain) == (
         *("digits_plain", "shards", "mlp"),
         *(None, None),
     )
@@ -161,14 +161,14 @@ def test_training_never_meets_new_clients(
         (new,) = federation.newcomers
         if what == "absent":
             return replace(federation, newcomers=(replace(new, clients=new.clients[:1], metrics=first_of(new)),))
-        other_labels = [(new.metrics.truth(k) + 1) % 10 for k in range(len(new))]
+        other_labels = [(new.metrics.test_truth(k) + 1) % 10 for k in range(len(new))]
         no_validation = [torch.zeros(0, dtype=torch.int64)] * len(new)
         return replace(
             federation, newcomers=(replace(new, metrics=Metrics(new.metrics.domains, no_validation, other_labels)),)
         )
 
     def first_of(new: Federation) -> Metrics:
-        return Metrics(new.metrics.domains[:1], [torch.zeros(0, dtype=torch.int64)], [new.metrics.truth(0)])
+        return Metrics(new.metrics.domains[:1], [torch.zeros(0, dtype=torch.int64)], [new.metrics.test_truth(0)])
 
     monkeypatch.setattr(split_trials, "split_trial", changed)
     changed_run = play(tmp_path / "run")

@@ -68,7 +68,7 @@ def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
 
 def test_a_target_alone_selects_the_setting() -> None:
     plan = resolve_plan({"target": "neon"})
-    assert (plan.config.partition, plan.config.source, plan.named, plan.domain) == (
+    assert (plan.config.partition, plan.config.source, plan.domain_role, plan.domain) == (
         "leave_one_out",
         None,
         "target",
@@ -452,7 +452,7 @@ def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "own.safetensors"
     model = architecture(resolve_plan({"target": "neon", "components": {"model": {"lenet": {"bottleneck": 8}}}}).config)
-    write_tensors(file, model.build(10, seed=1, whole=True).state_dict())
+    write_tensors(file, model.build(10, seed=1, trains_classifier=True).state_dict())
     settings = {**SMALL, "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
     for number, dropout in enumerate((0.0, 0.9, 0.9)):
         overrides = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}

@@ -43,11 +43,11 @@ def config(shades: Path) -> RunConfig:
 def test_every_round_is_counted_once(config: RunConfig) -> None:
     events: list[tuple[object, ...]] = []
     progress = Progress(
-        begin=lambda *event: events.append(("begin", *event)),
-        elsewhere=lambda rounds: events.append(("elsewhere", rounds)),
-        round=lambda done, accuracy: events.append(("round", done)),
-        end=lambda label, accuracy: events.append(("end", label)),
-        client=lambda client: events.append(("client",)),
+        method_start=lambda *event: events.append(("begin", *event)),
+        other_rounds=lambda rounds: events.append(("elsewhere", rounds)),
+        round_done=lambda done, accuracy: events.append(("round", done)),
+        method_end=lambda label, accuracy: events.append(("end", label)),
+        client_done=lambda client: events.append(("client",)),
     )
     dataset, source = load(config)
     records = list(run_bench(config, compose(config), dataset, source, progress))

@@ -18,7 +18,14 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Targets):
             no_partners = value.partners[:0]
-            return Targets, (value.labels, value.weights, no_partners, value.mix, value.matched, value.notes)
+            return Targets, (
+                value.labels,
+                value.weights,
+                no_partners,
+                value.partner_weights,
+                value.models_agree,
+                value.notes,
+            )
         if type(value) is Tensor and value.dtype is not torch.bfloat16:
             return torch.tensor, (value.detach().cpu().numpy(),)
         return NotImplemented

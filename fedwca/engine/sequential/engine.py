@@ -148,7 +148,7 @@ class SequentialEngine(LocalEngine):
         def work(client: int) -> AdaptedModel:
             with self._replica() as replica:
                 row = self._model(client, weights, rows, replica)
-                if adaptation.by_client:
+                if adaptation.generates_models:
                     return generated_predictions(replica, adaptation, self._test[client], row)
                 (adapted,) = adapt_models(ImagesToAdapt(replica, self._plain_test[client]), row[None], adaptation, lr)
                 return adapted

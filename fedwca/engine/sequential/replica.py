@@ -148,9 +148,9 @@ class Replica:
         for leaf in leaves:
             leaf.requires_grad_(True)
         total = [torch.zeros_like(leaf) for leaf in leaves]
-        chunk_size = self.network.chunk
+        chunk_size = self.network.eval_batch_size
         for chunk_images, chunk_slopes in zip(images.split(chunk_size), slopes.split(chunk_size), strict=True):
-            logits, _ = self.forward(self.network.show(chunk_images))
+            logits, _ = self.forward(self.network.plain_inputs(chunk_images))
             gradients = torch.autograd.grad(logits, leaves, chunk_slopes, allow_unused=True, materialize_grads=True)
             torch._foreach_add_(total, gradients)
         return torch.cat([gradient.reshape(-1) for gradient in total])
@@ -161,12 +161,12 @@ class Replica:
 
         Args:
             images: uint8 ``[N, 3, H, W]``, or their embeddings from `fedwca.engine.embeddings`.
-            batch: images at once; None: as many as the network's ``chunk``.
+            batch: images at once; None: as many as the network's ``eval_batch_size``.
             phase: as for `forward`.
         """
         self.network.eval()
-        chunks = images.split(batch or self.network.chunk)
-        outputs = [self.forward(self.network.show(chunk), phase=phase) for chunk in chunks]
+        chunks = images.split(batch or self.network.eval_batch_size)
+        outputs = [self.forward(self.network.plain_inputs(chunk), phase=phase) for chunk in chunks]
         logits, features = zip(*outputs, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))
 
@@ -183,14 +183,14 @@ class Replica:
         for norm in norms:
             norm.train()
         seen = 0
-        for chunk in images.split(max(2, self.network.chunk)):
+        for chunk in images.split(max(2, self.network.eval_batch_size)):
             if len(chunk) < 2:
                 continue
             seen += len(chunk)
             for norm in norms:
                 # A running mean over chunks: the weight of each chunk is its share of the images seen so far.
                 norm.momentum = len(chunk) / seen
-            self.network.extract(self.network.show(chunk))
+            self.network.extract(self.network.plain_inputs(chunk))
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 

@@ -72,7 +72,7 @@ class ClientWorker(Clock):
         predictions, work = self._pass(row), ImagesToAdapt(self.replica, self.plain)
         _, logits = make_step(work, adaptation, row[None], predictions.logits[None], self.task.inner_lr)
         self.passes += 1
-        return [replace(predictions, adapted=logits[0])]
+        return [replace(predictions, adapted_logits=logits[0])]
 
     def _pass(self, row: Tensor) -> Predictions:
         self.passes += 1
@@ -170,7 +170,7 @@ class ClientWorker(Clock):
         step, adaptation = 0, task.adaptation
         self.replica.bind(row)
         generated = None
-        if adaptation is not None and adaptation.by_client:
+        if adaptation is not None and adaptation.generates_models:
             with torch.no_grad():
                 generated = generate_model(self.replica, adaptation, self.images)
                 row[self.replica.layout.base] = generated
@@ -186,14 +186,14 @@ class ClientWorker(Clock):
                 self.replica.prepare_training(training.trains, extras=generated is None)
             order = permutation(task.keys(f"{ORDER}{epoch}"), count)[part]
             # Which images are mixed decides the shapes of steps, so it is read once per epoch and not once per step.
-            mixed_batches = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
+            mixed_batches = (context.targets.partner_weights > 0).cpu()[order].split(training.batch_size)
             batches = zip(to_device(order, self.images.device).split(training.batch_size), mixed_batches, strict=True)
             for indices, is_mixed in islice(batches, steps):
                 if len(indices) >= least:
                     self._step(indices, to_device(is_mixed.nonzero()[:, 0], indices.device), context, step)
                 step += 1
         if generated is not None and adaptation is not None:
-            train_generators(self.replica, adaptation, self.images, generated, task.rates, task.training.lr)
+            train_generators(self.replica, adaptation, self.images, generated, task.learning_rates, task.training.lr)
         self.lap("train", started)
         return [context.targets]
 
@@ -224,7 +224,9 @@ class ClientWorker(Clock):
             samples, mixed_places = indices[places], training.batch_size + places
             originals = inputs[0][places] if inputs else draws.weak(pick_images(self.images, samples), places)
             partners = draws.weak(pick_images(self.images, targets.partners[samples]), mixed_places)
-            inputs.append(torch.lerp(originals, partners, targets.mix[samples].to(originals.dtype).view(-1, 1, 1, 1)))
+            inputs.append(
+                torch.lerp(originals, partners, targets.partner_weights[samples].to(originals.dtype).view(-1, 1, 1, 1))
+            )
             positions = torch.cat([all_places, mixed_places])
         if strong:
             inputs.append(draws.strong(pick_images(self.images, indices), all_places))
@@ -256,16 +258,16 @@ class ClientWorker(Clock):
             reference_logits={name: value.index_select(0, indices) for name, value in context.taught.items()},
             view_logits={"plain": plain, "weak": plain, **({"strong": strong_logits} if strong else {})},
             observed=context.observed,
-            shared=context.shared,
+            pooled_uploads=context.shared,
             adapted_logits=adapted,
             latent=latent and Latent(*latent),
             networks=self.replica.extras,
-            frozen=self.replica.frozen,
+            frozen_networks=self.replica.frozen,
             noise=None if noise is None else noise.to(plain.dtype),
         )
         loss = program.batch_loss(objectives, batch)
         program.check_is_trained(loss, objectives)
-        self.replica.step(loss, self._pull(context.anchors), training, self.task.rates)
+        self.replica.step(loss, self._pull(context.anchors), training, self.task.learning_rates)
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
         """Gradient ``[P]`` of the objectives' penalties on the model itself; None if there are none."""

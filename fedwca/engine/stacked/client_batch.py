@@ -50,7 +50,7 @@ class ClientBatch:
         self.alike = equal_size_groups(self.sizes)
         # Images per client in a pass: all clients together have about as many as ``passes`` passes of a single client.
         passes = 4 if self.device.type == "cpu" else 16
-        self.chunk = max(2, passes * network.network.chunk // max(1, len(self.clients)))
+        self.chunk = max(2, passes * network.network.eval_batch_size // max(1, len(self.clients)))
 
     def padded_labels(self) -> Tensor | None:
         """Labels ``[G, N]``, padded with 0 after a client's last image; None if no client has labels.
@@ -137,7 +137,7 @@ class ClientBatch:
         network = self.network.network
         if not self.layout.statistics:
             return
-        size = max(2, network.chunk)
+        size = max(2, network.eval_batch_size)
         for step in range(-(-max(self.sizes) // size)):
             for group in step_groups(self.sizes, step, size):
                 # A few clients at a time, since each has a chunk as large as in `Replica.recalibrate`.
@@ -179,7 +179,9 @@ class TrialBatch:
         """Images of each client ``[G]``."""
         self._starts: Tensor = self.join([batch.images.starts[batch.numbers] for batch in batches])
         networks = [batch.network.origin for batch in batches]
-        shared_classifier = first.network.network.whole or all(n.classifier is networks[0].classifier for n in networks)
+        shared_classifier = first.network.network.trains_classifier or all(
+            n.classifier is networks[0].classifier for n in networks
+        )
         self.heads = None if shared_classifier else StackedClassifiers.of(networks, self._counts)[self._order]
         """Each client's frozen classifier; None: all have the same one, or classifiers are trained."""
 
@@ -242,7 +244,7 @@ class TrialBatch:
         return self._images.at(self._starts[rows], places)
 
     def take_embedded(self, rows: slice, places: Tensor) -> Tensor:
-        """A frozen backbone's embeddings ``[g, B, width]`` of images at ``places [g, B]`` of clients in ``rows``."""
+        """A frozen backbone's embeddings ``[g, B, out_features]`` of images at ``places [g, B]`` of ``rows``."""
         return self._images.embedded_at(self._starts[rows], places)
 
 

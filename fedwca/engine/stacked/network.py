@@ -90,7 +90,7 @@ class StackedInput:
     """A batch of images of each of G models."""
 
     x: Tensor
-    """Prepared images ``[G, B, C, H, W]``, or a frozen backbone's embeddings of them ``[G, B, width]``."""
+    """Prepared images ``[G, B, C, H, W]``, or a frozen backbone's embeddings of them ``[G, B, out_features]``."""
     masks: Sequence[Tensor] = ()
     """Dropout masks, one for each of the network's dropout layers ``[G, B, …]``; empty: no dropout."""
     rows: Tensor | None = None
@@ -126,7 +126,7 @@ class StackedNetwork:
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
             module.__class__ = getattr(module, "for_many", type(module))  # the class for many models, if it names one
-        self.by_hand = by_hand and self.network.backbone.by_hand
+        self.by_hand = by_hand and self.network.backbone.has_forward_stacked
         self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
 
@@ -163,7 +163,7 @@ class StackedNetwork:
         x = channels_last_batch(batch.x) if channels_last else batch.x
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features, new_statistics = self._each(parameters, statistics, x, tuple(batch.masks), rows, share)
-        if self.network.whole:
+        if self.network.trains_classifier:
             heads = StackedClassifiers.among(parameters)
         classifier = self.network.classifier if heads is None else heads
         return *self.network.classify(features, classifier, batch.masks), new_statistics
@@ -230,7 +230,7 @@ class StackedNetwork:
         if self.by_hand:
             backbone_parameters = _named_below("backbone.", parameters)
             backbone_drops = len(self.network.backbone.drops)
-            x = self.network.backbone.together(backbone_parameters, x, masks[:backbone_drops])
+            x = self.network.backbone.forward_stacked(backbone_parameters, x, masks[:backbone_drops])
             masks = masks[backbone_drops : len(self.network.drops)]
             backbone_features = x
             if self.network.head != "direct":

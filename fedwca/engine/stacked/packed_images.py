@@ -61,10 +61,10 @@ class PackedImages:
         starts = self.starts[clients]
         if self._embedded is not None:
             return self.embedded_at(starts, places)
-        return torch.unflatten(network.show(self.at(starts, places)), 0, places.shape)
+        return torch.unflatten(network.plain_inputs(self.at(starts, places)), 0, places.shape)
 
     def embedded_at(self, starts: Tensor, places: Tensor) -> Tensor:
-        """A frozen backbone's embeddings of images at ``places [G, B]`` after ``starts [G]``: ``[G, B, width]``."""
+        """A frozen backbone's embeddings ``[G, B, out_features]`` of images at ``places [G, B]`` after ``starts``."""
         assert self._embedded is not None
         return self._embedded[(starts[:, None] + places).to(self._embedded.device)].to(starts.device)
 

@@ -56,7 +56,7 @@ def train(
         if schedule is None or renews:
             epochs = range(epoch, epoch + 1) if renews else range(training.epochs)
             # A captured step cannot depend on how many images are mixed.
-            schedule = StepSchedule(batch, context.targets["mix"], epochs, counted=capture is None)
+            schedule = StepSchedule(batch, context.targets["partner_weights"], epochs, counted=capture is None)
             run = capture(schedule.kinds) if capture else None
         for step in range(schedule.steps):
             for group in schedule.groups[step]:
@@ -144,7 +144,7 @@ def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, 
             part_gradient = part_gradient * clip_factor(part_gradient.norm(dim=1, keepdim=True), training.clip)
         # Each part of a row is one flat parameter.
         arguments = (models[:, part].unbind(), part_gradient.unbind(), momentum[:, part].unbind())
-        sgd_step(*arguments, training.of(name), None if name is None else task.rates.get(name))
+        sgd_step(*arguments, training.of(name), None if name is None else task.learning_rates.get(name))
 
 
 def _adapted_logits(
@@ -222,12 +222,12 @@ def _show_images(
     real = [all_real]
     if places:
         targets = context.targets
-        is_mixed = _of(targets["mix"], rows, indices) > 0
+        is_mixed = _of(targets["partner_weights"], rows, indices) > 0
         mixed = (~is_mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, :places]
         valid, samples = is_mixed.gather(1, mixed), indices.gather(1, mixed)
         partners = targets["partners"][rows].gather(1, samples).clamp_min(0)
         partner_views = views(draws.weak, partners, batch_size + mixed)
-        mix = targets["mix"][rows].gather(1, samples).to(partner_views.dtype)
+        mix = targets["partner_weights"][rows].gather(1, samples).to(partner_views.dtype)
         if inputs:
             index = mixed.view(*mixed.shape, 1, 1, 1).expand(-1, -1, *partner_views.shape[2:])
             originals = inputs[0].gather(1, index)
@@ -292,16 +292,16 @@ def _losses(
         "observed": {name: value[rows] for name, value in context.observed.items()},
     }
     if batch.several:
-        tree["shared"] = {name: value[rows] for name, value in context.shared.items()}
+        tree["pooled_uploads"] = {name: value[rows] for name, value in context.shared.items()}
 
     def loss(fields: dict[str, Any]) -> Tensor:
-        fields = {"shared": context.shared, **fields}
+        fields = {"pooled_uploads": context.shared, **fields}
         if "latent" in fields:
             fields["latent"] = Latent(*fields["latent"])
         if "networks" in fields:
             parameters = fields["networks"]
             fields["networks"] = batch.network.bind_extras(parameters)
-            fields["frozen"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, parameters))
+            fields["frozen_networks"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, parameters))
         return program.batch_loss(objectives, Batch(**fields))
 
     losses: Tensor = vmap_or_loop("the objectives", loss, tree)

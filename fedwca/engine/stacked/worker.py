@@ -107,7 +107,7 @@ class StackedWorker(Clock):
         _, logits = make_step(BatchToAdapt(self.batch), adaptation, models, predictions.logits, self.task.inner_lr)
         self.passes += 1
         entries = zip(self._of_each(predictions), logits, self.batch.sizes, strict=True)
-        return [replace(p, adapted=adapted[:size]) for p, adapted, size in entries]
+        return [replace(p, adapted_logits=adapted[:size]) for p, adapted, size in entries]
 
     def _of_each(self, predictions: Predictions) -> list[Predictions]:
         entries = zip(predictions.logits, predictions.features, self.batch.sizes, strict=True)
@@ -164,7 +164,7 @@ class StackedWorker(Clock):
     def _aligned(self, features: Tensor, models: Tensor) -> Tensor:
         """Alignment ``[G]`` of features ``[G, N, q]`` with the classifiers of the models ``[G, P]`` that gave them."""
         network = self.batch.network
-        if not network.network.whole:
+        if not network.network.trains_classifier:
             vectors = network.network.class_vectors
             return torch.cat(self._each("alignment", lambda x: alignment(x, vectors), features))
         classifiers = StackedClassifiers.among(self.batch.named(models)[0]).weight.transpose(1, 2)

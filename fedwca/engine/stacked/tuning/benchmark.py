@@ -128,7 +128,7 @@ def benchmark_kernels(
         ``apart``, the distance of the first client's gradient from that in float64, divided by the norm of the latter;
         or ``error``, why the candidate cannot be used.
     """
-    x = network.show(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+    x = network.plain_inputs(images.flatten(0, 1)).unflatten(0, images.shape[:2])
     results: Found = {}
     entries: dict[Kernels, Candidate] = {}
     exact = Candidate(copy.deepcopy(network).double(), x[:1].double(), "fp32", "eager").step()[0]
