@@ -102,7 +102,7 @@ class Adaptation(Component):
             networks: the networks made by `generators`, by name, with the client's parameters.
             images: all images of the client, prepared ``[N, C, side, side]``, N at least 1.
         """
-        raise NotImplementedError(f"{type(self).__name__} is by_client, but generates nothing")
+        raise NotImplementedError(f"{type(self).__name__} sets generates_models, but generates nothing")
 
     def learning_rates(self) -> dict[str, float]:
         """Learning rates of its networks in training, by name; the others have the base network's."""

@@ -55,8 +55,8 @@ class Session:
         rules: how clients are treated.
 
     Attributes:
-        everybody: whether all sampled clients must answer, else the run fails; for simulations, where no client is
-            ever absent.
+        needs_all_answers: whether all sampled clients must answer, else the run fails; for simulations, where no
+            client is ever absent.
 
     Raises:
         UsageError: the method cannot be deployed, or a rule does not fit it; gives the reason.
@@ -73,7 +73,7 @@ class Session:
         source, clients = self.layout.read(network), rules.clients
         shares = torch.zeros(1, clients, dtype=torch.float64)
         self.state = SessionState(0, Server(source[None], {}, source), shares, ("",) * clients, (0,) * clients)
-        self.everybody = False
+        self.needs_all_answers = False
         self._informed: set[int] = set()
         self._round: _OpenRound | None = None
 
@@ -154,15 +154,15 @@ class Session:
 
         Raises:
             FedwcaError: round 0 made a cluster of a single client, and the rules refuse that; a mean is not finite; or
-                a sampled client has no accepted answer and ``everybody`` is set.
+                a sampled client has no accepted answer and ``needs_all_answers`` is set.
         """
         current, self._round = self._round, None
         assert current is not None
         state, rules = self.state, self.rules
         answers = self._without_outliers(current)
         self._drop_incomparable(answers)
-        if self.everybody:
-            self._check_everybody_answered(current.sampled, answers)
+        if self.needs_all_answers:
+            self._check_all_answered(current.sampled, answers)
         late = self._assign_late_clients(answers)
         counted = len(answers) - len(late)
         if counted < rules.least:
@@ -197,7 +197,7 @@ class Session:
         can be reached.
         """
         rules, state, aggregator = self.rules, self.state, self.method.aggregator
-        candidates = set(range(rules.clients)) if self.everybody else set(available)
+        candidates = set(range(rules.clients)) if self.needs_all_answers else set(available)
         late = {client for client in candidates if needs_cluster(self.context, state, client)}
         if aggregator.reports and state.round > 0 and not aggregator.expected_reports(state.round):
             candidates -= state.waiting  # they have not reported, and this round uses earlier reports
@@ -205,7 +205,7 @@ class Session:
         drawn = sample_clients(state.round, len(members), rules.participation, self.context.keys, rules.least)
         return sorted({*late, *(members[index] for index in drawn)})
 
-    def _check_everybody_answered(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
+    def _check_all_answered(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
         if missing := [client for client in sampled if client not in answers]:
             sentence = f"round {self.state.round}: there is no answer of client {missing[0]} that counts"
             raise FedwcaError(f"{sentence}; the warning before this says why")

@@ -43,7 +43,7 @@ def test_it_names_rates_of_its_own_networks_alone(adaptation: Adaptation) -> Non
 
 
 @every
-def test_one_that_is_by_client_generates_all_parameters(adaptation: Adaptation) -> None:
+def test_one_that_generates_models_generates_all_parameters(adaptation: Adaptation) -> None:
     if not adaptation.generates_models:
         with pytest.raises(NotImplementedError):
             adaptation.generate({}, torch.zeros(1, 1, 8, 8))

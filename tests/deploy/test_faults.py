@@ -468,7 +468,7 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
 def test_where_nobody_is_away_a_client_without_an_answer_ends_the_run(federation: Build, away: str) -> None:
     built = federation()
     session = built.session(least=1)
-    session.everybody = True
+    session.needs_all_answers = True
 
     def wire(client: int, parcel: Parcel) -> Parcel | None:
         if (client, parcel.round) != (2, 1) or away == "unreachable":
@@ -481,7 +481,7 @@ def test_where_nobody_is_away_a_client_without_an_answer_ends_the_run(federation
     with pytest.raises(FedwcaError, match="round 1: there is no answer of client 2 that counts"):
         run_in_process(session, built.clients(), 2, wire, available)
     partial = built.session(least=1, participation=0.25, alone="warn")
-    partial.everybody = True
+    partial.needs_all_answers = True
     run_in_process(partial, built.clients(), 3)
     assert partial.state.round == 3
 

@@ -60,7 +60,7 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     class Asking:
         """A session that finds enough clients to ask only after 20 seconds."""
 
-        can_close = everybody = False
+        can_close = needs_all_answers = False
 
         def open(self, nodes: dict[int, int]) -> dict[int, str]:
             node_counts.append(len(nodes))
@@ -78,7 +78,7 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     began = sum(clock)
     server._open_round()
     assert 5 <= sum(clock) - began < 10
-    server.session.everybody = True  # type: ignore[misc]
+    server.session.needs_all_answers = True  # type: ignore[misc]
     began = sum(clock)
     server._open_round()
     assert sum(clock) == began  # it does not wait: a client that is missing ends the run

@@ -125,7 +125,7 @@ class FlowerServer:
             wait_for_nodes(self.grid, self.deployment.rules.least, until - time.monotonic(), self._say_connected)
             nodes = self.clients.find()
             parcels = self.session.open(nodes)
-            if self.session.everybody or self.session.can_close or time.monotonic() >= until:
+            if self.session.needs_all_answers or self.session.can_close or time.monotonic() >= until:
                 return nodes, parcels
             wait_for_other_nodes(self.grid, set(self.grid.get_node_ids()), min(until, time.monotonic() + HELLO))
 

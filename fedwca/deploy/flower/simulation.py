@@ -61,7 +61,7 @@ def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
     def main(grid: Grid, context: Context) -> None:
         try:
             server = FlowerServer(grid, deployment, folder)
-            server.session.everybody = True
+            server.session.needs_all_answers = True
             server.run()
             sessions.append(server.session)
         except BaseException as error:
