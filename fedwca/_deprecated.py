@@ -101,3 +101,55 @@ class OldModules(MetaPathFinder, Loader):
 def forward_modules() -> None:
     """Make the moved modules importable under their old names."""
     sys.meta_path.append(OldModules())
+
+
+MEMBERS: Mapping[str, Mapping[str, str]] = {
+    "Aggregator": {
+        "travels": "sends_models",
+        "asks": "queries_clients",
+        "holds": "cached_models",
+        "keeps": "local_layers",
+        "declares": "answer_bounds",
+        "expected": "expected_reports",
+        "first": "first_groups",
+        "learn": "next_state",
+    },
+    "PseudoLabeler": {"trusts": "trust"},
+    "Objective": {
+        "on": "trained_on",
+        "noise": "noise_per_image",
+        "stays": "local_networks",
+        "declares": "upload_bounds",
+        "rates": "learning_rates",
+    },
+    "Adaptation": {"by_client": "generates_models", "rates": "learning_rates"},
+    "Central": {"by_source": "loss_per_source", "parts": "extra_modules", "mix": "gradient_weights"},
+    "Partition": {
+        "named": "domain_role",
+        "usual": "default_baseline",
+        "table": "preset_table",
+        "whole": "trains_classifier",
+        "newcomers": "has_newcomers",
+        "uneven": "has_skewed_clients",
+    },
+    "DatasetSource": {
+        "counts": "image_counts",
+        "where": "origin",
+        "default_source": "default_domain",
+        "is_there": "has_domain",
+        "there": "available_domains",
+        "missing": "missing_files_error",
+    },
+    "Architecture": {"stored": "stored_side", "variants": "size_variants", "without_folders": "shareable_values"},
+    "Logger": {"ready": "check_installed"},
+}
+"""By base class: old name of what a component may override, to its name since 0.2."""
+
+
+def warn_of_old_members(cls: type) -> None:
+    """Warn of what a class defines under its old name: nothing reads it there."""
+    bases = (base.__name__ for base in cls.__mro__[1:] if base.__module__.startswith("fedwca."))
+    renamed = {old: new for base in bases for old, new in MEMBERS.get(base, {}).items()}
+    for old in sorted(renamed.keys() & vars(cls).keys()):
+        message = f"{cls.__name__}.{old}: it is called {renamed[old]} since fedwca 0.2, and {old} is not used"
+        warnings.warn(message, FutureWarning, stacklevel=3)

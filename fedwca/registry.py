@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from fedwca._deprecated import warn_of_old_members
 from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError, first_line
 from fedwca.user_values import UserValues
@@ -33,6 +34,11 @@ class Component(UserValues):
     """Paper and equation it comes from."""
     positional_field: ClassVar[str] = ""
     """The field that a first word without ``=`` sets, as in timm:resnet18; empty: there is none."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Warn of what it defines under an old name."""
+        warn_of_old_members(cls)
 
     @classmethod
     def positional_values(cls, pattern: str) -> list[str]:

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "describe_problems": set(),
     "user_values": set(),
-    "registry": {"describe_problems", "errors", "user_values"},
+    "registry": {"_deprecated", "describe_problems", "errors", "user_values"},
     "functional": {"errors", "_deprecated"},
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),

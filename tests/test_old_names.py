@@ -4,7 +4,14 @@ import importlib
 
 import pytest
 
-from fedwca._deprecated import MODULES
+from fedwca._deprecated import MEMBERS, MODULES
+from fedwca.core.adaptation import Adaptation
+from fedwca.core.central import Central
+from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.core.network import Architecture
+from fedwca.datasets import DatasetSource
+from fedwca.loggers import Logger
+from fedwca.partitions import Partition
 
 
 @pytest.mark.parametrize("old", MODULES)
@@ -25,3 +32,19 @@ def test_what_never_was_is_not_there() -> None:
     module = importlib.import_module("fedwca.kinds")
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         module.Nothing  # noqa: B018
+
+
+BASES = (Aggregator, PseudoLabeler, Objective, Adaptation, Central, Partition, DatasetSource, Architecture, Logger)
+
+
+def test_a_component_that_uses_an_old_name_is_told_the_new_one() -> None:
+    assert {base.__name__ for base in BASES} == MEMBERS.keys()
+    for base in BASES:
+        for old, new in MEMBERS[base.__name__].items():
+            assert hasattr(base, new) or new in base.__annotations__, (base, new)
+            assert not hasattr(base, old), (base, old)
+    with pytest.warns(FutureWarning, match=r"Mine\.learn: it is called next_state since fedwca 0\.2, and learn is not"):
+
+        class Mine(Aggregator):
+            def learn(self) -> None:
+                """The next state, under its old name."""

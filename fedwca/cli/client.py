@@ -19,7 +19,7 @@ def command(
     data: Annotated[Path, typer.Option("--data", help="Images without labels: a folder, or .npz.")],
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
     number: Annotated[
-        int | None, typer.Option("--number", min=0, help="Number of this client, where numbers matter.")
+        int | None, typer.Option("--number", "--seat", min=0, help="Number of this client, where numbers matter.")
     ] = None,
     device: Device = "cpu",
     clip: Annotated[

@@ -65,6 +65,7 @@ class Aggregator(Component):
         Raises:
             UsageError: ``grouping`` is no `Grouping` object, or ``partition`` is an unknown word.
         """
+        super().__pydantic_init_subclass__(**kwargs)
         grouping: object = cls.grouping
         if not isinstance(grouping, Grouping):
             description = getattr(grouping, "__name__", repr(grouping))

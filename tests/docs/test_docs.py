@@ -18,7 +18,7 @@ import typer
 
 import fedwca
 import fedwca.functional
-from fedwca._deprecated import GONE_IN, MODULES
+from fedwca._deprecated import GONE_IN, MEMBERS, MODULES
 from fedwca.cli import make_app
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
@@ -311,7 +311,12 @@ def old_names() -> str:
         for name, after in sorted(renamed.items()):
             new_module, _, now = after.rpartition(".")
             rows.append(f"| `{name}` in `{old}` | `{now}` in `{new_module or new}` |")
-    return "\n".join([f"They go in fedwca {GONE_IN}.", "", "| Old | Now |", "|---|---|", *rows])
+    members = [
+        f"| `{old}` of `{base}` | `{new}` |" for base, renamed in MEMBERS.items() for old, new in renamed.items()
+    ]
+    gone = "What a component defines under these names is not used, and a warning says so:"
+    heads = ["| Old | Now |", "|---|---|"]
+    return "\n".join([f"They go in fedwca {GONE_IN}.", "", *heads, *rows, "", gone, "", *heads, *members])
 
 
 def test_the_page_of_old_names_lists_all() -> None:
