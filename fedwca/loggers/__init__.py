@@ -82,7 +82,7 @@ class Logger(Component):
 def scalars(record: Record) -> dict[str, float]:
     """Return a record's numbers by name: means over clients, and values of the round; non-finite ones are left out.
 
-    >>> series({"method": "wca", "source_model": 0, "trial": 0, "round": 1, "accuracy": [50.0, 70.0], "passes": 8})
+    >>> scalars({"method": "wca", "source_model": 0, "trial": 0, "round": 1, "accuracy": [50.0, 70.0], "passes": 8})
     {'accuracy': 60.0, 'passes': 8.0}
     """
     numbers: dict[str, float] = {}
@@ -101,7 +101,7 @@ def scalars(record: Record) -> dict[str, float]:
 def curve_name(record: Record) -> str:
     """Return which curve a record belongs to: its method, source model and trial.
 
-    >>> title({"method": "wca", "source_model": 0, "trial": 1})
+    >>> curve_name({"method": "wca", "source_model": 0, "trial": 1})
     'wca/0-1'
     """
     return f"{record['method']}/{record['source_model']}-{record['trial']}"
