@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
+from PIL import Image
 
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
+from fedwca.results.pictures.overview import draw_overview
 
 from .shades import write_shades
 
@@ -60,6 +64,23 @@ def plain_terminal() -> None:
     os.environ["TERM"] = "xterm"
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_runs() -> Iterator[None]:
+    """Leave out of runs in this process what takes a third of the time of a small one, and is tested by itself.
+
+    These are the rendering of `overview.png`, which is drawn all the same, and the wait for the disk after each file.
+    """
+
+    def overview(records: Any, results: Any, path: Path, title: str) -> None:
+        draw_overview(records, results, title)
+        write_atomically(path, lambda file: Image.new("RGB", (6, 4)).save(file, "PNG"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedwca.runs.write_summary.overview", overview)
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

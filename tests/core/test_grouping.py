@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import aggregators
+from fedwca.aggregators.ifca import IFCA
 from fedwca.aggregators.one_hot import OneHot
 from fedwca.clusterers.finch import Finch
 from fedwca.core.grouping import (
@@ -26,11 +27,12 @@ from fedwca.core.interfaces import Aggregator
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
-from fedwca.engine.randomness import Keys
+from fedwca.engine.randomness import Keys, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import assign_clusters
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
@@ -156,3 +158,11 @@ def test_who_lets_clients_choose_says_where_they_begin() -> None:
 def test_labels_with_gaps_are_refused_however_large(labels: list[int]) -> None:
     with pytest.raises(FedwcaError, match=r"clusterer 'far' gave .*; right would be 2 int64 labels, 0 to C-1"):
         check_labels(torch.tensor(labels), 2, "far")
+
+
+def test_who_is_absent_in_round_0_leaves_the_draws_of_others() -> None:
+    method = Method("own", "Own", IFCA(clusters=3), Argmax(), (Shot(),))
+    present, keys = torch.tensor([False, True, True, True]), Keys(1)
+    labels, _ = assign_clusters(0, method, {}, {}, present, lambda: pytest.fail("a clusterer is asked"), keys)
+    draws = uniform(keys(0, -1, "partition"), torch.arange(4))
+    assert labels[present].argsort().tolist() == draws[present].argsort().tolist()

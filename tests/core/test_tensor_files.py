@@ -17,7 +17,7 @@ TENSORS = {"weight": torch.arange(6.0).view(2, 3), "bias": torch.ones(2)}
 
 
 def test_tensors_come_back(tmp_path: Path) -> None:
-    shared = {**TENSORS, "alias": TENSORS["weight"].T}
+    shared = {**TENSORS, "turned": TENSORS["weight"].T, "alias": TENSORS["weight"]}
     write_tensors(tmp_path / "a.safetensors", shared, {"note": "x"})
     file = open_tensors(tmp_path / "a.safetensors")
     assert file.metadata == {"note": "x"}

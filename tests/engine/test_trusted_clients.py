@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedwca.aggregators.one_hot import OneHot
+from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.core.interfaces import Clusterer
-from fedwca.core.messages import Predictions, Signatures
+from fedwca.core.interfaces import Aggregator, Clusterer
+from fedwca.core.messages import Predictions, Signatures, State
 from fedwca.engine.input_moments import count_moments, measure_moments
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -23,6 +26,8 @@ from fedwca.engine.stacked.trials_together import StackedTrials
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, open_round, run_round
+from fedwca.federated.server import spread_trained_mean
+from fedwca.federated.trusted_clients import measure_trust
 from fedwca.functional import mutual_information
 from fedwca.models.resnet18 import ResNet18
 from fedwca.pseudo_labelers.trusted import Trusted
@@ -147,6 +152,42 @@ def test_records_are_of_the_models_that_clients_trained() -> None:
     rounds(plain, halves(), 1)
     rounds(spread, halves(untrained="mean"), 1)
     assert torch.equal(plain.bank, spread.bank)
+
+
+def test_the_mean_that_is_given_is_of_the_most_trusted() -> None:
+    models = torch.tensor([[1.0], [10.0], [100.0], [3.0]])
+    trusted, labels = torch.tensor([1.0, 0.5, 0.0, 1.0]), torch.tensor([0, 0, 1, 0])
+    arguments = (labels, torch.ones(4), torch.ones(4, dtype=torch.bool), trusted, 1)
+    give_back = spread_trained_mean(halves(untrained="mean"), models, *arguments)
+    assert models.flatten().tolist() == [1, 10, 2, 3]
+    give_back()
+    assert models.flatten().tolist() == [1, 10, 100, 3]
+
+
+@pytest.mark.parametrize(("aggregator", "heard"), [(OneHot, 1), (WCA, 4)])
+def test_reports_are_of_all_clients_and_models_of_those_that_train(aggregator: type[Aggregator], heard: int) -> None:
+    seen: list[int] = []
+
+    class Listening(aggregator):  # type: ignore[misc, valid-type]
+        name = "listening"
+
+        def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+            seen.append(int(present.sum()))
+            learned: State = super().learn(state, labels, report, present)
+            return learned
+
+    class Together(Clusterer):
+        def __call__(self, signatures: Signatures) -> Tensor:
+            return torch.zeros(4, dtype=torch.int64)
+
+    rounds(engine(), replace(gated(), aggregator=Listening(), clusterer=Together()), 2)
+    assert seen == [heard] * 2
+
+
+def test_trust_is_measured_in_float64() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+    (trusted,) = measure_trust([Predictions(logits, logits)])
+    assert torch.equal(trusted, mutual_information(logits.double()))
 
 
 def test_one_clients_model_is_given_to_nobody_alone() -> None:

@@ -160,6 +160,7 @@ def test_who_is_absent_keeps_its_model_and_its_last_word() -> None:
     assert bool((play.server.rows[~absent] != before[~absent]).any(1).all())
     name = "collected.digest.adapted"
     assert torch.equal(play.server.state[name][absent], state[name][absent])
+    assert not torch.equal(play.server.state[name][~absent], state[name][~absent])
 
 
 def loss_of(row: Tensor, teacher: dict[str, Tensor], lam: float) -> Tensor:

@@ -25,7 +25,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.round import Outcome, init_server, measure_reach, open_round, run_round
 from fedwca.federated.server import Server, take_server_step
 from fedwca.federated.upload_checks import report_problem
 from fedwca.functional import control_update, project_simplex
@@ -248,6 +248,15 @@ def test_a_step_goes_along_the_gradient_and_the_difference_of_controls(name: str
         moved = 0.05 * (gradient + (first.rows[1] - first.rows[2 + client])[:width])
         torch.testing.assert_close(engine.bank[client, :width], first.rows[0, :width] - moved)
         torch.testing.assert_close(second.rows[2 + client, :width], gradient)
+
+
+def test_the_reach_of_clients_is_by_the_rounds_learning_rate() -> None:
+    engine, composed = make("loop"), method(FedAvg())
+    server, _ = play(engine, composed, 1)
+    falling = TRAINING.model_copy(update={"decay": 0.25, "decay_rounds": 2})
+    opened = open_round(1, server, composed, engine, falling, Keys(1), torch.zeros(4, dtype=torch.int64))
+    # After one of two rounds the rate is a half: three steps of 0.025.
+    assert measure_reach(opened).tolist() == pytest.approx([0.075] * 4)
 
 
 def test_steps_are_counted_as_they_are_taken() -> None:

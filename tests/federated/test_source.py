@@ -112,6 +112,27 @@ def test_the_same_seed_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 4))
 
 
+@pytest.mark.parametrize(("batch_size", "steps"), [(30, 2), (40, 1)])
+def test_of_equal_accuracies_the_last_counts_and_less_than_half_a_batch_is_left_out(
+    batch_size: int, steps: int
+) -> None:
+    """54 images are trained on: 30 and 24, or 40, and 14 are left out; at this rate no accuracy changes."""
+    training = SourceTraining(epochs=3, lr=1e-12, batch_size=batch_size)
+    network = pretrain(domain(60), CLASSES, MODEL, training, 0).network
+    assert int(network.norm.num_batches_tracked) == 3 * steps
+
+
+def test_one_thread_trains() -> None:
+    threads: list[int] = []
+    torch.set_num_threads(2)
+    try:
+        pretrain(domain(), CLASSES, MODEL, TRAINING, 0, progress=lambda *_: threads.append(torch.get_num_threads()))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert threads == [1, 1, 1], "so that sums have one order"
+
+
 def test_pretraining_is_better_than_chance() -> None:
     assert pretrain(domain(80), CLASSES, MODEL, SourceTraining(epochs=4, lr=0.02, batch_size=8), 0).accuracy > 80
 

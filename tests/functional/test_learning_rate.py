@@ -1,5 +1,6 @@
 import pytest
 
+from fedwca.core.training_settings import Training
 from fedwca.functional.learning_rate import cosine_learning_rate
 
 
@@ -15,3 +16,9 @@ def test_it_is_proportional_falls_and_stays_at_zero() -> None:
     assert rates == pytest.approx([0.3 * cosine_learning_rate(1.0, round, 7) for round in range(10)])
     assert rates == sorted(rates, reverse=True)
     assert rates[7:] == [0.0, 0.0, 0.0]
+
+
+def test_a_rate_that_decays_falls_in_each_round() -> None:
+    # To a quarter over two rounds: by a half in each.
+    training = Training(lr=0.8, decay=0.25, decay_rounds=2)
+    assert [training.at(round).lr for round in range(4)] == pytest.approx([0.8, 0.4, 0.2, 0.1])

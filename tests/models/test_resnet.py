@@ -281,6 +281,7 @@ def test_a_frozen_backbone_neither_changes_nor_travels() -> None:
     assert layout.trained == 512 * 8 + 8 + 2 * 8
     assert layout.width == layout.trained + 2 * 8
     assert [slots[0].name for slots in layout.layers()] == ["bottleneck.weight"]
+    assert not any(parameter.requires_grad for parameter in network.backbone.parameters())
     before = {name: tensor.clone() for name, tensor in body(network).items()}
     loop = play(network, Training(epochs=1, batch_size=4), CLIENTS)
     replica = loop._replicas.get()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedwca.config.baselines import baseline_names
+from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.federation import Federation
@@ -32,11 +32,11 @@ from tests.runs.stopping import check_same_bits, check_same_models
 
 TINY = {"rounds": 2, "batch_size": 8, "device": "cpu", "keep": "all", "composed": False}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "ffreeda": {"clients": 2, "samples": 20, "epochs": 2, "lr": 0.02, "overrides": {"source_training.epochs": 1}},
+    "ffreeda": {"clients": 1, "samples": 20, "epochs": 2, "lr": 0.02, "overrides": {"source_training.epochs": 1}},
     "sfda": {"target": "neon", "samples": 20, "overrides": {"finish_training.epochs": 1}},
     "upfl": {
         "preset": "upfl",
-        "partition": "shards:public=0.2",
+        "partition": "shards:public=0.02",
         "clients": 3,
         "new_clients": 3,
         "samples": 12,
@@ -48,8 +48,10 @@ MEASURED = ("seconds", "source_digest", "accuracy", "calibration_error", "confus
 """Prefixes of the fields of records that depend on hidden labels or on the clock."""
 
 
-TRUSTING = {"fedtab": "fedtab/pseudo_labeler=trusted:least=0.016"}
-"""At the default, FedTAB would trust no client, as the source model is hardly trained; so it trusts five of eight."""
+CLUSTERS = "/clusterer=kmeans:least=2,most=2"
+"""After so little training FINCH would find one cluster, in which no method mixes models; it stays in `one_hot`."""
+TRUSTING = f"fedtab/pseudo_labeler=trusted:least=0.025{CLUSTERS}"
+"""At the default, FedTAB would trust no client, as the source model is hardly trained; so it trusts two of four."""
 
 
 class StopsEachMethod(RunReporter):
@@ -82,7 +84,9 @@ def play(setting: str, out: Path, methods: list[str], reporter: RunReporter = SI
 
 def list_methods(setting: str) -> list[str]:
     """All methods of a setting whose models may not depend on hidden labels."""
-    return [TRUSTING.get(name, name) for name in baseline_names(setting) if name != "oracle"]
+    names = [name for name in baseline_names(setting) if name not in ("oracle", "fedtab")]
+    in_clusters = {name for name in names if baseline(name, setting).clusterer == "finch"} - {"one_hot"}
+    return [*(name + CLUSTERS * (name in in_clusters) for name in names), *[TRUSTING] * (setting == "ffreeda")]
 
 
 @pytest.fixture(scope="module", params=SETTINGS)

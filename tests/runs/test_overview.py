@@ -1,4 +1,4 @@
-"""A failure of what a run writes beside its table never loses the table."""
+"""The picture that a run writes beside its table, and that a failure of it never loses the table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from fedwca.results.pictures.overview import overview
+from fedwca.results.table_rows import summarise, table_rows
 from fedwca.runs.write_summary import draw_picture
 
 
@@ -23,3 +26,12 @@ def test_a_picture_that_fails_costs_a_warning(
     run: Any = SimpleNamespace(folder=SimpleNamespace(path=tmp_path))
     with pytest.warns(UserWarning, match=rf"overview\.png: the picture could not be drawn \({error}\)"):
         draw_picture(run, [], {})
+
+
+def test_the_picture_of_a_run(tmp_path: Path) -> None:
+    record = {"method": "wca", "source_model": 0, "trial": 0}
+    records = [{**record, "round": number, "accuracy": [50.0 + number, 70.0]} for number in (-1, 0)]
+    results = summarise(table_rows(records, {"wca": "FedWCA"}, ["neon", "photo"]))
+    overview(records, results, tmp_path / "overview.png", "a run")
+    with Image.open(tmp_path / "overview.png") as picture:
+        assert (picture.format, picture.size) == ("PNG", (12 * 120, 5 * 120))
