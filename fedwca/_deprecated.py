@@ -141,15 +141,23 @@ MEMBERS: Mapping[str, Mapping[str, str]] = {
         "missing": "missing_files_error",
     },
     "Architecture": {"stored": "stored_side", "variants": "size_variants", "without_folders": "shareable_values"},
+    "Backbone": {"width": "out_features", "together": "forward_stacked"},
     "Logger": {"ready": "check_installed"},
 }
 """By base class: old name of what a component may override, to its name since 0.2."""
 
 
-def warn_of_old_members(cls: type) -> None:
-    """Warn of what a class defines under its old name: nothing reads it there."""
+def describe_old_member(cls: type) -> str:
+    """What a class defines under its old name, where nothing would read it, and the new name; empty: nothing.
+
+    >>> class Aggregator: ...
+    >>> Aggregator.__module__ = "fedwca.core.aggregator"
+    >>> class Mine(Aggregator):
+    ...     learn = None
+    >>> describe_old_member(Mine)
+    'Mine.learn is called next_state since fedwca 0.2'
+    """
     bases = (base.__name__ for base in cls.__mro__[1:] if base.__module__.startswith("fedwca."))
     renamed = {old: new for base in bases for old, new in MEMBERS.get(base, {}).items()}
-    for old in sorted(renamed.keys() & vars(cls).keys()):
-        message = f"{cls.__name__}.{old}: it is called {renamed[old]} since fedwca 0.2, and {old} is not used"
-        warnings.warn(message, FutureWarning, stacklevel=3)
+    old = min(renamed.keys() & vars(cls).keys(), default="")
+    return f"{cls.__name__}.{old} is called {renamed[old]} since fedwca 0.2" if old else ""

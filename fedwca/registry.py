@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from fedwca._deprecated import warn_of_old_members
+from fedwca._deprecated import MEMBERS, describe_old_member
 from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError, first_line
 from fedwca.user_values import UserValues
@@ -37,8 +37,15 @@ class Component(UserValues):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Warn of what it defines under an old name."""
-        warn_of_old_members(cls)
+        """Refuse what it defines under an old name.
+
+        Raises:
+            UsageError: there is such a name; gives the new one.
+        """
+        # pydantic itself refuses attributes without annotation that it does not know, and cannot name the new ones.
+        cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
+        if problem := describe_old_member(cls):
+            raise UsageError(problem)
 
     @classmethod
     def positional_values(cls, pattern: str) -> list[str]:

@@ -6,10 +6,12 @@ import pytest
 
 from fedwca._deprecated import MEMBERS, MODULES
 from fedwca.core.adaptation import Adaptation
+from fedwca.core.backbone import Backbone
 from fedwca.core.central import Central
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
 from fedwca.datasets import DatasetSource
+from fedwca.errors import UsageError
 from fedwca.loggers import Logger
 from fedwca.partitions import Partition
 
@@ -34,17 +36,25 @@ def test_what_never_was_is_not_there() -> None:
         module.Nothing  # noqa: B018
 
 
-BASES = (Aggregator, PseudoLabeler, Objective, Adaptation, Central, Partition, DatasetSource, Architecture, Logger)
+BASES: tuple[type, ...] = (
+    *(Aggregator, PseudoLabeler, Objective, Adaptation, Central),
+    *(Partition, DatasetSource, Architecture, Backbone, Logger),
+)
 
 
-def test_a_component_that_uses_an_old_name_is_told_the_new_one() -> None:
+@pytest.mark.parametrize("base", BASES)
+def test_a_component_that_uses_an_old_name_is_told_the_new_one(base: type) -> None:
+    for old, new in MEMBERS[base.__name__].items():
+        assert hasattr(base, new) or new in base.__annotations__, new
+        assert not hasattr(base, old), old
+        for value in (False, lambda self: None):
+            with pytest.raises(UsageError, match=rf"Mine\.{old} is called {new} since fedwca 0\.2"):
+                type(base)("Mine", (base,), {old: value, "__module__": __name__})
+
+
+def test_a_field_may_have_an_old_name() -> None:
+    class Mine(Objective):
+        noise: float = 0.5
+
     assert {base.__name__ for base in BASES} == MEMBERS.keys()
-    for base in BASES:
-        for old, new in MEMBERS[base.__name__].items():
-            assert hasattr(base, new) or new in base.__annotations__, (base, new)
-            assert not hasattr(base, old), (base, old)
-    with pytest.warns(FutureWarning, match=r"Mine\.learn: it is called next_state since fedwca 0\.2, and learn is not"):
-
-        class Mine(Aggregator):
-            def learn(self) -> None:
-                """The next state, under its old name."""
+    assert Mine.model_fields["noise"].default == 0.5

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from fedwca._deprecated import describe_old_member
+from fedwca.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Drop:
@@ -35,6 +38,15 @@ class Backbone(nn.Module):
     """Whether parameters and BatchNorm statistics never change; a frozen backbone is not sent either."""
     shortcuts: tuple[str, ...] = ()
     """Modules beside the main path, such as projections in residual blocks; they do not count as layers."""
+
+    def __init_subclass__(cls) -> None:
+        """Refuse what it defines under an old name.
+
+        Raises:
+            UsageError: there is such a name; gives the new one.
+        """
+        if problem := describe_old_member(cls):
+            raise UsageError(problem)
 
     def train(self, mode: bool = True) -> Backbone:
         """As in torch, but a frozen backbone stays in eval mode, so that its BatchNorm statistics do not change."""

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedwca.core.file_locks import hold_alone
+from filelock import FileLock, Timeout
+
 from fedwca.core.files import write_atomically
 from fedwca.core.remote_files import Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
@@ -117,17 +118,19 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
             f"{free / 1e9:.1f} GB are free; name another disk with --data"
         )
     counts: Counter[str] = Counter()
-    problem = FedwcaError(f"{plan.folder}: another `fedwca data get` is at work on it")
-    with hold_alone(plan.folder / ".download.lock", problem):
-        for part in plan.parts:
-            if isinstance(part, HubCopy):
-                counts += fetch_hub_copy(part, plan.folder, report)
-                continue
-            # The catalogue's size is approximate; a server that states no size must not fill the disk.
-            path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
-            if part.unpack:
-                unpack_archive(part, path, plan.folder)
-        _write_record(plan, counts)
+    try:
+        with FileLock(plan.folder / ".download.lock", timeout=0):
+            for part in plan.parts:
+                if isinstance(part, HubCopy):
+                    counts += fetch_hub_copy(part, plan.folder, report)
+                    continue
+                # The catalogue's size is approximate; a server that states no size must not fill the disk.
+                path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
+                if part.unpack:
+                    unpack_archive(part, path, plan.folder)
+            _write_record(plan, counts)
+    except Timeout:
+        raise FedwcaError(f"{plan.folder}: another `fedwca data get` is at work on it") from None
     return counts
 
 

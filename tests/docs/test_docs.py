@@ -314,7 +314,7 @@ def old_names() -> str:
     members = [
         f"| `{old}` of `{base}` | `{new}` |" for base, renamed in MEMBERS.items() for old, new in renamed.items()
     ]
-    gone = "What a component defines under these names is not used, and a warning says so:"
+    gone = "A class that defines one of these is refused, with the new name:"
     heads = ["| Old | Now |", "|---|---|"]
     return "\n".join([f"They go in fedwca {GONE_IN}.", "", *heads, *rows, "", gone, "", *heads, *members])
 
