@@ -104,6 +104,7 @@ def forward_modules() -> None:
 
 
 MEMBERS: Mapping[str, Mapping[str, str]] = {
+    "Component": {"leading": "positional_field", "leading_values": "positional_values"},
     "Aggregator": {
         "travels": "sends_models",
         "asks": "queries_clients",
@@ -139,6 +140,11 @@ MEMBERS: Mapping[str, Mapping[str, str]] = {
         "is_there": "has_domain",
         "there": "available_domains",
         "missing": "missing_files_error",
+        "folder": "root_folder",
+        "first_domain": "find_default_domain",
+        "place": "locate",
+        "compare": "compare_with_published",
+        "verify": "verify_checksums",
     },
     "Architecture": {"stored": "stored_side", "variants": "size_variants", "without_folders": "shareable_values"},
     "Backbone": {"width": "out_features", "together": "forward_stacked"},
@@ -155,9 +161,9 @@ def describe_old_member(cls: type) -> str:
     >>> class Mine(Aggregator):
     ...     learn = None
     >>> describe_old_member(Mine)
-    'Mine.learn is called next_state since fedwca 0.2'
+    'Mine.learn has been called next_state since fedwca 0.2; rename it'
     """
     bases = (base.__name__ for base in cls.__mro__[1:] if base.__module__.startswith("fedwca."))
     renamed = {old: new for base in bases for old, new in MEMBERS.get(base, {}).items()}
     old = min(renamed.keys() & vars(cls).keys(), default="")
-    return f"{cls.__name__}.{old} is called {renamed[old]} since fedwca 0.2" if old else ""
+    return f"{cls.__name__}.{old} has been called {renamed[old]} since fedwca 0.2; rename it" if old else ""

@@ -53,6 +53,8 @@ class Component(UserValues):
         return []
 
 
+Component.__class_vars__ |= MEMBERS["Component"].keys()
+
 T = TypeVar("T", bound=Component)
 D = TypeVar("D", bound=Component)
 

@@ -14,6 +14,7 @@ from fedwca.datasets import DatasetSource
 from fedwca.errors import UsageError
 from fedwca.loggers import Logger
 from fedwca.partitions import Partition
+from fedwca.registry import Component
 
 
 @pytest.mark.parametrize("old", MODULES)
@@ -37,6 +38,7 @@ def test_what_never_was_is_not_there() -> None:
 
 
 BASES: tuple[type, ...] = (
+    Component,
     *(Aggregator, PseudoLabeler, Objective, Adaptation, Central),
     *(Partition, DatasetSource, Architecture, Backbone, Logger),
 )
@@ -48,7 +50,7 @@ def test_a_component_that_uses_an_old_name_is_told_the_new_one(base: type) -> No
         assert hasattr(base, new) or new in base.__annotations__, new
         assert not hasattr(base, old), old
         for value in (False, lambda self: None):
-            with pytest.raises(UsageError, match=rf"Mine\.{old} is called {new} since fedwca 0\.2"):
+            with pytest.raises(UsageError, match=rf"Mine\.{old} has been called {new} since fedwca 0\.2"):
                 type(base)("Mine", (base,), {old: value, "__module__": __name__})
 
 

@@ -15,7 +15,7 @@ class KMeansClusterer(Clusterer):
     """K-means on rows that a subclass makes, with the number of clusters chosen by silhouette."""
 
     least: PositiveInt = 2
-    """Fewest clusters tried; 1 only where ``most`` is 1 too, because a silhouette compares two clusters or more."""
+    """Fewest clusters tried; 1 counts as 2 where ``most`` is more, because one cluster has no silhouette."""
     most: PositiveInt = 19
     """Most clusters tried, at most K - 1; the number of clusters where ``least`` is the same."""
     restarts: PositiveInt = 10
@@ -28,11 +28,6 @@ class KMeansClusterer(Clusterer):
         if self.most < self.least:
             raise ValueError(
                 f"most, which is {self.most}, is below least, which is {self.least}; give most that or more"
-            )
-        if self.least == 1 < self.most:
-            raise ValueError(
-                f"least is 1 and most is {self.most}, but one cluster has no silhouette, by which numbers of clusters "
-                "are compared; give least 2 or more, or most 1"
             )
         return self
 

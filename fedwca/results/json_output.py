@@ -70,7 +70,7 @@ class DivergedRun(_Printed):
     round: int
     """The round in which it diverged, counted from 1. 0 means before the first round."""
     why: str
-    """A sentence that names the client and says what may help."""
+    """A sentence that says what diverged and what may help."""
 
 
 class SpreadMean(_Printed):

@@ -65,7 +65,7 @@ def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, class
         written = count_kept(policy.running, rounds, written=1) - running  # of one trial at a time
         final += size * ended
         at_work = max(at_work, size * (trials_together * (running - ended) + written))
-    return federations * final + subgroups * at_work
+    return federations * final + min(subgroups, federations * len(plan.methods)) * at_work
 
 
 def checkpoint_size(network: Network, method: Method, federation: Federation, classes: int, sizes: int = 1) -> int:

@@ -299,8 +299,8 @@ def test_verdicts_state_what_each_rule_says(tmp_path: Path, monkeypatch: pytest.
     table = rows()
     assert table["rule"] == ["Digit-Five, rate 0.003", "so far"]
     assert table["minus FedWCA"] == ["+7.1 \\[+7.1, +7.1\\]", "not decided"]  # the other rate is missing
-    assert table["minus FedWCA twice the epochs"][1] == "not refuted"
-    assert table["seeds with a domain that trains and loses"] == ["0 of 5", "not refuted"]
+    assert table["minus FedWCA twice the epochs"][1] == "not decided"  # data sets are missing
+    assert table["seeds with a domain that trains and loses"] == ["0 of 5", "not decided"]
     assert table["another threshold moves the mean by"] == ["not run", "not decided"]
     assert table["minus gated FedAvg"] == ["not run", "not decided"]
     write(tmp_path, 60.0, 55.0, (0.003, 0.001))
@@ -319,13 +319,13 @@ def test_verdicts_state_what_each_rule_says(tmp_path: Path, monkeypatch: pytest.
         file.write_text(json.dumps(result))
     table = rows()
     assert table["another threshold moves the mean by"] == ["-2.5", "-2.5", "refuted"]
-    assert table["minus gated FedAvg"][2] == "needed in 2 of 2"
+    assert table["minus gated FedAvg"][2] == "clusters are needed on 2 of 2"
     file = tmp_path / "digits-synth-10-0.003.json"
     result = json.loads(file.read_text())
     del result["methods"]["gated FedAvg"], result["methods"]["FedWCA twice the epochs"]
     file.write_text(json.dumps(result))
     table = rows()
-    assert table["minus gated FedAvg"][1:] == ["19 of 20 pieces", "needed in 1 of 1"]
+    assert table["minus gated FedAvg"][1:] == ["19 of 20 pieces", "clusters are needed on 1 of 1"]
     assert table["minus FedWCA twice the epochs"][1] == "19 of 20 pieces"
 
 

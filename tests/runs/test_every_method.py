@@ -1,7 +1,7 @@
 """What holds for every method of every setting.
 
-Labels that the setting hides reach the metrics alone: shuffled within each client's images they change no model. And a
-run that is stopped after a round goes on to the same bits.
+Labels that the setting hides reach the metrics alone: shuffled within a domain, or a new client, they change no model.
+And a run that is stopped after a round goes on to the same bits.
 """
 
 from __future__ import annotations

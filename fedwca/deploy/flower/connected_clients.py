@@ -106,7 +106,8 @@ class ConnectedClients:
 def _read_hello(node: int, reply: Message) -> _Hello:
     """Read what a node says of itself, and warn of another version of fedwca."""
     hello = reply.content.config_records.get("hello", ConfigRecord({}))
-    name, wish = name_of(str(hello.get("identity", node))), hello.get("number", -1)
+    name = name_of(str(hello.get("identity", node)))
+    wish = hello.get("number", hello.get("seat", -1))  # "seat" is from earlier versions
     if (version := str(hello.get(VERSION, "of an earlier version"))) != __version__:
         sentence = "client %s has fedwca %s, this server %s; one version everywhere is what is tested"
         log.warning(sentence, name, printable(version[:50]), __version__)
