@@ -59,7 +59,7 @@ def command(
     accuracy_text = (
         "accuracy not measured"
         if description.accuracy is None
-        else f"{description.accuracy:.1f} % of {description.images} test images"
+        else f"{description.accuracy:.1f} % of {description.images} images kept out of training"
     )
     say(f"{', '.join(filter(None, (description.label, description.holder, description.domain)))}: {accuracy_text}")
     say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

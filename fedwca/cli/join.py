@@ -170,7 +170,10 @@ def print_joined(joined: JoinedClient) -> None:
     if joined.epochs:
         say(f"Adapted for {count_of(joined.epochs, 'epoch')}")
     if joined.adaptation is not None and joined.steps is not None:
-        say("\n".join(describe_steps(joined.adaptation.name, joined.steps)))
+        if joined.adaptation.generates_models:
+            say(f"Its model was generated from its images ({joined.adaptation.name}); it took no steps")
+        else:
+            say("\n".join(describe_steps(joined.adaptation.name, joined.steps)))
 
 
 def describe_steps(name: str, adapted: AdaptedModel) -> list[str]:

@@ -8,6 +8,9 @@ from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
+UNREAD_LABELER = "argmax"
+"""The labeler, without any field, that methods name where all clients that train have labels, so that none is asked."""
+
 
 def check_fits_partition(
     method: Method, training: Training, batch_norm: str, partition: type[Partition], checkpoint: bool
@@ -80,6 +83,12 @@ def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
         raise UsageError(
             f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, "
             "and a new client is in no group; new clients need one model of all that train, such as fedavg makes"
+        )
+    labeler = method.pseudo_labeler
+    if labeler.name != UNREAD_LABELER or labeler != type(labeler)():
+        raise UsageError(
+            f"method {method.name!r}: clients that train have labels and new ones train nothing, so pseudo-labeler "
+            f"{labeler.name!r} and its fields change nothing; leave them out"
         )
     if batch_norm in ("local", "recalibrated"):
         raise UsageError(

@@ -94,6 +94,7 @@ class ByClusterer(Grouping):
     """A clusterer groups the clients once, after round 0."""
 
     name = "given"
+    description = "averages groups of clients"
     needs_clusterer = True
 
     def assign(self, given: GroupingInput) -> Tensor:

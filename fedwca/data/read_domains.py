@@ -128,6 +128,11 @@ def read_domains(
     requested = domains or tuple(paths)
     missing = [domain for domain in requested if domain not in paths]
     if folder is None or missing or not requested:
+        if root.is_file():
+            raise DatasetMissing(
+                f"{root} is a file, and --data takes the folder of a data set; one archive alone is --data "
+                f"{root.parent} --dataset {root.stem}"
+            )
         if not root.is_dir():
             raise DatasetMissing(f"the folder {root} does not exist")
         problem = f"is no domain {', '.join(missing)}" if missing and paths else "are no domains"

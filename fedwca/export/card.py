@@ -34,7 +34,7 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
         ("Method", f"{escape(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
         ("Model of", escape(about.holder) + members),
         ("Domain", escape(about.domain or "unknown")),
-        ("Made from", f"labelled {escape(about.source)} images of {escape(about.dataset)}"),
+        ("Made from", f"labelled images of {escape(about.dataset)}: {escape(about.source)}"),
         ("Architecture", escape(str(about.model["name"])) + (f" ({escape(fields)})" if fields else "")),
         ("Configuration", f"hash {_code(about.config_hash)}"),
         ("Weights", f"hash {_code(about.weights_hash)}"),
@@ -72,7 +72,8 @@ def _measured(about: ModelDescription) -> list[str]:
     return [
         *lines,
         "",
-        f"On the holder's own test images ({escape_markdown(about.domain or 'unknown')}); n is the number of images.",
+        f"On images of the holder that were kept out of training ({escape_markdown(about.domain or 'unknown')}); n is "
+        "their number.",
     ]
 
 

@@ -192,14 +192,13 @@ def newcomer_note(opened: OpenedRun, joined: JoinedClient, images: int) -> Model
     """
     choice, notes = joined.choice, _draws_note(opened)
     membership = f"cluster {choice.cluster} (by {choice.by})" if joined.size is None else "with a model of its own"
+    if choice.by == "alone":
+        membership = "the only cluster"
     sentence = f"Joined {membership} after training, with {images} images and no labels"
     if joined.size is not None:
         sentence += f"; its model, of size {joined.size}, learned what clients say of public images"
     return describe_model(
-        opened,
-        joined.network,
-        holder="a newcomer",
-        notes=(f"{sentence}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.", *notes),
+        opened, joined.network, holder="a newcomer", notes=(f"{sentence}; {_adaptation_note(joined)}.", *notes)
     )
 
 
@@ -220,10 +219,13 @@ def _unadapted_note(opened: OpenedRun) -> tuple[str, ...]:
     )
 
 
-def _steps_note(joined: JoinedClient) -> str:
-    if joined.adaptation is None or joined.steps is None:
-        return ""
-    return f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
+def _adaptation_note(joined: JoinedClient) -> str:
+    if joined.adaptation is not None and joined.adaptation.generates_models:
+        return f"its model was generated from them ({joined.adaptation.name})"
+    steps = ""
+    if joined.adaptation is not None and joined.steps is not None:
+        steps = f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
+    return f"adapted to them, epochs: {joined.epochs}{steps}"
 
 
 def describe_model(opened: OpenedRun, network: Network, **fields: object) -> ModelDescription:

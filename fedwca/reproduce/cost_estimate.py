@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.core.training_settings import Training
@@ -89,6 +89,11 @@ def count_trained_images(
     if method.finish_training is not None:
         without_labels = {domain: catalogued[domain]} if domain in catalogued else other_domains
         images += count_round_images(config, without_labels, method.finish_training)
+    if method.public_objective is not None:  # its clients and new ones of each size learn from these, but not at first
+        partition = component("partition", config.partition, config.components)
+        model_sizes = len(component("model", config.model, config.components).size_variants)
+        passes = config.clients * method.public_objective.passes + model_sizes * method.public_objective.new_passes
+        images += (training_rounds - 1) * passes * partition.public * sum(catalogued.values())
     if method.start is not None:
         epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0
         trained_on = {domain: catalogued[domain]} if method.start.oracle else other_domains
@@ -109,15 +114,16 @@ def count_round_images(config: RunConfig, counts: Mapping[str, int], training: T
         training: how they train.
     """
     partition, max_images = partition_of(config), config.samples or float("inf")
-    clients, receivers, share = config.clients * len(counts), config.clients, TRAINING
+    receivers, share = config.clients, TRAINING
     if partition.has_newcomers:  # images of all domains are pooled and divided among clients, newcomers included
-        clients, counts = config.clients, {"": sum(counts.values())}
+        counts = {"": sum(counts.values())}
         receivers += config.new_clients or config.clients
         share = 1 - (VALIDATION if config.validation is None else config.validation)
-    if training.steps is not None:
-        return float(clients * training.steps * training.batch_size)
-    images = sum(config.clients * share * min(max_images, count / receivers) for count in counts.values())
-    return images * training.epochs / training.cuts
+    client_images = [share * min(max_images, count / receivers) for count in counts.values()]
+    if training.steps is not None:  # steps go through all images again and again; the last batch of a pass is short
+        step_images = [images / math.ceil(images / training.batch_size) for images in client_images]
+        return config.clients * training.steps * sum(step_images)
+    return config.clients * sum(client_images) * training.epochs / training.cuts
 
 
 def describe_cost(cost: Cost, runs_note: str = "") -> str:

@@ -31,7 +31,9 @@ def find_run(run: str | Path, root: Path | None = None) -> Path:
         if (path / "config.json").is_file():
             return path
     if candidates[0].is_dir():
-        raise UsageError(f"{candidates[0]}: holds no run (no config.json)")
+        inner_runs = run_folders(candidates[0])
+        hint = f"; it is a folder of runs, so name one of them, such as {inner_runs[0]}" if inner_runs else ""
+        raise UsageError(f"{candidates[0]}: holds no run (no config.json){hint}")
     folder = ROOT if root is None else root
     close_names = difflib.get_close_matches(str(run), [path.name for path in run_folders(folder)], 1)
     searched = f"as a path and in {folder}/" if root is None else f"in {folder}/"

@@ -94,7 +94,11 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
             for domain, values in by_domain.items():
                 accuracies = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
                 values.append(mean(accuracies))
-        selected = {trial: record for trial, record in sorted(shown[name].items()) if VALIDATION in record}
+        selected = {
+            trial: record
+            for trial, record in sorted(shown[name].items())
+            if VALIDATION in record and not math.isnan(mean(record[VALIDATION]))
+        }
         extra_fields: dict[str, Any] = {
             "validation": {trial: mean(record[VALIDATION]) for trial, record in selected.items()},
             "shown": {trial: record["round"] + 1 for trial, record in selected.items()},

@@ -329,6 +329,11 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--checkpoint", "nowhere.pt"], 1, "nowhere.pt: no such file; --checkpoint takes"),
         (["--dataset", "shades"], 2, "no dataset 'shades': it is neither a folder in"),
         (["--data", "nowhere"], 1, "the folder nowhere does not exist"),
+        (
+            ["--data", __file__],
+            1,
+            "test_bench.py is a file, and --data takes the folder of a data set; one archive alone",
+        ),
         (["--clusterer", "finch:signature=9"], 2, "signature 9: this model has 3 layers with weights"),
         (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
         (["--column", "wrost"], 2, "--column wrost: no column 'wrost'; did you mean 'worst'?"),

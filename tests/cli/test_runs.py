@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.find_runs import find_run
@@ -269,6 +270,10 @@ def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.Mo
 def test_a_run_is_found_by_name_or_path(runs: Path) -> None:
     assert find_run("now") == Path("runs/now")
     assert find_run(runs / "now") == runs / "now"
+    with pytest.raises(
+        UsageError, match=r"holds no run .*; it is a folder of runs, so name one of them, such as .*runs/now"
+    ):
+        find_run(runs)
     assert "nwo: no such run; did you mean 'now'?" in call("runs", "show", "nwo").err
 
 

@@ -115,7 +115,7 @@ def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, a
     text = Path(f"{written(tmp_path, 'safetensors', network, about)}.md").read_text()
     for part in ("FedWCA", "client 2", "brass", "75.0 % | 12 |", "50.0 % | 12 |", "0123456789abcdef", "32 × 32"):
         assert part in text
-    for part in ("ant, bee, cat", "Do not normalise", "not calibrated", "labelled amber images", "EXIF"):
+    for part in ("ant, bee, cat", "Do not normalise", "not calibrated", "labelled images of shades: amber", "EXIF"):
         assert part in text
     assert "cropped around the centre" in text
     stretched = about.model_copy(update={"stretch": True})

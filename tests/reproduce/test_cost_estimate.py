@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedwca.config.resolve_config import RunPlan, resolve_plan
+from fedwca.datasets import datasets
 from fedwca.reproduce.cost_estimate import estimate_plan
 from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
@@ -46,6 +47,20 @@ def test_images_of_epochs_are_those_of_the_split(settings: dict[str, Any]) -> No
 def test_images_of_steps_by_hand() -> None:
     plan = plan_of(source="neon", training={"steps": 20, "batch_size": 32}, clients=2)
     assert estimate_plan(plan, "neon").images == 4 * (4 * 2) * 20 * 32
+
+
+def test_a_step_has_no_more_images_than_a_client() -> None:
+    small = plan_of(partition="shards", clients=10, samples=20, training={"steps": 20, "batch_size": 64})
+    assert estimate_plan(small, "").images == pytest.approx(4 * 10 * 20 * 0.85 * 20)
+    short = plan_of(partition="shards", clients=10, samples=40, training={"steps": 20, "batch_size": 32})
+    assert estimate_plan(short, "").images == pytest.approx(4 * 10 * 20 * 0.85 * 40 / 2), "batches of 32 and 2 images"
+
+
+def test_public_images_are_learned_by_all_clients_and_new_ones_but_in_the_first_round() -> None:
+    settings = {"partition": "shards:public=0.1", "clients": 10, "samples": 50}
+    own, both = (estimate_plan(plan_of(**settings, baselines=[name]), "") for name in ("fedtta", "hetero_fedtta"))
+    total = sum(datasets.get("digits_mini").counts.values())
+    assert both.images - own.images == pytest.approx(3 * (10 * 1 + 2) * 0.1 * total)
 
 
 def test_who_does_not_take_part_trains_nothing() -> None:

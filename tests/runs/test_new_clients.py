@@ -106,6 +106,11 @@ def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> No
     assert summary(run)["fedprox"]["difference"]["to"] == "fedavg"
 
 
+def test_labels_of_clients_are_drawn_as_no_pseudo_labels(run: Path) -> None:
+    refused = call("plot", str(run), "pseudo_labels")
+    assert (refused.code, refused.err) == (1, "Error: no client was given pseudo-labels\n")
+
+
 def record(number: int, training: list[float | None], new: list[float | None]) -> dict[str, Any]:
     nothing = [math.nan]
     return {
@@ -139,6 +144,7 @@ def test_the_round_is_chosen_by_training_clients_and_of_equals_the_later_one() -
     assert table_rows(better, {"fedavg": "FedAvg"}, domains)[0].shown == row.shown
     (unmeasured,) = table_rows([record(n, [None, None], [n]) for n in (0, 1)], {"fedavg": "FedAvg"}, domains)
     assert unmeasured.mean == 1
+    assert not unmeasured.shown, "no round is called the best one where no client has validation images"
 
 
 def test_a_record_has_a_value_for_whom_it_is_of() -> None:
@@ -278,6 +284,16 @@ def test_what_does_not_go_together_is_said(layer: dict[str, Any], sentence: str)
         (["--preset", "upfl", "--set", "partition.per_client=200"], "too few for"),
         (["--preset", "upfl", "--clients", "1000"], "too few for"),
         (["--preset", "upfl", "--split", "published"], "deals them anew"),
+        (
+            ["--preset", "upfl", "--pseudo-labeler", "prototype"],
+            "pseudo-labeler 'prototype' and its fields change nothing",
+        ),
+        (["--preset", "upfl", "--pseudo-labeler", "argmax:confidence=0.9"], "'argmax' and its fields change nothing"),
+        (["--preset", "upfl", "--baseline", "tent/pseudo_labeler=prototype"], "change nothing; leave them out"),
+        (
+            ["--preset", "upfl", "--aggregator", "wca"],
+            "'wca' averages groups of clients, and a new client is in no group",
+        ),
         (["--new-clients", "3"], "partition domains has no new clients"),
         (["--target", "neon", "--validation", "0.2"], "partition leave_one_out has no new clients"),
         (["--baseline", "fedavg", "--partition", "shards", "--source", "photo"], "leave it out"),

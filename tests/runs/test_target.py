@@ -101,7 +101,7 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"target": "neon", "source": "photo"}, "leave out one of both"),
         ({"target": "neon", "baselines": ["fedwca"]}, "belongs to the setting ffreeda (--source DOMAIN)"),
         ({"baselines": ["sfda"]}, "belongs to the setting sfda (--target DOMAIN)"),
-        ({"target": "neon", "aggregator": "wca"}, "'wca' makes its groups by itself"),
+        ({"target": "neon", "aggregator": "wca"}, "'wca' averages groups of clients"),
         ({"target": "neon", "aggregator": "local"}, "keeps every client alone"),
         ({"target": "neon", "aggregator": "afl"}, "'afl' learns of every client from its training"),
         (

@@ -43,7 +43,7 @@ def confusion(
         raise style.NotDrawn("no client has test images")
     columns = min(4, math.ceil(math.sqrt(len(tables))))
     rows = math.ceil(len(tables) / columns)
-    unit = "client" if by_client else "target domain, all its clients together"
+    unit = "client" if by_client else "domain, all its clients together"
     has_gaps = any((table.sum(1) == 0).any() for table in tables.values())
     note = "; grey: no test image of that class" if has_gaps else ""
     fig = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {unit}{note}\n{title}")

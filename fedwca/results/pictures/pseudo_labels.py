@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fedwca.results.pictures import style
@@ -18,10 +19,12 @@ def pseudo_labels(run: Run) -> Any:
     """Two panels over rounds: pseudo-label accuracy and agreement, each a mean over clients.
 
     Raises:
-        NotDrawn: no rounds were kept.
+        NotDrawn: no rounds were kept, or no client was given pseudo-labels.
     """
     check_has_rounds(run)
-    methods = [name for name in run.labels if any("agreement" in record for record in run.rounds(name))]
+    methods = [name for name in run.labels if not all(map(math.isnan, agreements(run, name)))]
+    if not methods:
+        raise style.NotDrawn("no client was given pseudo-labels")
     fig = style.figure(11, 4.8, run.title)
     axes = fig.subplots(1, 2)
     looks, last = style.looks(list(run.labels)), list(run.labels)[-1]
@@ -38,4 +41,9 @@ def pseudo_labels(run: Run) -> Any:
 
 def asks_several(run: Run, method: str) -> bool:
     """Whether the models of any client ever disagreed; a labeler with a single model always has full agreement."""
-    return any(value < 1 for record in run.rounds(method) for value in record.get("agreement", ()))
+    return any(value < 1 for value in agreements(run, method))
+
+
+def agreements(run: Run, method: str) -> list[float]:
+    """The agreement at each client in each round of a method; NaN for clients with labels of their own."""
+    return [value for record in run.rounds(method) for value in record.get("agreement", ())]
