@@ -59,7 +59,7 @@ def test_a_step_has_no_more_images_than_a_client() -> None:
 def test_public_images_are_learned_by_all_clients_and_new_ones_but_in_the_first_round() -> None:
     settings = {"partition": "shards:public=0.1", "clients": 10, "samples": 50}
     own, both = (estimate_plan(plan_of(**settings, baselines=[name]), "") for name in ("fedtta", "hetero_fedtta"))
-    total = sum(datasets.get("digits_mini").counts.values())
+    total = sum(datasets.get("digits_mini").image_counts.values())
     assert both.images - own.images == pytest.approx(3 * (10 * 1 + 2) * 0.1 * total)
 
 
