@@ -171,9 +171,9 @@ def test_reports_are_of_all_clients_and_models_of_those_that_train(aggregator: t
     class Listening(aggregator):  # type: ignore[misc, valid-type]
         name = "listening"
 
-        def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
             seen.append(int(present.sum()))
-            learned: State = super().learn(state, labels, report, present)
+            learned: State = super().next_state(state, labels, report, present)
             return learned
 
     class Together(Clusterer):

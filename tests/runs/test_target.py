@@ -260,7 +260,7 @@ def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
     result = call("export", str(run), "--method", "sfda", "--client", "4", "--out", str(out))
     assert result.code == 0, result.err
     card = next(run.parent.glob("*.md")).read_text()
-    assert "labelled handwritten, photo, printed, street images" in card
+    assert "labelled images of digits_mini: handwritten, photo, printed, street" in card
 
 
 def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: Path) -> None:
