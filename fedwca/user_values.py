@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -28,6 +28,14 @@ class UserValues(BaseModel):
             if isinstance(text, str) and len(text) > LONGEST:
                 raise ValueError(f"has {len(text)} letters; {LONGEST} are the most")
         return value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_an_option(cls, value: object, info: ValidationInfo) -> object:
+        """Read text as the option that it spells, where all options of a field are numbers: 1 for "1"."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        options = get_args(annotation) if get_origin(annotation) is Literal else ()
+        return next((option for option in options if value == str(option)), value)
 
     @field_validator("*")
     @classmethod

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from fedwca.core.network import Backbone, Head
@@ -14,6 +14,7 @@ from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
 from fedwca.models._halving_pool import max_pool_2x2
 from fedwca.models._sizes import SizedArchitecture
+from fedwca.user_values import split_numbers
 
 
 class _TwoConvolutions(Backbone):
@@ -63,9 +64,9 @@ class ConvNet(SizedArchitecture):
     """Channels of the first convolution; the second has twice as many."""
     channels: Literal[1, 3] = 3
     """3 for colours, 1 for grey."""
-    mean: tuple[float, ...] = (0.5,)
-    """Mean of each channel on a scale from 0 to 1, or one for all; subtracted from images."""
-    std: tuple[PositiveFloat, ...] = (0.5,)
+    mean: Annotated[tuple[float, ...], BeforeValidator(split_numbers)] = (0.5,)
+    """Mean of each channel on a scale from 0 to 1, as 0.49+0.48+0.45, or one for all; subtracted from images."""
+    std: Annotated[tuple[PositiveFloat, ...], BeforeValidator(split_numbers)] = (0.5,)
     """Standard deviation, likewise, by which images are then divided."""
 
     @model_validator(mode="after")

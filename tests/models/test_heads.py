@@ -13,6 +13,8 @@ from fedwca.core.network import Architecture
 from fedwca.data.federation import ClientImages
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
+from fedwca.errors import UsageError
+from fedwca.models import models
 from fedwca.models.convnet import ConvNet
 from fedwca.models.lenet import LeNet
 from fedwca.models.mlp import Mlp
@@ -108,3 +110,12 @@ def test_nobody_needs_images_to_train_on_to_be_measured() -> None:
     sequential, stacked = (engine(network, clients).classify() for engine in (SequentialEngine, StackedEngine))
     assert [len(predictions) for predictions in sequential] == [3, 0, 5]
     assert all(map(torch.equal, sequential, stacked))
+
+
+def test_numbers_may_be_written_as_text() -> None:
+    grey = models.build("convnet:channels=1,mean=0.1307,std=0.3081")
+    assert grey == ConvNet(channels=1, mean=(0.1307,), std=(0.3081,))
+    assert models.build("convnet:mean=0.49+0.48+0.45") == ConvNet(mean=(0.49, 0.48, 0.45))
+    assert models.build("lenet:side=32") == models.build("lenet")
+    with pytest.raises(UsageError, match="Input should be 1 or 3"):
+        models.build("convnet:channels=2")
