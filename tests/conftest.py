@@ -19,6 +19,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 from fedwca.results.pictures.overview import draw_overview
 
+from .fork_server import ForkServer
 from .shades import write_shades
 
 pytest.register_assert_rewrite("tests.engine.federations")
@@ -101,6 +102,13 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["FEDWCA_CACHE"] = str(folder)
     os.environ.pop("FEDWCA_DATA", None)
     return folder
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Runs commands in processes of their own that need not import anything."""
+    with ForkServer(250) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

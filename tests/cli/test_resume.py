@@ -34,14 +34,16 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 from tests.read_rounds import read_rounds
 
+from ..fork_server import CommandLine, Ended, ForkServer
 from ..shades import write_shades
 from .conftest import SIZE, SMALL, Run, call, leave_half_written
 
 Make = Callable[..., Run]
+Apart = Callable[[list[str], str], Ended]
 GIVEN = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
 ORDER = [("source_only", -1), *((method, r) for method in ("fedavg", "wca") for r in (-1, 0, 1, 2))]
-# Runs fedwca and kills it by SIGKILL at the n-th write of a kind, given as KIND:N. For "checkpoint" and "half a line"
-# the file is cut off; after "kept" and "line" it is whole.
+# Kills fedwca by SIGKILL at the n-th write of a kind, given as KIND:N before its words. For "checkpoint" and "half a
+# line" the file is cut off; after "kept" and "line" it is whole.
 DEADLY = """
 import json, os, signal, sys
 from fedwca.core import tensor_files
@@ -79,11 +81,9 @@ def append(self, record, real=store.RunFolder.append):
         die()
 
 tensor_files.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
-import fedwca.cli
-fedwca.cli.main()
 """
 
-# Runs fedwca, which gets SIGTERM after the first round and again while it ends, as from `timeout`.
+# Sends fedwca SIGTERM after the first round and again while it ends, as from `timeout`.
 TERMINATED = """
 import os, signal
 from fedwca.results import write_run
@@ -99,8 +99,6 @@ def write_summary(*given, real=execute_run.write_summary, **more):
     return real(*given, **more)
 
 write_run.RunFolder.append, execute_run.write_summary = append, write_summary
-import fedwca.cli
-fedwca.cli.main()
 """
 
 
@@ -177,21 +175,27 @@ def test_the_stacked_engine_goes_on_to_the_same_bits(bench: Make, tmp_path: Path
     assert result(folder) == result(uninterrupted.folder)
 
 
-def killed(arguments: list[str], write: str) -> None:
+@pytest.fixture
+def apart(fork_server: ForkServer, tmp_path: Path) -> Apart:
+    """Runs a command in a process of its own, after some Python code."""
+    return lambda words, before: fork_server.run(CommandLine(words, str(tmp_path), dict(os.environ), before))
+
+
+def killed(apart: Apart, arguments: list[str], write: str) -> None:
     """Run a command that is killed at a write, ``KIND:N`` of `DEADLY`."""
-    completed = subprocess.run(
-        [sys.executable, "-c", DEADLY, write, *arguments], capture_output=True, text=True, timeout=250, check=False
-    )
-    assert completed.returncode == -signal.SIGKILL, completed.stderr
+    ended = apart([write, *arguments], DEADLY)
+    assert ended.code == 128 + signal.SIGKILL, ended.err
 
 
-def test_a_run_killed_three_times_ends_in_the_same_bits(whole: Path, shades: Path, tmp_path: Path) -> None:
+def test_a_run_killed_three_times_ends_in_the_same_bits(
+    whole: Path, shades: Path, tmp_path: Path, apart: Apart
+) -> None:
     folder = tmp_path / "run"
     words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
-    killed(words, "checkpoint:3")
+    killed(apart, words, "checkpoint:3")
     assert list(folder.glob("checkpoints/*/.*/*.safetensors"))
-    killed(["resume", str(folder), "--json"], "half a line:3")
-    killed(["resume", str(folder), "--json"], "kept:2")
+    killed(apart, ["resume", str(folder), "--json"], "half a line:3")
+    killed(apart, ["resume", str(folder), "--json"], "kept:2")
     assert not (folder / "summary.json").exists()
     run = resume(folder, "--json")
     assert run.code == 0, run.err
@@ -199,16 +203,14 @@ def test_a_run_killed_three_times_ends_in_the_same_bits(whole: Path, shades: Pat
     assert json.loads(run.out) == run.summary
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does(whole: Path, shades: Path, tmp_path: Path) -> None:
+def test_sigterm_ends_a_run_as_ctrl_c_does(whole: Path, shades: Path, tmp_path: Path, apart: Apart) -> None:
     folder = tmp_path / "run"
     words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--quiet", "--out", str(folder)]
-    completed = subprocess.run(
-        [sys.executable, "-c", TERMINATED, *words], capture_output=True, text=True, timeout=250, check=False
-    )
-    assert completed.returncode == 130, completed.stderr
-    assert "Traceback" not in completed.stderr
+    ended = apart(words, TERMINATED)
+    assert ended.code == 130, ended.err
+    assert "Traceback" not in ended.err
     message = f"Stopped; 1 round is kept in {folder}, with a summary; continue with: fedwca resume {folder}"
-    assert completed.stderr.splitlines()[-1] == message
+    assert ended.err.splitlines()[-1] == message
     assert json.loads((folder / "summary.json").read_text())["complete"] is False
     assert (folder / "overview.png").exists()
     assert resume(folder).code == 0
@@ -227,17 +229,19 @@ TOGETHER = [
 ]
 
 
-def test_trials_that_go_together_go_on_to_the_same_bits(bench: Make, shades: Path, tmp_path: Path) -> None:
+def test_trials_that_go_together_go_on_to_the_same_bits(
+    bench: Make, shades: Path, tmp_path: Path, apart: Apart
+) -> None:
     # Sums over other groups of trials differ in their last digits, so a trial that is ahead of the others goes back to
     # the last round that all of them have.
     uninterrupted = bench(*TOGETHER, "--json")
     assert uninterrupted.code == 0, uninterrupted.err
     folder = tmp_path / "run"
     # The first of two trials has its last checkpoint of FedAvg, the second has not.
-    killed(["bench", "--data", str(shades), *SMALL, *TOGETHER, "--json", "--out", str(folder)], "kept:5")
+    killed(apart, ["bench", "--data", str(shades), *SMALL, *TOGETHER, "--json", "--out", str(folder)], "kept:5")
     assert len(list(folder.glob("checkpoints/0-0-fedavg/*"))) == 2
     # Both do that round again. Of the next method, round 0 of the first trial is recorded but has no checkpoint.
-    killed(["resume", str(folder), "--json"], "line:5")
+    killed(apart, ["resume", str(folder), "--json"], "line:5")
     run = resume(folder)
     assert run.code == 0, run.err
     assert "Going on after 4 of 12 rounds" in run.out

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from fedwca.results.pictures.clusters import clusters
 from fedwca.results.pictures.confusion import NOTHING, confusion
 from fedwca.results.pictures.style import looks
 
+from ..fork_server import CommandLine, ForkServer
 from .conftest import Run, call
 
 
@@ -42,13 +42,13 @@ def test_a_method_without_several_clusters_is_not_said_to_have_them(plain: Run, 
         ({"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}, "RANK is 'x'"),
     ],
 )
-def test_variables_of_a_scheduler_end_in_a_sentence(environment: dict[str, str], words: str, tmp_path: Path) -> None:
-    import os
-
-    command = [sys.executable, "-m", "fedwca", "bench", "--rounds", "1", "--out", str(tmp_path / "x")]
-    completed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
-    assert completed.returncode in (1, 2)
-    output = completed.stdout + completed.stderr
+def test_variables_of_a_scheduler_end_in_a_sentence(
+    environment: dict[str, str], words: str, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    command = ["bench", "--rounds", "1", "--out", str(tmp_path / "x")]
+    ended = fork_server.run(CommandLine(command, str(tmp_path), {**os.environ, **environment}))
+    assert ended.code in (1, 2)
+    output = ended.out + ended.err
     assert words in output
     assert "Traceback" not in output
     assert "unexpected" not in output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,10 +105,9 @@ def test_a_run_is_shown_as_it_goes_on(
     assert "round 7" not in printed.err
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("last", [f"{COMPLETE} after 3 rounds", f"{FAILED}: FedwcaError: why"])
 def test_a_run_that_has_ended_is_not_waited_for(tmp_path: Path, log: logging.Logger, last: str) -> None:
     progress = FederationProgress(tmp_path)
     log.info(last)
-    began = time.monotonic()
-    progress.wait(60)
-    assert time.monotonic() - began < 30
+    progress.wait(600)

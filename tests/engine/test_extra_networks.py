@@ -108,17 +108,6 @@ def test_what_stays_is_the_clients_own(name: str) -> None:
     )
 
 
-def test_networks_of_one_shape_begin_with_weights_of_their_own() -> None:
-    class Twins(CrossEntropy):
-        name = "twins"
-
-        def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-            return {name: nn.Linear(2, 2) for name in ("one", "other")}
-
-    extras = network(method(Twins())).extras
-    assert not torch.equal(extras["one"].weight, extras["other"].weight)
-
-
 def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
     for model in MODELS:
         plain, grown = network(method(CrossEntropy()), model), network(method(FEDSR), model)

@@ -144,6 +144,8 @@ def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) 
         closed, _ = close_last_phase(opened, engine.run(opened))
         assert torch.equal(closed.rows, server.rows)
         results.append((final_models(composed, server, engine), outcomes[-1].gathered))
+        as_sent = [torch.equal(model, server.rows[0]) for model in results[-1][0]]
+        assert as_sent == [k != UNLABELED for k in range(4)], "others end with what the rounds gave them"
     (models, gathered), (other_models, other_gathered) = results
     torch.testing.assert_close(models, other_models)
     if aggregator.queries_clients:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from ..fork_server import CommandLine
 from .damage import change_json_file, odd_bytes, odd_text, toml_of, write_archive, write_model
-from .fork_server import CommandLine
 from .materials import SMALL, Materials
 
 OPTIONS = [

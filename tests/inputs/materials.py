@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from ..fork_server import CommandLine, ForkServer
 from ..shades import write_shades
-from .fork_server import CommandLine, ForkServer
 
 SMALL = [
     "--clients", "1", "--samples", "20", "--rounds", "1", "--epochs", "1", "--batch-size", "16", "--device", "cpu",

@@ -10,32 +10,26 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from ..fork_server import Ended, ForkServer
 from .cases import Case, make_case
 from .damage import TRACE
-from .fork_server import Ended, ForkServer
 from .materials import Materials, make_materials
 
 SEEDS = range(2000)
 GATE = range(0, 2000, 10)
 LIMIT = 60.0
-"""Seconds after which a command is killed and counts as failed."""
+"""Seconds after which a command counts as failed."""
 TEMPORARY = re.compile(r"\.[^/]*-[0-9a-f]{32}")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(LIMIT) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def good(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Materials:
-    return make_materials(tmp_path_factory.mktemp("good"), server)
+def good(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Materials:
+    return make_materials(tmp_path_factory.mktemp("good"), fork_server)
 
 
 Files = dict[str, tuple[int, int]]
@@ -110,11 +104,11 @@ def check_seeds(seeds: Sequence[int], server: ForkServer, good: Materials, place
     assert not wrong, f"{len(wrong)} of {counts}\n" + "\n".join(wrong)
 
 
-def test_bad_input_ends_in_a_sentence(server: ForkServer, good: Materials, tmp_path: Path) -> None:
-    check_seeds(GATE, server, good, tmp_path)
+def test_bad_input_ends_in_a_sentence(fork_server: ForkServer, good: Materials, tmp_path: Path) -> None:
+    check_seeds(GATE, fork_server, good, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_much_bad_input_ends_in_a_sentence(server: ForkServer, good: Materials, tmp_path: Path) -> None:
-    check_seeds(SEEDS, server, good, tmp_path)
+def test_much_bad_input_ends_in_a_sentence(fork_server: ForkServer, good: Materials, tmp_path: Path) -> None:
+    check_seeds(SEEDS, fork_server, good, tmp_path)

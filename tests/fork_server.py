@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class CommandLine:
     folder: str
     """Working directory; stdout and stderr are files beside it."""
     environment: dict[str, str] = field(default_factory=dict)
+    before: str = ""
+    """Python code that is run before the command, in its process."""
     encoding: str = "utf-8"
     closed: tuple[int, ...] = ()
     """Numbers of the standard streams that are closed, from 0, 1 and 2."""
@@ -67,7 +69,7 @@ class ForkServer:
 
     def __enter__(self) -> Self:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "tests.inputs.fork_server", str(self.limit)]
+        command = [sys.executable, "-m", "tests.fork_server", str(self.limit)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -144,6 +146,7 @@ def _become(command: CommandLine) -> None:
         sys.argv = ["fedwca", *command.words]
         from fedwca.cli import main
 
+        exec(command.before, {})
         main()
         code = 0
     except SystemExit as exit_request:
