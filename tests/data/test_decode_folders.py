@@ -174,6 +174,8 @@ def test_a_damaged_or_unwritable_cache_does_no_harm(tmp_path: Path, monkeypatch:
     (cached,) = (cache_dir() / "folders").iterdir()
     cached.write_bytes(cached.read_bytes()[:100])
     assert (read_image_folder(root, 8)[0] == first[0]).all()
+    np.save(cached, first[0][:2])  # a whole file, of fewer images
+    assert (read_image_folder(root, 8)[0] == first[0]).all()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "file" / "below"))
     assert (read_image_folder(root, 8)[0] == first[0]).all()

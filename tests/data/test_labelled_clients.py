@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.federation import Federation
+from fedwca.data.image_pool import ImagePool
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import ClientSettings, partitions
 
@@ -178,3 +179,18 @@ def test_a_public_part_larger_than_the_data_is_refused(spec: str, sentence: str)
 def test_two_images_are_left_to_train_on() -> None:
     with pytest.raises(DataError, match="a client that trains would have fewer than 2 images to train on"):
         deal("shards", samples=2, validation=0.3)
+
+
+def test_groups_of_one_domain_are_not_those_of_another_or_its_single_images() -> None:
+    pixels = np.zeros((2, 2, 2, 3), np.uint8)
+    labels = np.zeros(2, np.int64)
+    domains = {"a": Domain("a", pixels, labels), "b": Domain("b", pixels, labels, np.zeros(2, np.int64))}
+    pool = ImagePool(FederatedDataset("pooled", ("0",), domains))
+    assert len(set(pool.groups.tolist())) == 3
+    assert pool.groups[2] == pool.groups[3]
+
+
+@pytest.mark.parametrize(("validation", "least"), [(0.25, 3), (0.5, 2), (0.15, 4), (0.0, 1)])
+def test_the_fewest_images_of_which_one_is_held_out(validation: float, least: int) -> None:
+    """A quarter of 2 images is half an image, which is rounded to none; of 3 it is rounded to one."""
+    assert deal("shards", validation=validation).least_measured == least

@@ -55,9 +55,13 @@ def test_declared_sizes_are_those_that_are_there(tmp_path: Path, images: bytes, 
         read_npz(path)
 
 
-def test_what_does_not_fit_into_memory_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = archive(tmp_path / "one.npz", header("(4096, 32, 32, 3)") + bytes(4096 * 3072))
-    monkeypatch.setattr("fedwca.data.archives.free_memory", lambda: 1 << 20)
+@pytest.mark.parametrize("shape", ["(1024, 32, 32, 3)", "(1024, 32, 32)"])
+def test_what_does_not_fit_into_memory_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    """Colours take 3 MiB, and so do greys, of which 1 MiB is in the file."""
+    path = archive(tmp_path / "one.npz", header(shape) + bytes(1024 * (3072 if shape.endswith(", 3)") else 1024)))
+    monkeypatch.setattr("fedwca.data.archives.free_memory", lambda: 2 << 20)
     monkeypatch.setattr("numpy.load", lambda *_, **__: pytest.fail("it is unpacked"))
     with pytest.raises(DataError, match=r"one\.npz takes 0\.0 GiB unpacked, and 0\.0 GiB of memory are free"):
         read_npz(path)

@@ -62,10 +62,10 @@ def test_seed_decides_and_source_does_not() -> None:
     first = partition(data, "a", clients=2, samples=None, seed=0)
     again = partition(data, "a", clients=2, samples=None, seed=0)
     other_seed = partition(data, "a", clients=2, samples=None, seed=1)
-    other_source = partition(data, "b", clients=2, samples=None, seed=0)
+    other_source = partition(data, "c", clients=2, samples=None, seed=0)
     assert numbers(first.clients[0].train) == numbers(again.clients[0].train)
     assert numbers(first.clients[0].train) != numbers(other_seed.clients[0].train)
-    assert numbers(first.clients[2].train) == numbers(other_source.clients[2].train)
+    assert numbers(first.clients[0].train) == numbers(other_source.clients[2].train)  # both of b
     assert numbers(first.clients[0].train) != numbers(first.clients[2].train)
 
 
@@ -259,3 +259,9 @@ def test_a_partition_with_a_deal_of_its_own_needs_no_more_than_that() -> None:
         dataset(domain("a", 10), domain("b", 10)), "a", ClientSettings(clients=2, samples=None, seed=0)
     )
     assert [sorted(all_numbers(client)) for client in federation.clients] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+
+
+def test_each_client_has_a_group_whatever_their_sizes() -> None:
+    groups = np.array([0, 1, 2, *[3] * 97])
+    parts = cut_at_groups(np.arange(100), groups, np.array([25, 50, 75]), least=1)
+    assert [len(part) for part in parts] == [1, 1, 1, 97]

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedwca.data import read_domains, read_npz
+from fedwca.data import DatasetWarning, read_domains, read_npz
+from fedwca.data.archives import Archive
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
 from .examples import SHARED, dataset, domain, needs_shared, write_images, write_npz
@@ -36,6 +37,15 @@ def test_colour_groups_and_classes_are_kept_and_other_keys_ignored(tmp_path: Pat
     assert archive.part is not None
     assert archive.part.tolist() == [0, 0, 0, 1]
     assert archive.classes == ("w", "x", "y", "z")
+
+
+def test_a_subset_keeps_what_is_said_of_each_image() -> None:
+    images, labels = np.arange(9, dtype=np.uint8).reshape(3, 1, 1, 3), np.array([0, 1, 2])
+    archive = Archive(images, labels, labels + 5, ("a", "b", "c"), np.array([0, 1, 1]), labels + 7)
+    subset = archive.subset(np.array([2, 0]))
+    assert subset.images[:, 0, 0, 0].tolist() == [6, 0]
+    assert (subset.labels.tolist(), subset.groups.tolist(), subset.classes) == ([2, 0], [7, 5], ("a", "b", "c"))
+    assert (subset.part.tolist(), subset.units.tolist()) == ([1, 0], [9, 7])
 
 
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
@@ -109,6 +119,15 @@ def test_archives_without_names_are_numbered_as_the_others(tmp_path: Path) -> No
     assert data.domains["night"].labels.tolist() == data.domains["day"].labels.tolist() == [2, 1, 0]
     write_npz(tmp_path / "fog.npz", 3, labels=np.array([0, 1, 2]), classes=names[::-1])
     with pytest.raises(DataError, match="'night': names no classes, and the others number theirs differently; give it"):
+        read_domains(tmp_path)
+
+
+def test_half_of_the_classes_without_an_image_are_nothing_to_warn_of(tmp_path: Path) -> None:
+    names = np.array(["ant", "bee", "cat", "dog", "elk"])
+    write_npz(tmp_path / "day.npz", 2, labels=np.array([0, 1]), classes=names[:4])
+    assert len(read_domains(tmp_path).classes) == 4
+    write_npz(tmp_path / "day.npz", 2, labels=np.array([0, 1]), classes=names)
+    with pytest.warns(DatasetWarning, match="3 of 5 classes have no image in any domain"):
         read_domains(tmp_path)
 
 
