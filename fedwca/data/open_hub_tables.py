@@ -131,8 +131,7 @@ def open_hub_tables(
 
     Raises:
         UsageError: ``datasets`` is not installed, or there is no such configuration or split.
-        DataError: no split has a row.
-        FedwcaError: the hub cannot be reached, or the folder or repository holds no data set.
+        FedwcaError: the hub cannot be reached, or the folder or repository holds no data set, or a split without rows.
     """
     library = _library()
     if isinstance(place, Path) and not place.is_dir():
@@ -166,13 +165,11 @@ def open_hub_tables(
         HubTable(str(place), name, split, rows)
         for name, rows_by_split in opened_tables.items()
         for split, rows in rows_by_split.items()
-        if (not splits or split in splits) and len(rows)
+        if not splits or split in splits
     ]
     known_splits = dict.fromkeys(split for rows_by_split in opened_tables.values() for split in rows_by_split)
     if unknown_splits := [split for split in splits if split not in known_splits]:
         raise UsageError(f"{place} has no split {unknown_splits[0]!r}; it has {', '.join(known_splits)}")
-    if not tables:
-        raise DataError(f"{place} holds no rows")
     return tables
 
 

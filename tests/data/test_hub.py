@@ -279,13 +279,6 @@ def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest
     assert "digest of animals" in checked.out
 
 
-def test_an_empty_split_is_no_domain(tmp_path: Path) -> None:
-    for name, count in (("train", 6), ("test", 0)):
-        content = {key: values for key, values in columns(count).items() if key != "domain"}
-        write_parquet(tmp_path / "shots" / f"{name}.parquet", content)
-    assert list(load(tmp_path / "shots", ",domain=split").domains) == ["train"]
-
-
 def test_another_column_of_domains_gives_other_images_of_the_same_name(tmp_path: Path) -> None:
     both = {"first": ["x"] * 4 + ["y"] * 4, "second": ["x", "y"] * 4}
     write_parquet(tmp_path / "roads" / "train.parquet", columns(8) | both)
