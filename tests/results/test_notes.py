@@ -13,7 +13,7 @@ import pytest
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import environment
 from fedwca.results.change_notes import change_notes, check_tags
-from fedwca.results.environment import command_line, commit_of
+from fedwca.results.environment import command_line, commit_of, describe_move
 from fedwca.results.read_run import read_run, run_identity, run_notes
 from fedwca.results.read_run_files import read_notes
 from fedwca.results.report.page import page
@@ -149,3 +149,12 @@ def test_a_run_that_could_not_set_out_leaves_no_notes(tmp_path: Path) -> None:
         (folder.path / "config.json").unlink()
         folder.discard()
     assert not (tmp_path / "run").exists()
+
+
+def test_a_move_is_told_by_what_the_run_recorded_when_it_began() -> None:
+    start = {"cpu": "one", "versions": {"torch": "1.0"}}  # an earlier release recorded no device
+    changed = {"cpu": "other", "device": "new", "versions.torch": "2.0", "time": "later"}
+    assert describe_move(start, changed) == (
+        "begun with cpu one, torch 1.0, going on with cpu other, torch 2.0: last digits may differ"
+    )
+    assert describe_move(start, {"device": "new"}) is None

@@ -9,6 +9,7 @@ import pytest
 
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
+from fedwca.results.describe_run import describe_spread
 from fedwca.results.results_table import COLUMNS, ResultColumn, requested_columns, results_table
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.table_rows import Row
@@ -135,3 +136,15 @@ def test_csv_has_a_row_per_method_and_source() -> None:
     ]
     assert entries[0]["difference_mean"] == ""
     assert (float(entries[3]["difference_mean"]), entries[5]["n"]) == (3.0, "4")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ([1, 1], "n = 1 run, so there is no spread"),
+        ([3, 3], "mean ± std (ddof 1) over n = 3 runs"),
+        ([1, 3], "mean ± std (ddof 1) over n = 1 to 3 runs (a method that diverged has fewer)"),
+    ],
+)
+def test_a_spread_is_of_as_many_runs_as_there_are(sizes: list[int], text: str) -> None:
+    assert describe_spread(sizes) == text

@@ -211,6 +211,7 @@ def test_tables_of_papers_say_how_many_diverged() -> None:
     assert comparison.difference("c") is None
     assert [line[0] for line in comparison.table().rows][1] == "B (diverged in 2 of 3 runs)"
     assert [entry["diverged"] for entry in comparison.flat()] == [0, 2, 3]
+    assert comparison.table().notes[0].startswith("Mean ± std (ddof 1) over n = 0 to 3 runs ")
     accuracies = accuracies_beside("t", comparison, rows, {}, "")
     assert [line[0] for line in accuracies.rows][2] == "x: C (diverged in 3 of 3 runs)"
     grid, entries = phases_apart("t", {"x": [row("a", {0: 1.0}, own=False), row("b", {}, [0], own=False)]}, rows={

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedwca.errors import InvalidConfig
+from fedwca.errors import CheckpointError, InvalidConfig
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
 from fedwca.results.read_run import read_run
 from fedwca.results.write_run import RunFolder
@@ -93,6 +93,19 @@ def test_a_run_that_was_stopped_keeps_the_same(run: Path, tmp_path: Path, monkey
     resume(tmp_path / "run")
     assert kept(tmp_path / "run") == kept(run)
     assert torch.equal(open_run(tmp_path / "run").bank, open_run(run).bank)
+
+
+def test_a_running_unit_keeps_one_more_than_it_ends_with() -> None:
+    assert RetentionPolicy.parse("1") == RetentionPolicy(running=2, ended=1)
+    assert RetentionPolicy.parse("3") == RetentionPolicy(running=3, ended=3)
+
+
+def test_a_checkpoint_of_another_method_of_the_run_is_refused(tmp_path: Path) -> None:
+    store, other = Checkpoints(tmp_path, "same"), Unit(0, 0, "fedprox")
+    store.save(UNIT, 0, {"x": torch.zeros(1)}, {}, last=False)
+    store.path_of(UNIT, 0).parent.rename(store.path_of(other, 0).parent)
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        store.at(other, 0)
 
 
 def test_only_keep_selected_keeps_the_selected_round(tmp_path: Path) -> None:
