@@ -28,6 +28,7 @@ from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.trials_together import StackedTrials
+from fedwca.engine.stacked.tuning.graphs import RecordedSteps
 from fedwca.federated import simulated_uploads as uploads
 from fedwca.federated.round import OpenRound, init_server, open_round, run_round
 from fedwca.federated.server import Server
@@ -38,6 +39,10 @@ from tests.engine.federations import DOMAINS, KINDS, METHODS, TRAINING, ShortRes
 from .tape import Tapes, tensors
 
 FAR = torch.device("meta")
+SIZES = (12, 12, 12, 9)
+"""Images of each client: a full batch, then one of 4 images and a single image, which is left out."""
+ALIKE = (32,) * 4
+"""So many that steps of one kind are recorded, also where labels are renewed in each epoch."""
 OURS = str(Path(fedwca.__file__).parent)
 
 
@@ -104,6 +109,7 @@ class Again(Tapes):
     """Recording runs the work, and playing runs it again."""
 
     def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
+        self.recorded += 1
         work()
         return lambda: work() and None  # type: ignore[func-returns-value]
 
@@ -113,16 +119,16 @@ def networks(count: int = 1) -> list[Network]:
 
 
 @cache
-def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
+def begun(name: str, seed: int, batch_norm: str, sizes: tuple[int, ...]) -> tuple[Server, OpenRound]:
     """The server of a federation after round 0, and its opened round 1."""
-    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), trained(name)
+    loop, method = SequentialEngine(networks(seed)[-1], clients(sizes=sizes), "cpu", 1, batch_norm), trained(name)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     return server, open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
 
 
 def far(name: str, engine: StackedEngine, seed: int = 1, batch_norm: str = "mixed") -> OpenRound:
     """Round 1 of a federation for an engine on the far device; round 0 was run on the CPU."""
-    server, opened = begun(name, seed, batch_norm)
+    server, opened = begun(name, seed, batch_norm, tuple(engine.sizes.tolist()))
     far_server = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     return replace(opened, engine=engine, server=far_server)
 
@@ -145,8 +151,10 @@ def work(
 
 @pytest.mark.parametrize("name", KINDS)
 def test_recorded_steps_leave_nothing_to_wait_for(name: str) -> None:
-    engine = StackedEngine(networks()[0], clients(), FAR, kernels="graphs")
+    engine = StackedEngine(networks()[0], clients(sizes=ALIKE), FAR, kernels="graphs")
     assert work([far(name, engine)], [engine]) == []
+    assert isinstance(engine.capture, RecordedSteps)
+    assert engine.capture.record.recorded or name == "source_ada_bn"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -161,7 +169,7 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
         return [[[3] * plan.steps for _ in plan.epochs] for _ in mix]
 
     monkeypatch.setattr(StepSchedule, "_count", count)
-    engine, method = StackedEngine(networks()[0], clients(), FAR), trained(name)
+    engine, method = StackedEngine(networks()[0], clients(sizes=SIZES), FAR), trained(name)
     assert work([far(name, engine)], [engine]) == []
     labellings = TRAINING.epochs if method.pseudo_labeler.renew == "epoch" else 1
     assert counted == (labellings if method.pseudo_labeler.mixes else 0)
@@ -169,7 +177,7 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
 
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
 def test_trials_together_wait_for_nothing(name: str) -> None:
-    trials = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs")
+    trials = StackedTrials(networks(2), [clients(sizes=ALIKE)] * 2, FAR, kernels="graphs")
     stacked_engines = [engine for engine in trials.engines if isinstance(engine, StackedEngine)]
     opened_rounds = [far(name, engine, seed) for seed, engine in enumerate(stacked_engines, 1)]
     assert work(opened_rounds, stacked_engines, trials) == []
@@ -177,7 +185,7 @@ def test_trials_together_wait_for_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
 def test_no_batchnorm_policy_waits(batch_norm: str) -> None:
-    engine = StackedEngine(networks()[0], clients(), FAR, batch_norm=batch_norm, kernels="graphs")
+    engine = StackedEngine(networks()[0], clients(sizes=SIZES), FAR, batch_norm=batch_norm, kernels="graphs")
     assert work([far("fedwca", engine, batch_norm=batch_norm)], [engine]) == []
 
 
