@@ -1,4 +1,4 @@
-"""The two tests of FedTAB that docs/fedtab.md fixes, a piece at a time.
+"""The two tests of FedTAB that docs/fedtab-*-test.md fix, a piece at a time.
 
 ``python benchmarks/fedtab.py --list`` names the pieces, ``fedtab.py PIECE…`` runs those, ``--all`` all that are not
 done; ``--only main`` leaves ablations and equal compute for later, ``--only "untrusted plain"`` takes one ablation. Run

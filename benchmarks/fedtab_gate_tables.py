@@ -1,4 +1,4 @@
-"""Whether the gate of FedTAB is right, from `fedtab_gate.py`: a table of docs/fedtab.md; no script."""
+"""Whether the gate of FedTAB is right, from `fedtab_gate.py`: a table of docs/fedtab-*-test.md; no script."""
 
 from __future__ import annotations
 

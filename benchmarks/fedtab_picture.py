@@ -1,4 +1,4 @@
-"""The pictures of docs/fedtab.md: ``python benchmarks/fedtab_picture.py``.
+"""The pictures of docs/fedtab*.md: ``python benchmarks/fedtab_picture.py``.
 
 docs/fedtab.png shows FedTAB minus other methods in both tests; docs/trust.png shows what `fedtab_gate.py` measured.
 """

@@ -1,4 +1,4 @@
-"""What the two tests of FedTAB are made of (docs/fedtab.md): pieces and rows; no script."""
+"""What the two tests of FedTAB are made of (docs/fedtab-*-test.md): pieces and rows; no script."""
 
 from __future__ import annotations
 

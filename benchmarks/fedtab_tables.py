@@ -1,4 +1,4 @@
-"""The results of `benchmarks/fedtab.py` for docs/fedtab.md, by rules fixed before it was run; no script."""
+"""The results of `benchmarks/fedtab.py` for docs/fedtab-*-test.md, by rules fixed before it was run; no script."""
 
 from __future__ import annotations
 

@@ -55,6 +55,8 @@ PAGES = (
             "several-sources",
             "new-clients",
             "fedtab",
+            "fedtab-first-test",
+            "fedtab-second-test",
             "wca-or-one-hot",
         )
     ),
