@@ -52,12 +52,11 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             nonlocal done
             values = {param.key: _suggested(trial, param) for param in planned.params}
             try:
-                with_values(planned.request, values).plan()
-            except UsageError as error:  # values were checked one by one, not together
+                value = _measure(with_values(planned.request, values), spec, reporter)
+            except UsageError as error:  # values were checked one by one, and not whether the images suffice for them
                 done += 1
-                reporter.warn(f"try {trial.number}: {_shown(values)} do not go together and are left out: {error}")
+                reporter.warn(f"try {trial.number}: {_shown(values)} cannot be run and are left out: {error}")
                 raise optuna.TrialPruned from None
-            value = _measure(with_values(planned.request, values), spec, reporter)
             done += 1
             progress = f"{done} of {planned.tries}"
             reporter.note(f"try {trial.number} ({progress}): {_shown(values)}: {spec.criterion} {_number(value)}")

@@ -153,6 +153,7 @@ class Trainings:
     def __call__(self, request: RunRequest, *_: Any) -> Any:
         ((key, rate),) = request.tried
         assert key == LR
+        request.plan()  # as `collect_runs` does
         self.rates.append(float(rate))
         if error := self.errors.get(len(self.rates) - 1):
             raise error
@@ -347,4 +348,12 @@ def test_values_that_do_not_go_together_are_left_out(trainings: Trainings, tmp_p
         for _ in range(2):
             assert trainings.search(tmp_path, LIST) == [0.4, 0.2, 0.1]
     assert sorted(trainings.rates) == [0.1, 0.2, 0.4]
-    assert sum("do not go together and are left out: 0.3 is too much" in text for text in trainings.said) == 1
+    assert sum("cannot be run and are left out: 0.3 is too much" in text for text in trainings.said) == 1
+
+
+def test_values_that_the_images_do_not_suffice_for_are_left_out(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.errors = {1: UsageError("8 images of 4 clients")}
+    for _ in range(2):
+        assert len(trainings.search(tmp_path, LIST)) == 3
+    assert len(trainings.rates) == 4
+    assert sum("cannot be run and are left out: 8 images of 4 clients" in text for text in trainings.said) == 1
