@@ -261,10 +261,8 @@ def open_run(
     last = max(newest.round, *(int(file.stem) - 1 for file in store.files(unit)))
     opened = OpenedRun(path, metadata, config, unit, point, bank, model, network, layout, classes, last, selected)
     if not opened.finished and round is None:
-        finished_rounds, divergence = (
-            newest.round + 1,
-            read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial)),
-        )
+        finished_rounds = newest.round + 1
+        divergence = read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial))
         state = f"{finished_rounds} of {opened.rounds} rounds are done" if finished_rounds else "no round of it is done"
         reason = describe_divergence(divergence) if divergence else "is unfinished"
         warnings.warn(f"{path}: {opened.label} {reason}; {state}, and these are opened", UserWarning, stacklevel=2)
