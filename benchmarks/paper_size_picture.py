@@ -45,10 +45,8 @@ def draw_by_target(file: Path) -> None:
             source_accuracy, fedwca, rival_accuracy = (
                 by_target(pieces, key) for key in ("source_only", method, rival_method)
             )
-            shares, gains = (
-                [source_accuracy[target] for target in rival_accuracy],
-                [fedwca[target] - rival_accuracy[target] for target in rival_accuracy],
-            )
+            shares = [source_accuracy[target] for target in rival_accuracy]
+            gains = [fedwca[target] - rival_accuracy[target] for target in rival_accuracy]
             axis.scatter(shares, gains, s=26, marker=marker, color=colour, alpha=0.7, label=name)
         axis.axhline(0, color="#666666", linewidth=1)
         axis.set(title=f"minus {label}", xlabel="the source model is right (%)", xlim=(0, 100))

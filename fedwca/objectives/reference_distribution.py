@@ -66,11 +66,9 @@ class ReferenceDistribution(Objective):
         classes = torch.arange(batch.logits.shape[1], device=batch.labels.device)
         one_hot = (batch.labels[:, None] == classes).to(batch.features.dtype)
         generated = batch.networks[GENERATOR](torch.cat([batch.noise[:, : self.noise_per_image], one_hot], 1))
-        features, discriminator, frozen = (
-            batch.features,
-            batch.networks[DISCRIMINATOR],
-            batch.frozen_networks[DISCRIMINATOR],
-        )
+        features = batch.features
+        discriminator = batch.networks[DISCRIMINATOR]
+        frozen = batch.frozen_networks[DISCRIMINATOR]
 
         def score(network: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
             return network(torch.cat([one_hot, features], 1))

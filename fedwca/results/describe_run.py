@@ -88,10 +88,8 @@ def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -
     'digits, source mnist, 3 clients, 9 rounds, seed 0'
     """
     special, clients = special_domain(config), config["clients"]
-    has_special_domain, clients_per_domain = (
-        not special.startswith("partition"),
-        set(Counter(domains).values()) or {clients},
-    )
+    has_special_domain = not special.startswith("partition")
+    clients_per_domain = set(Counter(domains).values()) or {clients}
     clients_text = count_of(len(domains) or clients, "client")
     if clients_per_domain == {clients} and (has_special_domain or len(domains) > clients):
         clients_text = f"{count_of(clients, 'client')} per {'target ' if config.get('source') else ''}domain"

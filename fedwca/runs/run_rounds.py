@@ -87,10 +87,8 @@ class Trial:
             counted = {k: predicted for k, predicted in enumerate(delivered.said) if self.metrics.counted[k]}
             accuracies = split_accuracies(self.metrics, list_accuracies(self.metrics, delivered.said))
             return {**accuracies, **describe_predictions(self.metrics, counted), **describe_steps_made(delivered)}
-        newcomer_models, newcomer_metrics = (
-            self.newcomers.measure(method, server, lr, training, round, self.keys),
-            self.newcomers.metrics,
-        )
+        newcomer_models = self.newcomers.measure(method, server, lr, training, round, self.keys)
+        newcomer_metrics = self.newcomers.metrics
         accuracies = describe_accuracies(
             list_accuracies(self.metrics, delivered.said), list_accuracies(newcomer_metrics, newcomer_models.said)
         )
@@ -254,10 +252,8 @@ def record_round(
     metrics, started = trial.metrics, time.perf_counter()
     participants = list(outcome.uploads)
     local_predictions = dict(zip(participants, engine.predict_tests(clients=participants), strict=True))
-    delivery, lr = (
-        deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images)),
-        step_size(method, config.training, number),
-    )
+    delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images))
+    lr = step_size(method, config.training, number)
     delivered = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if opened.last_phase:  # clients that adapted end with their own model
         delivered = DeliveredModels([local_predictions.get(k, predicted) for k, predicted in enumerate(delivered.said)])

@@ -42,10 +42,8 @@ def embedding(
     step = max(1, -(-len(image_domains) // MOST))
     if len(image_domains) < 5:
         raise style.NotDrawn(f"{len(image_domains)} test images are too few for a plane")
-    sampled_domains, sampled_classes = (
-        np.array(image_domains)[::step],
-        np.concatenate([np.asarray(t) for t in truth])[::step],
-    )
+    sampled_domains = np.array(image_domains)[::step]
+    sampled_classes = np.concatenate([np.asarray(t) for t in truth])[::step]
     fig = style.figure(
         10.5,
         9.2,
