@@ -128,7 +128,7 @@ def show_command(
     kind = registry.kind.replace("-", "_")
     usage = f"--{kind} {cls.name}:FIELD=VALUE"
     if kind == "central":
-        usage = f"--set central.{cls.name}.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
+        usage = f"--set central.{cls.name}.FIELD=VALUE or METHOD/central={cls.name}:FIELD=VALUE"
     elif kind in KINDS:
         usage = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
     console.print(f"Set one with {usage}")

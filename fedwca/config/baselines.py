@@ -67,7 +67,7 @@ class Baseline(BaseModel):
     clusterer: str | None = None
     adaptation: str | None = None
     """Adaptation whose steps models take on the images that they predict."""
-    start: str | None = None
+    central: str | None = None
     """Central method whose model replaces the common start model."""
     finish: tuple[str, ...] = ()
     """Objectives of the last phase, in which clients without labels train."""
@@ -86,15 +86,16 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
 
     Raises:
         UnknownComponent: there is no such file.
-        InvalidConfig: the file has an unknown field or a wrong value.
+        InvalidConfig: the file has an unknown field, the old name of one, or a wrong value.
     """
     name = canonical_name(name)
     if name not in baseline_names(setting):
         raise UnknownComponent(describe_unknown("baseline", name, baseline_names(setting)))
+    values = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text(encoding="utf-8"))
+    if "start" in values:
+        raise InvalidConfig(f"baseline {name}: start has been called central since fedwca 0.2; rename it")
     try:
-        return Baseline(
-            **spell_out(tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text(encoding="utf-8")))
-        )
+        return Baseline(**spell_out(values))
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, f"baseline {name}: ")) from error
 
@@ -158,14 +159,13 @@ def _place_fields(spec: MethodSpec, head: Baseline, changes: Mapping[str, Any]) 
     """The fields written after the head's name, as a spec of the component that they belong to."""
     if not spec.fields:
         return {}
-    if head.start:
-        return {"start": f"{head.start}:{spec.fields}"}
-    if "aggregator" in changes:
+    kind, name = ("central", head.central) if head.central else ("aggregator", head.aggregator)
+    if kind in changes:
         raise UsageError(
-            f"method {spec.text!r}: {spec.fields!r} are fields of an aggregator that another takes the place of; write "
-            f"aggregator={changes['aggregator']}:{spec.fields}"
+            f"method {spec.text!r}: {spec.fields!r} are fields of the {kind} that another takes the place of; write "
+            f"{kind}={changes[kind]}:{spec.fields}"
         )
-    return {"aggregator": f"{head.aggregator}:{spec.fields}"}
+    return {kind: f"{name}:{spec.fields}"}
 
 
 def _lay_values_over(head: Baseline, values: MethodValues) -> Baseline:

@@ -84,7 +84,7 @@ def assemble(
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
-    start_name = parts.start if isinstance(parts, Baseline) else None
+    start_name = parts.central if isinstance(parts, Baseline) else None
     start = None if start_name is None else component("central", start_name, fields)
     if start is not None and start.oracle:
         full_label = f"{full_label} (ORACLE)"

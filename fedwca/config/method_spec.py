@@ -12,6 +12,8 @@ from fedwca.registry import canonical_name
 
 PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
 """Parts of a method: fields of a configuration, and options of the commands that compose a method."""
+REPLACEABLE = (*PARTS, "central")
+"""Parts of a baseline that a method's word may replace."""
 SEVERAL = ("objectives", "finish")
 """Parts that may have more than one component."""
 OPTIONAL = ("adaptation", "finish")
@@ -73,8 +75,8 @@ def parse_method(text: str) -> MethodSpec:
     for change in change_parts:
         part, equals, value = change.partition("=")
         part = {"objective": "objectives"}.get(canonical_name(part), canonical_name(part))
-        if part not in PARTS:
-            raise UsageError(f"method {text!r}: {describe_unknown('part', part, PARTS)}")
+        if part not in REPLACEABLE:
+            raise UsageError(f"method {text!r}: {describe_unknown('part', part, REPLACEABLE)}")
         if part in changes:
             hint = "; several are joined by +" if part in SEVERAL else ""
             raise UsageError(f"method {text!r}: names its {part} twice{hint}")

@@ -41,7 +41,7 @@ KINDS = (
     *("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "adaptation"),
     "objective",
 )
-SPECS = {**{kind: kind for kind in KINDS[:-1]}, "start": "central", "objectives": "objective", "finish": "objective"}
+SPECS = {**{kind: kind for kind in KINDS[:-1]}, "objectives": "objective", "finish": "objective"}
 """Fields whose values are component specs → kind of component."""
 
 

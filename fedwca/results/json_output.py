@@ -261,7 +261,7 @@ class ShownBaseline(_Printed):
     """Name of its clusterer. Null if there is none."""
     adaptation: str | None = None
     """Name of the adaptation that models take on the images that they predict. Null if there is none."""
-    start: str | None
+    central: str | None
     """Name of the central method that trains the start model. Null if clients start from the common start model."""
     finish: list[str]
     """Names of the objectives of the last phase, in which clients without labels train."""

@@ -78,7 +78,7 @@ def test_a_setting_without_a_baseline_is_refused() -> None:
 def test_show_says_how_a_field_is_set() -> None:
     assert "Set one with --set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in call("show", "aggregator", "wca").out
     assert "Set one with --logger mlflow:FIELD=VALUE" in call("show", "logger", "mlflow").out
-    sentence = "Set one with --set central.dan.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
+    sentence = "Set one with --set central.dan.FIELD=VALUE or METHOD/central=dan:FIELD=VALUE"
     assert sentence in call("show", "central", "dan").out
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from fedwca.centrals.dan import Dan
+from fedwca.centrals.pooled import Pooled
 from fedwca.config.baselines import baseline_for, baseline_names
 from fedwca.config.compose_methods import component_values, compose
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.partitions.leave_one_out import LeaveOneOut
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,19 @@ def test_changes_stand_in_for_the_heads_parts() -> None:
     assert "aggregator" not in baseline_for(parse_method("revised_fedwca/aggregator=revised_wca")).components
 
 
+def test_a_central_method_stands_in_for_another() -> None:
+    config = RunConfig(
+        target="street", partition="leave_one_out", baselines=("DAN=dann/central=dan:lam=0.5", "pooled"), composed=False
+    )
+    (changed, rounds), (pooled, _) = compose(config)
+    assert (changed.label, changed.start, rounds) == ("DAN", Dan(lam=0.5), 0)
+    assert pooled.start == Pooled()
+    with pytest.raises(
+        UsageError, match=r"'scale=1' are fields of the central that another .*; write central=dan:scale"
+    ):
+        baseline_for(parse_method("dann:scale=1/central=dan"), LeaveOneOut)
+
+
 def test_an_aggregator_alone_gets_the_default_parts() -> None:
     ((method, _),) = compose(RunConfig(baselines=("wca:ta=0.5",), composed=False))
     names = [part["name"] for part in component_values(method)]
@@ -69,6 +85,10 @@ def test_a_run_without_a_composed_method_survives_json() -> None:
         ("=fedavg", "needs a name"),
         ("fedwca/clusterer=", "part=component"),
         ("fedwca/colour=red", "no part 'colour'"),
+        (
+            "fedwca:ta=0.1/aggregator=wca",
+            "'ta=0.1' are fields of the aggregator that another takes the place of; write ",
+        ),
         ("fedwca:ta=-1", r"aggregator wca\.ta: Input should be greater than 0 \(given '-1'\)"),
         ("fedavg/clusterer=finch", "is not used"),
     ],
