@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -54,6 +57,20 @@ class Component(UserValues):
 
 
 Component.__class_vars__ |= MEMBERS["Component"].keys()
+
+
+def code_digest(cls: type[Component]) -> dict[str, str]:
+    """``{"code": hash}`` of the files that define a plugin's class and its bases; empty for a class of fedwca.
+
+    A cached result of a component is recognised by its name, its fields and this. Files that these import do not count.
+    """
+    bases = [base for base in cls.__mro__ if issubclass(base, Component) and not base.__module__.startswith("fedwca.")]
+    code = hashlib.sha256()
+    for base in bases:
+        with suppress(OSError, TypeError):  # of a class that was typed in, nothing may be known
+            code.update("".join(inspect.findsource(base)[0]).encode())
+    return {"code": code.hexdigest()[:16]} if bases else {}
+
 
 T = TypeVar("T", bound=Component)
 D = TypeVar("D", bound=Component)
@@ -119,6 +136,10 @@ class Registry(Generic[T]):
         if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
             raise UsageError(f"{self.kind} {name!r} is already {registered.__module__}.{registered.__qualname__}")
         self._classes[name] = cast(type[T], cls)
+        for attribute in ("label", "paper"):  # what a registered class is called and published as, its subclass is not
+            owner = next(base for base in cls.__mro__ if attribute in vars(base))
+            if owner is not cls and vars(owner).get("name"):
+                setattr(cls, attribute, "")
         cls.name = name
 
     def _plugins(self) -> dict[str, EntryPoint]:
@@ -165,7 +186,9 @@ class Registry(Generic[T]):
             elif point := self._plugins().get(name):
                 self._add(name, self._load(point))
             else:
-                raise UnknownComponent(describe_unknown(self.kind, name, self.names()))
+                raise UnknownComponent(
+                    f"{describe_unknown(self.kind, name, self.names())}; if a plugin has it, install that"
+                )
         return self._classes[name]
 
     def _load(self, point: EntryPoint) -> type[Any]:
@@ -212,7 +235,7 @@ class Registry(Generic[T]):
 
     def _name_of(self, cls: type[Component]) -> str:
         """The registered name of a class; a plugin that was not loaded by name yet has that of its entry point."""
-        if not cls.name:
+        if not vars(cls).get("name"):  # a name that it inherits is another class's
             entry_value = f"{cls.__module__}:{cls.__qualname__}"
             names = [name for name, point in self._plugins().items() if point.value.replace(" ", "") == entry_value]
             if not names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -20,7 +21,7 @@ from fedwca.config.presets import preset_names
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers
-from fedwca.registry import Component, Registry
+from fedwca.registry import Component, Registry, code_digest
 from tests.read_rounds import read_rounds
 
 from .shades import write_shades
@@ -110,7 +111,7 @@ def test_a_wrong_name_suggests_the_near_one(given: str, near: str) -> None:
 
 
 def test_a_name_near_to_nothing_lists_what_there_is() -> None:
-    with pytest.raises(UnknownComponent, match=r"no clusterer 'zzz'\. Known: ada_bn, each, finch, "):
+    with pytest.raises(UnknownComponent, match=r"no clusterer 'zzz'\. Known: ada_bn, .*; if a plugin has it, install"):
         clusterers.build("zzz")
 
 
@@ -145,6 +146,41 @@ def test_a_name_belongs_to_one_class() -> None:
     registry("thing")(type("One", (Component,), {"__module__": "a"}))
     with pytest.raises(UsageError, match=r"thing 'thing' is already a\.One"):
         registry("thing")(type("Two", (Component,), {"__module__": "b"}))
+
+
+def test_what_a_component_is_called_is_not_its_subclass() -> None:
+    registry: Registry[Component] = Registry("thing", "fedwca.loggers")
+
+    @registry("parent")
+    class Parent(Component):
+        """A published thing."""
+
+        label = "Parent"
+        paper = "Someone 2020"
+
+    class Nameless(Parent):
+        """A thing of one's own, without a name."""
+
+    with pytest.raises(InvalidConfig, match=r"thing .*Nameless has no name; put @register\(NAME\) above the class"):
+        registry.parse(Nameless())
+    own = registry("own")(type("Own", (Nameless,), {"__module__": "a"}))
+    assert (own.name, own.label, own.paper) == ("own", "", "")
+    assert registry("titled")(type("Titled", (Parent,), {"__module__": "a", "label": "Titled"})).label == "Titled"
+    assert (Parent.name, Parent.label, Parent.paper) == ("parent", "Parent", "Someone 2020")
+
+
+def test_the_code_of_a_plugin_is_told_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    digests = []
+    for number in (1, 2, 2):
+        (tmp_path / "changing.py").write_text(
+            f"from fedwca.aggregators.wca import WCA\nclass Own(WCA):\n    pass  # {number}\n"
+        )
+        sys.modules.pop("changing", None)
+        importlib.invalidate_caches()
+        digests.append(code_digest(importlib.import_module("changing").Own))
+    assert digests[0] != digests[1] == digests[2]
+    assert code_digest(WCA) == {}
 
 
 def test_no_such_kind() -> None:
@@ -229,6 +265,7 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
     # FINCH puts two clients in one cluster, so the own model and the mean are the same model.
     assert read_rounds(tmp_path / "run")[-1]["weights"] == [[1.0], [1.0]]
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["versions"]["fedwca-extras"] == "1.0"
 
 
 def test_an_instance_of_a_plugin_needs_no_look_at_it_before(site: Path) -> None:

@@ -13,7 +13,7 @@ from fedwca.core.network import Architecture
 from fedwca.core.objective import ImageView
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
-from fedwca.federated.extra_networks import changes_network
+from fedwca.federated.extra_networks import changes_network, make_networks
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
@@ -88,7 +88,7 @@ def check_adaptation_is_used(
             f"method {name!r}: clients without labels have a last phase or an adaptation, not both; take "
             "--finish none or --adaptation none"
         )
-    if adaptation is not None and adaptation.networks(2, 2) and not adapting:
+    if adaptation is not None and make_networks(adaptation, 2, 2) and not adapting:
         raise UsageError(
             f"method {name!r}: adaptation {adaptation.name!r} has a network of its own, which no objective of this "
             "method trains; add --objective adapted, or take --adaptation entropy"
@@ -135,7 +135,7 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
     Raises:
         UsageError: names the part.
     """
-    prefix, names = f"method {method.name!r}: ", [name for part in method.trained for name in part.networks(2, 2)]
+    prefix, names = f"method {method.name!r}: ", [name for part in method.trained for name in make_networks(part, 2, 2)]
     if repeated_names := [name for name in names if names.count(name) > 1]:
         raise UsageError(
             f"{prefix}two of its parts have a network called {repeated_names[0]!r}; leave one of the parts out"

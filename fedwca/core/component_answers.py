@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
 from torch import Tensor
 
 from fedwca.errors import FedwcaError
 
+T = TypeVar("T")
 ROUNDING = 1e-4
 """Tolerance for weights, their sums and vector lengths."""
 
@@ -34,9 +37,48 @@ def check_tensors(values: object, component: str) -> Mapping[str, Tensor]:
     Raises:
         FedwcaError: it is something else.
     """
-    if not isinstance(values, Mapping) or not all(isinstance(value, Tensor) for value in values.values()):
-        raise FedwcaError(f"{component} gave {describe_value(values)}; right is a mapping of names to tensors")
+    return check_mapping(values, Tensor, "tensors", component)
+
+
+def check_mapping(values: object, kind: type[T], plural: str, component: str) -> Mapping[str, T]:
+    """The value a component returned, if it is a mapping of names to values of a kind.
+
+    Args:
+        values: what the component returned.
+        kind: class of the values.
+        plural: how messages call them.
+        component: the component and its method.
+
+    Raises:
+        FedwcaError: it is something else.
+    """
+    if not isinstance(values, Mapping):
+        raise FedwcaError(f"{component} gave {describe_value(values)}; right is a mapping of names to {plural}")
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise FedwcaError(
+                f"{component} gave {name!r} as {describe_value(value)}; right is a mapping of names to {plural}"
+            )
     return values
+
+
+@contextmanager
+def only_reads(component: str, *given: Tensor | Mapping[str, Tensor]) -> Iterator[None]:
+    """Check that what a component does in the body leaves the tensors it is given unchanged.
+
+    Args:
+        component: the component and its method.
+        given: tensors, or mappings of names to tensors.
+
+    Raises:
+        FedwcaError: it changed one in place.
+    """
+    tensors = [x for value in given for x in (value.values() if isinstance(value, Mapping) else (value,))]
+    tensors = [x for x in tensors if not x.is_inference()]  # those count no changes
+    versions = [x._version for x in tensors]
+    yield
+    if versions != [x._version for x in tensors]:
+        raise FedwcaError(f"{component} changed what it was given in place; it may only read that")
 
 
 def check_number(value: object, component: str) -> Tensor:

@@ -179,6 +179,10 @@ def check_notes(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     Raises:
         FedwcaError: it cannot; names the note.
     """
+    if not isinstance(notes, Mapping):
+        raise FedwcaError(
+            f"clusterer {name!r}: notes gave {describe_value(notes)}; right is a mapping of names to values"
+        )
     if reserved := sorted(MEASURED & notes.keys()):
         raise FedwcaError(f"clusterer {name!r} notes {reserved[0]!r}, which is measured of every clustering; rename it")
     for key, value in notes.items():

@@ -16,10 +16,11 @@ from torch.func import functional_call
 from torch.nn.utils.parametrizations import weight_norm
 
 from fedwca.core.backbone import Backbone, Drop
+from fedwca.core.component_answers import describe_value
 from fedwca.core.drawn_features import SPREAD, classify_draws
 from fedwca.errors import UsageError
 from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
-from fedwca.registry import Component
+from fedwca.registry import Component, code_digest
 
 __all__ = ["Architecture", "Backbone", "Drop", "Head", "Network", "call_module", "initial_weights"]
 
@@ -286,7 +287,7 @@ class Architecture(Component):
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the result of `build`, as plain values; a weights file by its content."""
-        fields = {"name": self.name, **self.model_dump(mode="json")}
+        fields = {"name": self.name, **self.model_dump(mode="json"), **code_digest(type(self))}
         # Defaults are left out, so that source models made before these fields existed are recognised.
         defaults: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
         return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
@@ -308,9 +309,17 @@ class Architecture(Component):
             seed: of the weights that are not pre-trained.
             pretrained: False where all weights will be replaced, so that pre-trained ones need not exist.
             trains_classifier: whether clients train the classifier too; it changes no weight.
+
+        Raises:
+            UsageError: `backbone` gives no backbone, or one without ``out_features``.
         """
         with initial_weights(seed):
-            backbone = self.backbone()
+            backbone: object = self.backbone()
+            if not isinstance(backbone, Backbone) or not hasattr(backbone, "out_features"):
+                description = describe_value(backbone)
+                raise UsageError(
+                    f"model {self.name!r}: backbone gave {description}; right is a Backbone that sets out_features"
+                )
             if pretrained:
                 self.load_pretrained(backbone)
             sizes = (self.bottleneck, self.dropout, classes)

@@ -15,6 +15,7 @@ from fedwca.data.dataset import FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.image_pool import Change, ImagePool
 from fedwca.data.metrics import Metrics
+from fedwca.data.partition import check_deal
 from fedwca.errors import DataError, UsageError
 
 TRAINING, NEW = "training clients", "new clients"
@@ -82,7 +83,7 @@ def labelled_clients(
         public: share of the images that are public, from 0 to below 1; nobody gets their labels.
 
     Raises:
-        UsageError: a number is out of its bounds, or the images do not suffice for the deal.
+        UsageError: a number is out of its bounds, the images do not suffice for the deal, or see `check_deal`.
         DataError: in every deal that was tried, a training client has fewer than 2 training images or a group of new
             clients has no image.
     """
@@ -112,6 +113,9 @@ def labelled_clients(
 
     for _ in range(MOST_DRAWS):
         dealt = deal(pool, clients, new, random)
+        for new_group in dealt.new.values():  # groups of new clients may share images with each other
+            positions = [client.positions for client in (*dealt.training, *new_group)]
+            check_deal(pool.name, len(pool), pool.groups, positions)
         training = [draw_samples(client) for client in dealt.training]
         splits = [pool.split(client.positions, share) for client in training]
         groups = {label: [draw_samples(client) for client in group] for label, group in dealt.new.items()}

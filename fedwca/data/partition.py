@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
+from fedwca.core.component_answers import describe_value
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.metrics import Metrics
@@ -223,7 +224,7 @@ def split_domain(
         place_in_order = np.argsort(order)
         runs = [
             order[np.unique(place_in_order[positions])]
-            for positions in check_deal(domain, deal(domain, clients, random))
+            for positions in check_deal(domain.name, len(domain), domain.groups, deal(domain, clients, random))
         ]
     if empty_clients := [number for number, run in enumerate(runs) if not len(run)]:
         raise DataError(f"domain {domain.name!r}: client {empty_clients[0]} of {len(runs)} would have no image")
@@ -253,31 +254,46 @@ def check_enough_images(domain: Domain, clients: int) -> None:
         )
 
 
-def check_deal(domain: Domain, dealt: Sequence[Integers]) -> list[Integers]:
-    """Check the positions of each client's images in a domain, and return them as int64.
+def check_deal(name: str, images: int, groups: Integers | None, dealt: Sequence[Integers]) -> list[Integers]:
+    """Check the positions of each client's images in a domain or pool, and return them as int64.
+
+    Args:
+        name: of the domain or data set.
+        images: number of its images.
+        groups: see `Domain.groups`.
+        dealt: of each client.
 
     Raises:
-        UsageError: positions are not whole numbers, not in the domain, or dealt twice.
+        UsageError: positions are not whole numbers, not in the domain, or dealt twice, or a group is dealt to two
+            clients.
     """
+    prefix = f"the partition's deal of {name!r}"
+    if not isinstance(dealt, Iterable):
+        raise UsageError(f"{prefix} gave {describe_value(dealt)}; right is a list of each client's positions")
     arrays = [np.asarray(positions) for positions in dealt]
     for client, positions in enumerate(arrays):
         if positions.ndim != 1 or (len(positions) and positions.dtype.kind not in "iu"):
             raise UsageError(
-                f"the partition's deal of {domain.name!r} gave client {client} {positions.dtype} of shape "
-                f"{positions.shape}; right are positions of images, whole numbers [n]"
+                f"{prefix} gave client {client} {positions.dtype} of shape {positions.shape}; right are positions of "
+                "images, whole numbers [n]"
             )
-        if len(positions) and not 0 <= positions.min() <= positions.max() < len(domain):
+        if len(positions) and not 0 <= positions.min() <= positions.max() < images:
             raise UsageError(
-                f"the partition's deal of {domain.name!r} gave client {client} positions from {positions.min()} to "
-                f"{positions.max()}; there are images 0 to {len(domain) - 1}"
+                f"{prefix} gave client {client} positions from {positions.min()} to {positions.max()}; there are "
+                f"images 0 to {images - 1}"
             )
-    all_positions = (
-        np.concatenate([positions.astype(np.int64) for positions in arrays]) if arrays else np.zeros(0, np.int64)
-    )
-    unique_positions, counts = np.unique(all_positions, return_counts=True)
-    if len(unique_positions) < len(all_positions):
-        raise UsageError(f"the partition's deal of {domain.name!r} gave image {unique_positions[counts > 1][0]} twice")
-    return [positions.astype(np.int64) for positions in arrays]
+    arrays = [positions.astype(np.int64) for positions in arrays]
+    if repeated := _find_repeated(arrays):
+        raise UsageError(f"{prefix} gave image {repeated[0]} twice")
+    if groups is not None and (divided := _find_repeated([np.unique(groups[positions]) for positions in arrays])):
+        raise UsageError(f"{prefix} gave images of group {divided[0]}, variants of one image, to several clients")
+    return arrays
+
+
+def _find_repeated(arrays: Sequence[Integers]) -> list[int]:
+    """The numbers that occur more than once, ascending."""
+    numbers, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *arrays]), return_counts=True)
+    return [int(number) for number in numbers[counts > 1]]
 
 
 def _published_split(domain: Domain, positions: Integers) -> Split:

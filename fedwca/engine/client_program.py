@@ -119,6 +119,7 @@ def check_targets(targets: Targets, images: int, name: str) -> Targets:
             kind = "int64" if field in ("labels", "partners") else "numbers"
             answer = f"{field} {describe_value(value)}"
             raise FedwcaError(f"pseudo-labeler {name!r} gave {answer}; right are {kind} of shape ({images},)")
+    check_tensors(targets.notes, f"pseudo-labeler {name!r}: notes")
     return targets
 
 
@@ -155,6 +156,11 @@ def check_target_values(targets: Targets, classes: int, labeler: PseudoLabeler) 
     )
 
 
+def names_of(objectives: Sequence[Objective]) -> str:
+    """The names of objectives, for messages."""
+    return ", ".join(repr(objective.name) for objective in objectives)
+
+
 def check_is_trained(loss: Tensor, objectives: Sequence[Objective]) -> None:
     """Check that the loss depends on the model, or that there is a penalty.
 
@@ -162,10 +168,9 @@ def check_is_trained(loss: Tensor, objectives: Sequence[Objective]) -> None:
         FedwcaError: nothing would be trained.
     """
     if not loss.requires_grad and not penalizing(objectives):
-        names = ", ".join(repr(objective.name) for objective in objectives)
         raise FedwcaError(
-            f"objective {names}: the loss does not depend on the model, so nothing would be trained; make it of "
-            "batch.logits or batch.features, with torch and without detach"
+            f"objective {names_of(objectives)}: the loss does not depend on the model, so nothing would be trained; "
+            "make it of batch.logits or batch.features, with torch and without detach"
         )
 
 

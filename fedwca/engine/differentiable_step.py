@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.engine.sgd import clip_factor
+from fedwca.errors import FedwcaError
 
 
 def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
@@ -19,6 +20,20 @@ def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
     """
     weight: Tensor = direction * (length / direction.norm(dim=-1, keepdim=True))
     return weight
+
+
+def check_can_descend(losses: Tensor, adaptation: Adaptation) -> Tensor:
+    """An adaptation's losses, if they depend on what they were computed from.
+
+    Raises:
+        FedwcaError: they are constants, of which there is no gradient.
+    """
+    if not losses.requires_grad:
+        raise FedwcaError(
+            f"adaptation {adaptation.name!r}: the loss does not depend on the outputs, so no step can be taken; make "
+            "it of the logits, with torch and without detach"
+        )
+    return losses
 
 
 def step_parameters(

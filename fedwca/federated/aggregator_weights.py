@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import ROUNDING, describe_value
+from fedwca.core.component_answers import ROUNDING, check_tensors, describe_value, only_reads
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
 from fedwca.errors import FedwcaError
@@ -22,12 +22,10 @@ def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tenso
     """What each of K clients is sent at the start of a round; see `Aggregator.offer`.
 
     Raises:
-        FedwcaError: the answer is no `Offer` of mixtures of the rows, or the rows were changed in place.
+        FedwcaError: the answer is no `Offer` of mixtures of the rows, or state or rows were changed in place.
     """
-    version = rows._version
-    offer = aggregator.offer(state, round, rows)
-    if rows._version != version:
-        raise FedwcaError(f"{_name(aggregator)}: offer changed the server's models in place; it may only read them")
+    with only_reads(f"{_name(aggregator)}: offer", state, rows):
+        offer = aggregator.offer(state, round, rows)
     if not isinstance(offer, Offer):
         raise FedwcaError(f"{_name(aggregator)}: offer gave {describe_value(offer)}; right is an Offer")
     _check_server(aggregator, "offer's personal", offer.personal, (clients, None, len(rows)))
@@ -43,7 +41,8 @@ def gather_mixtures(
     Raises:
         FedwcaError: the answer is no such mixtures.
     """
-    weights = aggregator.gather(state, labels, sizes, present, rows)
+    with only_reads(f"{_name(aggregator)}: gather", state, labels, sizes, present):
+        weights = aggregator.gather(state, labels, sizes, present, rows)
     return _check_gathered(aggregator, "gather", weights, rows + len(labels))
 
 
@@ -55,7 +54,8 @@ def regather_mixtures(
     Raises:
         FedwcaError: the answer is no such mixtures.
     """
-    weights = aggregator.regather(answers, gather, present, unlabeled)
+    with only_reads(f"{_name(aggregator)}: regather", answers, gather, present, unlabeled):
+        weights = aggregator.regather(answers, gather, present, unlabeled)
     return _check_gathered(aggregator, "regather", weights, gather.shape[1])
 
 
@@ -70,6 +70,8 @@ def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
     if not isinstance(references, Mapping):
         description = describe_value(blend)
         raise FedwcaError(f"{_name(aggregator)}: blend gave {description}; right is a Blend, with references by name")
+    check_tensors(blend.report, f"{_name(aggregator)}: blend's report")
+    check_tensors(blend.notes, f"{_name(aggregator)}: blend's notes")
     for name, mixtures in {"start": blend.start, **references}.items():
         _check_shape(aggregator, f"blend's {name}", mixtures, sent)
         if mixtures.device.type == "cpu" and aggregator.rows_are_models:
@@ -93,7 +95,9 @@ def deliver_mixtures(aggregator: Aggregator, state: State, rows: int, clients: i
     Raises:
         FedwcaError: the answer is no such mixtures.
     """
-    return _check_server(aggregator, "deliver", aggregator.deliver(state, rows), (clients, rows))
+    with only_reads(f"{_name(aggregator)}: deliver", state):
+        weights = aggregator.deliver(state, rows)
+    return _check_finite(aggregator, "deliver", _check_server(aggregator, "deliver", weights, (clients, rows)))
 
 
 def newcomer_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tensor:
@@ -102,7 +106,8 @@ def newcomer_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tenso
     Raises:
         FedwcaError: the answer is no such mixtures.
     """
-    return _check_server(aggregator, "deliver_new", aggregator.deliver_new(rows, draws), (len(draws), rows))
+    weights = _check_server(aggregator, "deliver_new", aggregator.deliver_new(rows, draws), (len(draws), rows))
+    return _check_finite(aggregator, "deliver_new", weights)
 
 
 def _check_gathered(aggregator: Aggregator, answer_name: str, weights: Tensor, columns: int) -> Tensor:
@@ -139,6 +144,13 @@ def _check_sums(aggregator: Aggregator, answer_name: str, weights: Tensor) -> No
         raise FedwcaError(
             f"{_name(aggregator)}: {answer_name} gave weights that sum to {first}; each row must sum to 1"
         )
+
+
+def _check_finite(aggregator: Aggregator, answer_name: str, weights: Tensor) -> Tensor:
+    """Check the weights of delivered models, whose values nobody checks after that, and return them."""
+    if not bool(weights.isfinite().all()):
+        raise FedwcaError(f"{_name(aggregator)}: {answer_name} gave weights that are not finite")
+    return weights
 
 
 def _name(aggregator: Aggregator) -> str:

@@ -21,11 +21,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedwca.core.central import Central, DomainBatch
+from fedwca.core.component_answers import check_number, describe_value
 from fedwca.core.network import Network, initial_weights
 from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.training_settings import CentralTraining
@@ -35,9 +37,10 @@ from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
-from fedwca.errors import DataError, Diverged, UsageError
+from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
 from fedwca.federated.source_model import StartModel
+from fedwca.registry import code_digest
 
 RECIPE = 1
 """Increased whenever the procedure below changes, so that no cached model of an older procedure is used."""
@@ -131,7 +134,7 @@ def _digest(
             "recipe": RECIPE,
             "data": content.hexdigest(),
             "start": start.digest,
-            "central": {"name": central.name, **central.model_dump(mode="json")},
+            "central": {"name": central.name, **central.model_dump(mode="json"), **code_digest(type(central))},
             "training": training.model_dump(mode="json"),
             "seed": seed,
             "torch": TORCH,
@@ -183,7 +186,10 @@ class _Trainer:
         self.positions = torch.arange(len(self.images) * self.batch, device=device)
         with initial_weights(fold_key([seed, "central parts"]) >> 1):
             classifier = network.classifier
-            self.parts = central.extra_modules(classifier.in_features, classifier.out_features, len(labels)).to(device)
+            parts: object = central.extra_modules(classifier.in_features, classifier.out_features, len(labels))
+            if not isinstance(parts, nn.Module):
+                self._refuse("extra_modules", parts, "a module")
+            self.parts = parts.to(device)
         self.own = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.optimiser = torch.optim.SGD(
             [*self.own, *self.parts.parameters()],
@@ -209,6 +215,10 @@ class _Trainer:
                 )
             progress(epoch + 1, self.epochs)
 
+    def _refuse(self, answer_name: str, value: object, right: str) -> NoReturn:
+        description = describe_value(value)
+        raise FedwcaError(f"central method {self.central.name!r}: {answer_name} gave {description}; right is {right}")
+
     def _step(self, step: int) -> None:
         network, size = self.network.train(), len(self.positions)
         indices = [to_device(next(order), self.positions.device) for order in self.orders]
@@ -232,9 +242,11 @@ class _Trainer:
         )
         self.optimiser.zero_grad()
         if self.central.loss_per_source:
+            if not isinstance(losses, Tensor) or losses.shape != (sources,):
+                self._refuse("loss", losses, f"a loss for each of {sources} sources")
             self._mixed_gradient(losses, images[first_target:])
         else:
-            losses.backward()
+            check_number(losses, f"central method {self.central.name!r}: loss").backward()
         self.optimiser.step()
 
     def _mixed_gradient(self, losses: Tensor, target: Tensor) -> None:
@@ -245,7 +257,9 @@ class _Trainer:
             for loss in losses
         ]
         features = self._target_features(target, gradients)
-        weights = self.central.gradient_weights(features[0], features[1:], self.network.classifier.out_features)
+        weights: object = self.central.gradient_weights(features[0], features[1:], self.network.classifier.out_features)
+        if not isinstance(weights, Tensor) or weights.shape != losses.shape:
+            self._refuse("gradient_weights", weights, f"a weight for each of {len(losses)} sources")
         for number, parameter in enumerate([*self.own, *parts]):
             stack = torch.stack([source_gradients[number] for source_gradients in gradients])
             in_network = number < len(self.own)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedwca.core.adaptation import Adaptation
+from fedwca.core.component_answers import check_mapping
 from fedwca.core.drawn_features import SPREAD
 from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network, initial_weights
@@ -23,8 +24,34 @@ Part = Adaptation | Objective
 def changes_network(part: Part) -> bool:
     """Whether a part of a method adds something to the network that predicts."""
     if isinstance(part, Objective):
-        return bool(part.networks(2, 2)) or part.feature_draws > 0
-    return bool(part.networks(2, 2)) or part.generates_models
+        return bool(make_networks(part, 2, 2)) or part.feature_draws > 0
+    return bool(make_networks(part, 2, 2)) or part.generates_models
+
+
+def make_networks(part: Part, classes: int, features: int) -> dict[str, nn.Module]:
+    """The extra networks of a part by name, freshly initialised, for M classes and q features.
+
+    Raises:
+        FedwcaError, UsageError: see `check_modules`.
+    """
+    return check_modules(part.networks(classes, features), f"{part.name!r}: networks")
+
+
+def check_modules(networks: object, component: str) -> dict[str, nn.Module]:
+    """The networks a part gave, if they are modules by names without a dot, which separates parts of names.
+
+    Args:
+        networks: what the part gave.
+        component: the part and its method.
+
+    Raises:
+        FedwcaError: they are something else.
+        UsageError: a name has a dot.
+    """
+    modules = dict(check_mapping(networks, nn.Module, "modules", component))
+    if dotted_names := [name for name in modules if "." in name]:
+        raise UsageError(f"{component} gave a network called {dotted_names[0]!r}; right is a name without a dot")
+    return modules
 
 
 def grow_network(
@@ -53,9 +80,10 @@ def grow_network(
     def make() -> dict[str, nn.Module]:
         networks: dict[str, nn.Module] = {}
         for part in parts:
-            part_networks = part.networks(classes, features)
+            part_networks = make_networks(part, classes, features)
             if isinstance(part, Adaptation) and part.generates_models:
-                part_networks |= part.generators(shapes, (network.channels, network.side))
+                generators = part.generators(shapes, (network.channels, network.side))
+                part_networks |= check_modules(generators, f"{part.name!r}: generators")
             networks |= check_networks(part, part_networks)
         return {**networks, **({SPREAD: nn.Linear(backbone_width, features)} if draws else {})}
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedwca.core.component_answers import check_mapping, check_tensors
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Bounded, Offer
 from fedwca.engine.client_task import Task
@@ -60,11 +61,16 @@ def ask_about_mean(
     def answer(work: ClientWork) -> list[dict[str, Tensor]]:
         with torch.no_grad():
             pairs = zip(work.outputs(work.own), work.labels, strict=True)
-            group_answers = [aggregator.answer(predictions, client_labels) for predictions, client_labels in pairs]
+            group_answers = [
+                check_tensors(aggregator.answer(predictions, client_labels), f"aggregator {aggregator.name!r}: answer")
+                for predictions, client_labels in pairs
+            ]
         return [{name: to_host_async(value) for name, value in values.items()} for values in group_answers]
 
     client_answers = engine.run(SingleStep(offer, rows, task, clients, answer))
-    declared = aggregator.answer_bounds(engine.network.classifier.out_features, engine.network.features)
+    sizes = engine.network.classifier.out_features, engine.network.features
+    part = f"aggregator {aggregator.name!r}: answer_bounds"
+    declared = check_mapping(aggregator.answer_bounds(*sizes), Bounded, "Bounded", part)
     refused = {
         k: problem
         for k, own_answer in zip(clients, client_answers, strict=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedwca.core.component_answers import check_tensors, describe_value
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Blend, Predictions, State, Targets
 from fedwca.core.public_objective import PublicObjective
@@ -23,6 +24,7 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
+from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound
 from fedwca.federated.server import offer_own, pool_collected
@@ -84,6 +86,22 @@ def _public_task(
     )
 
 
+def pool_predictions(objective: PublicObjective, state: State, public: Engine) -> dict[str, Tensor]:
+    """All clients' predictions of the N public images, pooled, by name ``[N, M]``; empty while there are none.
+
+    Raises:
+        FedwcaError: the objective pools them to something else.
+    """
+    taught, count = pool_collected((objective,), state), len(public.images[0])
+    for name, value in taught.items():
+        if value.dim() != 2 or len(value) != count:
+            raise FedwcaError(
+                f"objective {objective.name!r}: pool gave {name} {describe_value(value)}; right are predictions of "
+                f"{count} public images, [N, M]"
+            )
+    return taught
+
+
 def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
     """The round after clients have learned from the pooled predictions; unchanged while there are none.
 
@@ -93,7 +111,7 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
     """
     objective = opened.method.public_objective
     assert objective is not None
-    taught, began = pool_collected((objective,), opened.server.state), time.perf_counter()
+    taught, began = pool_predictions(objective, opened.server.state, public), time.perf_counter()
     if not taught:
         return opened
 
@@ -123,9 +141,10 @@ def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[Simu
 
     def predict(work: ClientWork) -> list[tuple[dict[str, Tensor], int]]:
         with torch.no_grad():
-            predictions = work.outputs_after_step(work.own)
+            predictions = work.outputs_after_step(work.own) if objective.adapts else work.outputs(work.own)
             no_targets = NoLabels()({}, predictions[0].logits.new_zeros(len(predictions[0].logits)))
-            collected = [objective.collect(x, no_targets) for x in predictions]
+            answers = [objective.collect(x, no_targets) for x in predictions]
+            collected = [check_tensors(x, f"objective {objective.name!r}: collect") for x in answers]
         return [({name: value.cpu() for name, value in x.items()}, work.passes) for x in collected]
 
     bank = opened.engine.bank
@@ -179,7 +198,7 @@ class FreshModels:
         """
         objective = method.public_objective
         assert objective is not None
-        taught = pool_collected((objective,), state)
+        taught = pool_predictions(objective, state, self.public)
         if not taught:
             return self.rows
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.component_answers import check_tensors
 from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
@@ -180,7 +181,9 @@ def open_round(
         return client_task(method, training, round, keys, client, shared, trust)
 
     if not round and method.aggregator.offers_in_round_0:
-        server = replace(server, state=method.aggregator.initial_state(clients))
+        initial = method.aggregator.initial_state(clients)
+        answered = f"aggregator {method.aggregator.name!r}: initial_state"
+        server = replace(server, state=check_tensors(initial, answered))
     trusted = server.state.get(TRUSTED)  # tasks read it when they are made, so they also see the value set below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     trainable = [k for k, lacks_labels in enumerate(find_unlabeled(engine.labels).tolist()) if not lacks_labels]

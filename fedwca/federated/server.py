@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_tensors, describe_value
+from fedwca.core.component_answers import check_mapping, check_tensors, describe_value, only_reads
 from fedwca.core.grouping import GroupingInput, check_labels, check_notes, untrained_clients
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
@@ -92,7 +92,12 @@ def declare_collected(objectives: Sequence[Objective], classes: int, features: i
     return {
         f"{objective.name}.{name}": bounded
         for objective in objectives
-        for name, bounded in objective.upload_bounds(classes, features).items()
+        for name, bounded in check_mapping(
+            objective.upload_bounds(classes, features),
+            Bounded,
+            "Bounded",
+            f"objective {objective.name!r}: upload_bounds",
+        ).items()
     }
 
 
@@ -128,7 +133,7 @@ def assign_clusters(
 
     Raises:
         UsageError: there is no clusterer where one is needed.
-        FedwcaError: see `check_labels`.
+        FedwcaError: see `check_labels`; or the aggregator's groups are no numbers of clients' groups.
     """
     aggregator, clusterer, clients = method.aggregator, method.clusterer, len(present)
     notes: Mapping[str, Any] = {}
@@ -144,12 +149,28 @@ def assign_clusters(
 
     def deal() -> Tensor:
         dealt, draws = torch.zeros(clients, dtype=torch.int64), uniform(keys(0, -1, "partition"), torch.arange(clients))
-        dealt[present] = aggregator.first_groups(int(present.sum()), draws[present])
+        first = aggregator.first_groups(int(present.sum()), draws[present])
+        dealt[present] = check_groups(first, int(present.sum()), aggregator, "first_groups")
         return dealt
 
     choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
     labels = aggregator.grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))
-    return labels, notes
+    return check_groups(labels, clients, aggregator, "grouping"), notes
+
+
+def check_groups(groups: Tensor, clients: int, aggregator: Aggregator, answer_name: str) -> Tensor:
+    """The groups of K clients that an aggregator or its grouping gave, if they are numbers from 0 ``[K]`` int64.
+
+    Raises:
+        FedwcaError: they are not.
+    """
+    valid = isinstance(groups, Tensor) and groups.shape == (clients,) and groups.dtype == torch.int64
+    if not valid or bool((groups < 0).any()):
+        raise FedwcaError(
+            f"aggregator {aggregator.name!r}: {answer_name} gave {describe_value(groups)}; right are the groups of "
+            f"{clients} clients, int64 from 0"
+        )
+    return groups
 
 
 def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tuple[Tensor, Metric]:
@@ -158,8 +179,28 @@ def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tupl
     They are what clusters were made from; the first layer's weights where the clusterer compares no client vectors.
     `fedwca.functional.member_distances` takes both.
     """
-    vectors_and_metric = None if clusterer is None else clusterer.client_vectors(signatures)
-    return (signatures.layer_weights(1), "cosine") if vectors_and_metric is None else vectors_and_metric
+    compared = None if clusterer is None else read_client_vectors(clusterer, signatures)
+    return (signatures.layer_weights(1), "cosine") if compared is None else compared
+
+
+def read_client_vectors(clusterer: Clusterer, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+    """The vectors by which a clusterer compares K clients ``[K, …]``, and their metric; None: it compares none.
+
+    Raises:
+        FedwcaError: it gives something else.
+    """
+    compared: Any = clusterer.client_vectors(signatures)
+    if compared is None:
+        return None
+    metric: Any
+    vectors, metric = compared if isinstance(compared, tuple) and len(compared) == 2 else (compared, None)
+    is_floating = isinstance(vectors, Tensor) and vectors.dim() > 1 and vectors.is_floating_point()
+    if is_floating and len(vectors) == signatures.clients and metric in get_args(Metric):
+        return vectors, metric
+    raise FedwcaError(
+        f"clusterer {clusterer.name!r}: client_vectors gave {describe_value(vectors)} and the metric {metric!r}; right "
+        f"are floating-point vectors of {signatures.clients} clients, and {' or '.join(get_args(Metric))}"
+    )
 
 
 def spread_trained_mean(
@@ -227,7 +268,8 @@ def take_server_step(
     if not aggregator.has_server_step:
         return mixed
     arguments = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
-    next_rows = aggregator.server_step(*arguments)
+    with only_reads(f"aggregator {aggregator.name!r}: server_step", arguments[0], *arguments[2:]):
+        next_rows = aggregator.server_step(*arguments)
     if not isinstance(next_rows, Tensor) or next_rows.shape != arguments[1].shape:
         description = describe_value(next_rows)
         raise FedwcaError(
@@ -289,8 +331,10 @@ def next_state(
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
     reporting = present if aggregator.reports else averaged
-    learned = aggregator.next_state(state, labels, stack_reports(counted, len(present)), reporting)
-    learned = check_tensors(learned, f"aggregator {aggregator.name!r}: next_state")
+    report = stack_reports(counted, len(present))
+    with only_reads(f"aggregator {aggregator.name!r}: next_state", state, labels, report, reporting):
+        learned = aggregator.next_state(state, labels, report, reporting)
+    check_tensors(learned, f"aggregator {aggregator.name!r}: next_state")
     cluster_labels = learned.get("labels")
     if cluster_labels is None or cluster_labels.shape != (len(present),) or cluster_labels.dtype != torch.int64:
         description = "without labels" if cluster_labels is None else f"with labels {describe_value(cluster_labels)}"

@@ -130,7 +130,7 @@ def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: in
     '[0.5, 0.75] must sum to 1, not 1.25'
     """
     if declared is None:
-        return "the aggregator declares no such report"
+        return "is no report that the aggregator declares"
     if value.dtype not in (torch.float32, torch.float64):
         return f"is {value.dtype}; right is torch.float32"
     if isinstance(declared, Bounded):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def describe_environment(device: str) -> dict[str, Any]:
     """Time, library versions and hardware of this process, to be kept with its results."""
     names = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic", "scikit-learn")
     versions = {}
-    for name in names:
+    for name in (*names, *_plugins()):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
@@ -108,6 +108,13 @@ def commit_of(folder: Path) -> str | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return result.stdout.strip() or None
+
+
+def _plugins() -> list[str]:
+    """Names of the installed packages that add components."""
+    found = entry_points()
+    groups = [group for group in found.groups if group.startswith("fedwca.")]
+    return sorted({point.dist.name for group in groups for point in found.select(group=group) if point.dist})
 
 
 def _cpu() -> str:

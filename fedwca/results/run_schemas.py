@@ -151,6 +151,13 @@ COUNTED_BY_CLASS = ("confusion", "pseudo_label_counts")
 """Fields of a record that do not have one value per client."""
 
 
+UNCHECKED = {
+    *("schema", "shared", "gathered", "refused", "shift", "evidence"),
+    *("source_accuracy", "source_digest", "source_weights"),
+}
+"""Fields of a record that `RoundRecord` does not check."""
+
+
 class _AdaptationSteps(_Values):
     accuracy_before: Numbers
     steps: list[int]

@@ -17,6 +17,7 @@ from fedwca.federated.central_training import CentralImages, train_central
 from fedwca.federated.source_model import StartModel
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
+from fedwca.runs.watch_draws import watch_draws
 
 
 def central_model(
@@ -62,5 +63,6 @@ def central_model(
         start = replace(start, digest=f"{start.digest} {architecture(config).identity()}")
     training = config.central_training.as_long_as(config.training, config.rounds)
     device = resolve_device(config.device)
-    with matmul_precision("fp32", device):  # as for source models: runs of any precision share the cached model
+    # As for source models: runs of any precision share the cached model.
+    with matmul_precision("fp32", device), watch_draws(f"central method {central.name!r}"):
         return train_central(central, data, start, training, seed, device, progress)

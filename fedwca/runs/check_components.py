@@ -9,16 +9,19 @@ import torch
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
+from fedwca.core.grouping import check_labels
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import check_precision
 from fedwca.engine.randomness import draw_changes
+from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
 from fedwca.runs.check_model import check_model
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.round_record import check_report_names
 
 
 def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
@@ -27,8 +30,8 @@ def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dat
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
         InvalidConfig: a clusterer needs a layer that the model does not have.
-        UsageError: the device does not support the requested precision.
-        FedwcaError: see `check_model`.
+        UsageError: the device does not support the requested precision; or see `check_report_names`.
+        FedwcaError: see `check_model` and `check_labels`.
 
     Warns:
         UserWarning: the backbone is frozen and a clusterer selects a layer by number, which then counts from the
@@ -56,7 +59,13 @@ def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dat
             stacklevel=2,
         )
     for method, rounds in methods:
+        check_report_names(method.aggregator)
         if method.clusterer is not None and rounds:
             visible_truth = truth if method.clusterer.oracle else None
+            signatures = BankSignatures(bank, layout, source, visible_truth, list(images), network=network)
             with warnings.catch_warnings(action="ignore"):
-                method.clusterer(BankSignatures(bank, layout, source, visible_truth, list(images), network=network))
+                try:
+                    labels = method.clusterer(signatures)
+                except UsageError as error:
+                    raise type(error)(f"clusterer {method.clusterer.name!r}: {error}") from error
+            check_labels(labels, clients, method.clusterer.name)

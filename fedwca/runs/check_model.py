@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Network
@@ -48,6 +49,32 @@ def check_model(network: Network, name: str) -> None:
         )
     if not bool(torch.isfinite(features).all()):
         raise FedwcaError(f"model {name!r}: its backbone gives values that are not finite for two images")
+    if backbone.has_forward_stacked:
+        check_stacked(network, network.prepare(images), name)
+
+
+def check_stacked(network: Network, images: Tensor, name: str) -> None:
+    """Check that a backbone's `forward_stacked` gives what `forward` gives, for two backbones with different weights.
+
+    Args:
+        network: a newly built network.
+        images: prepared ``[2, C, side, side]``.
+        name: name of its architecture.
+
+    Raises:
+        FedwcaError: it gives something else; the engines would disagree.
+    """
+    backbone = network.backbone
+    with torch.no_grad():
+        weights = [{key: scale * value for key, value in backbone.named_parameters()} for scale in (1.0, 0.5)]
+        expected = torch.stack([functional_call(backbone.eval(), each, (images, ())) for each in weights])
+        stacked_weights = {key: torch.stack([each[key] for each in weights]) for key in weights[0]}
+        features = backbone.forward_stacked(stacked_weights, torch.stack([images, images]), ())
+    network.train(network.training)
+    fits = isinstance(features, Tensor) and features.shape == expected.shape
+    if not fits or not torch.allclose(features, expected, rtol=1e-2, atol=1e-3 * float(expected.abs().max())):
+        description = "other features than its forward" if fits else describe_value(features)
+        raise FedwcaError(f"model {name!r}: forward_stacked of its backbone gives {description}")
 
 
 def check_norms(network: Network, name: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
+from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import DatasetWarning, FederatedDataset
 from fedwca.datasets import find_dataset
@@ -40,11 +41,14 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     # A partition with new clients pools the published parts, and refuses this split with a sentence later.
     published = config.split == "published" and not partition_of(config).has_newcomers
     try:
-        dataset = (files.load_published if published else files.load)(model.stored_side).resized(model.stored_side)
+        loaded: object = (files.load_published if published else files.load)(model.stored_side)
     except OSError as error:
         if error.filename:
             raise
         raise DataError(f"data set {config.dataset!r} cannot be read ({error.strerror or error})") from error
+    if not isinstance(loaded, FederatedDataset):
+        raise DataError(f"data set {config.dataset!r}: load gave {describe_value(loaded)}; right is a FederatedDataset")
+    dataset = loaded.resized(model.stored_side)
     partition: Partition = component("partition", config.partition, config.components)
     if domain_key is None:
         return partition.choose_images(dataset, None), None

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
 from fedwca.federated.method import Method
+from fedwca.federated.server import read_client_vectors
 from fedwca.functional import first_neighbours
 
 
@@ -27,10 +28,10 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
     if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
         return {}
     with warnings.catch_warnings(action="ignore"):  # the clusterer has already warned
-        vectors = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
-    if vectors is None:
+        compared = read_client_vectors(clusterer, BankSignatures(engine.bank, engine.layout, source))
+    if compared is None:
         return {}
-    nearest, margins = neighbour_margins(vectors[0], clusterer.neighbour_metric)
+    nearest, margins = neighbour_margins(compared[0], clusterer.neighbour_metric)
     return {"nearest": nearest, "margins": margins}
 
 

@@ -31,7 +31,7 @@ def check_same_source_model(subject: object, facts: Mapping[str, Any], model: St
     if facts.get("source_digest") not in (None, model.digest):
         raise CheckpointError(
             f"{subject}: began from another source model than the one there is now (other torch, other images, "
-            "another kind of device or another checkpoint file); run it anew"
+            "another kind of device, other code of a plugin's model or another checkpoint file); run it anew"
         )
     # Earlier releases did not save the weights' checksum.
     if facts.get("source_weights") not in (None, model.weights):

@@ -9,14 +9,17 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.interface import Engine
+from fedwca.errors import UsageError
 from fedwca.federated.last_phase import Shift
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy
+from fedwca.results.run_schemas import UNCHECKED, RoundRecord
 from fedwca.runs.traffic import bytes_down, bytes_up
 
 
@@ -107,6 +110,16 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         + (len(uploads) if outcome.signature else 0),
         "seconds": {**phases, **outcome.seconds},
     }
+
+
+def check_report_names(aggregator: Aggregator) -> None:
+    """Refuse an aggregator whose reports would take the place of other fields of a record.
+
+    Raises:
+        UsageError: names the report.
+    """
+    if taken := sorted(aggregator.reports.keys() & (RoundRecord.model_fields.keys() | UNCHECKED)):
+        raise UsageError(f"aggregator {aggregator.name!r}: a record has another field {taken[0]!r}; rename the report")
 
 
 def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift]) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +40,7 @@ from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.round_record import describe_last_phase, describe_predictions, describe_round, split_accuracies
 from fedwca.runs.round_warnings import WarnOnce
+from fedwca.runs.watch_draws import watch_draws
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def run_rounds(
         active = [i for i in waiting if states[i].round == number - 1]
         started = time.perf_counter()
         last_phase = method.is_last_phase(number, rounds)
-        with watch_draws(method, warned_methods):
+        with watch_draws(f"{method.label}: a part of it", warned_methods):
             opened = {
                 i: begin_round(
                     config, number, last_phase, states[i].server, method, engines.engines[i], trials[i], progress
@@ -146,7 +145,7 @@ def run_rounds(
         for i in active:
             trial_started = time.perf_counter()
             try:
-                with watch_draws(method, warned_methods):
+                with watch_draws(f"{method.label}: a part of it", warned_methods):
                     server, outcome = end_round(opened[i], uploads.pop(i), trials[i])
             except Diverged as error:
                 del states[i]
@@ -169,30 +168,6 @@ def run_rounds(
         if mean_accuracies:
             progress.other_rounds(len(mean_accuracies) - 1)
             progress.round_done(number + 1, mean(mean_accuracies))
-
-
-@contextmanager
-def watch_draws(method: Method, warned_methods: set[str]) -> Iterator[None]:
-    """Warn once per method if the body advances torch's global random generator, so that the seed does not fix results.
-
-    Only the CPU generator is checked.
-
-    Args:
-        method: the method that runs in the body.
-        warned_methods: names of methods that were already warned of; extended in place.
-
-    Warns:
-        UserWarning: the body advanced the generator; the warning names the method.
-    """
-    rng_state = torch.get_rng_state()
-    yield
-    if method.name not in warned_methods and not torch.equal(torch.get_rng_state(), rng_state):
-        warned_methods.add(method.name)
-        warnings.warn(
-            f"{method.label}: a part of it draws from torch's own random numbers, which --seed does not decide, so the "
-            "same command may give other numbers; use the draws that parts are given",
-            stacklevel=3,
-        )
 
 
 def measure_start(

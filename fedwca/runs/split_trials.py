@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from fedwca.config.compose_methods import component
 from fedwca.config.run_config import RunConfig
+from fedwca.core.component_answers import describe_value
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.engine.randomness import fold_key
-from fedwca.partitions import ClientSettings
+from fedwca.errors import UsageError
+from fedwca.partitions import ClientSettings, Partition
+from fedwca.runs.watch_draws import watch_draws
 
 
 def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None, index: int, trial: int) -> Federation:
     """The clients of trial ``trial`` with source model ``index``; the same for every method.
 
     Raises:
-        UsageError: more clients than images.
+        UsageError: more clients than images, or the partition gives no federation.
+
+    Warns:
+        UserWarning: the partition draws from a global random generator.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
     published = config.split == "published"
     settings = ClientSettings(
         config.clients, config.samples, seed, published, new_clients=config.new_clients, validation=config.validation
     )
-    federation: Federation = component("partition", config.partition, config.components)(dataset, domain, settings)
+    partition: Partition = component("partition", config.partition, config.components)
+    with watch_draws(f"partition {partition.name!r}"):
+        federation: object = partition(dataset, domain, settings)
+    if not isinstance(federation, Federation):
+        raise UsageError(f"partition {partition.name!r} gave {describe_value(federation)}; right is a Federation")
     return federation
 
 

@@ -17,6 +17,12 @@ class Broken(Single):
         return {}["boom"]
 
 
+class Derived(Single):
+    """A clusterer that fails in what it inherits: without signatures there is no number of clients."""
+
+    name = "derived"
+
+
 def caught(part: Single) -> Exception:
     try:
         part(None)  # type: ignore[arg-type]
@@ -29,6 +35,12 @@ def test_a_plugin_is_named() -> None:
     part = find_failed_part(caught(Broken()))
     assert part is not None
     assert part.startswith("clusterer 'broken' (test_failed_part.py:")
+
+
+def test_a_plugin_is_named_where_an_inherited_method_fails() -> None:
+    part = find_failed_part(caught(Derived()))
+    assert part is not None
+    assert part.startswith("clusterer 'derived' (single.py:")
 
 
 def test_a_component_of_fedwca_is_not_named() -> None:

@@ -14,6 +14,7 @@ from fedwca.data.federation import Federation
 from fedwca.data.image_pool import ImagePool
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import ClientSettings, partitions
+from fedwca.partitions.shards import Shards
 
 
 def numbered(images: int, classes: int = 4, domains: int = 2, groups: bool = False) -> FederatedDataset:
@@ -37,6 +38,27 @@ def deal(spec: str = "shards", dataset: FederatedDataset | None = None, **change
     settings = {"clients": 4, "samples": None, "seed": 0, "new_clients": 3, "validation": None} | changes
     federation: Federation = partitions.build(spec)(dataset or numbered(70), None, ClientSettings(**settings))
     return federation
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([np.arange(30), np.arange(29, 60)], "the partition's deal of 'numbered' gave image 29 twice"),
+        ([np.arange(31), np.arange(31, 60)], "gave images of group 15, variants of one image, to several clients"),
+        ([np.arange(30), np.arange(130, 160)], "positions from 130 to 159; there are images 0 to 139"),
+    ],
+)
+def test_a_deal_of_a_pool_is_checked_like_one_of_a_domain(shares: list[Any], said: str) -> None:
+    class Own(Shards):
+        """A partition of someone else's."""
+
+        def share_out(self, pool: ImagePool, clients: int, random: np.random.Generator) -> list[Any]:
+            """As given."""
+            return shares
+
+    settings = ClientSettings(clients=1, samples=None, seed=0, new_clients=1)
+    with pytest.raises(UsageError, match=said):
+        Own()(numbered(70, groups=True), None, settings)
 
 
 @pytest.mark.parametrize("spec", ["shards", "shards:distinct=true", "dirichlet:alpha=0.5", "dirichlet:by=client"])

@@ -231,10 +231,12 @@ def test_published_parts_that_divide_a_group() -> None:
         ([[0], [10]], "gave client 1 positions from 10 to 10; there are images 0 to 9"),
         ([[-1], [1]], "gave client 0 positions from -1 to -1"),
         ([[0, 1], [1, 2]], "the partition's deal of 'b' gave image 1 twice"),
+        ([[0, 1, 2], [4, 3]], "gave images of group 1, variants of one image, to several clients"),
+        (None, "the partition's deal of 'b' gave nothing; right is a list of each client's positions"),
     ],
 )
-def test_a_deal_is_positions_of_images(dealt: list[object], said: str | None) -> None:
-    data = dataset(domain("a", 10), domain("b", 10))
+def test_a_deal_is_positions_of_images(dealt: list[object] | None, said: str | None) -> None:
+    data = dataset(domain("a", 10), replace(domain("b", 10), groups=np.arange(10) // 2))
 
     def dealt_numbers() -> list[list[int]]:
         federation = partition(data, "a", clients=2, samples=None, seed=0, deal=lambda *_: dealt)  # type: ignore[arg-type, return-value]

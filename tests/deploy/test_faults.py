@@ -95,7 +95,7 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "nearly 0": (lambda p: bent(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 0.01}), "has variances below 0"),
     "mean": (lambda p: bent(p, **{MEAN: p.models["model"][MEAN] * 0 + 1e20}), r"statistics beyond 1e\+15"),
     "size": (lambda p: reported(p, alpha=torch.tensor([1.0])), r"must have shape \(2,\)"),
-    "undeclared": (lambda p: reported(p, gamma=torch.tensor([1.0])), "declares no such report"),
+    "undeclared": (lambda p: reported(p, gamma=torch.tensor([1.0])), "is no report that the aggregator declares"),
     "silent": (lambda p: replace(p, report={}), "reports no alpha, beta"),
     "label": (lambda p: reported(p, label=torch.tensor([0])), "chooses a cluster in a method where clients do not"),
     "replayed": (lambda p: replace(p, round=p.round - 1), "is for round 0; this is round 1"),

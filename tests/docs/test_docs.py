@@ -86,6 +86,11 @@ def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
         assert sum(last["weights"][client]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("kind", "name"), [("adaptation", "peaked"), ("central", "mean_gap"), ("clusterer", "ward")])
+def test_the_examples_of_the_docs_can_be_named(workplace: Path, kind: str, name: str) -> None:
+    assert python(workplace, "-m", "fedwca", "show", kind, name).startswith(f"{kind} {name}")
+
+
 @pytest.mark.parametrize("block", [block for block in files("", ".py") if block.title not in ELSEWHERE], ids=str)
 def test_a_python_example_runs(
     block: Block, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -24,7 +24,7 @@ from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, normal, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.extra_networks import grow_network, remove_extras
 from fedwca.federated.method import Method
 from fedwca.models.convnet import ConvNet
@@ -315,7 +315,10 @@ class Judged(Objective):
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
         """One network, with a last layer by `kind`."""
         kinds = {"plain": nn.Identity(), "norm": nn.BatchNorm1d(features), "drop": nn.Dropout()}
-        return {"judge": nn.Sequential(nn.Linear(features, features), kinds[self.kind])}
+        judge = nn.Sequential(nn.Linear(features, features), kinds.get(self.kind, nn.Identity()))
+        answers: dict[str, Any] = {"nothing": None, "function": {"judge": len}, "dotted": {"the.judge": judge}}
+        answer: dict[str, nn.Module] = answers.get(self.kind, {"judge": judge})
+        return answer
 
     def __call__(self, batch: Batch) -> Tensor:
         """The cross-entropy of the model alone."""
@@ -346,14 +349,66 @@ class Hurried(Judged):
         (Judged(kind="drop"), "the network 'judge' of 'judged' draws at random by itself"),
         (Misspelt(), "a rate for the network 'jugde', or lets it stay, and has none of that name; there are judge"),
         (Hurried(), "a rate for the network 'judges'"),
+        (Judged(kind="nothing"), "'judged': networks gave nothing; right is a mapping of names to modules"),
+        (Judged(kind="function"), "'judged': networks gave 'judge' as a builtin_function_or_method; right is"),
+        (Judged(kind="dotted"), "'judged': networks gave a network called 'the.judge'; right is a name without a dot"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_networks_that_cannot_be_trained_so_are_refused(objective: Objective, said: str) -> None:
     assert "judge" in network(method(Judged())).extras
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(FedwcaError) as error:
         network(method(objective))
     assert said in str(error.value)
+
+
+class Constant(Entropy):
+    """A loss that the outputs do not change."""
+
+    name = "constant"
+
+    def loss(self, logits: Tensor, networks: Any) -> Tensor:
+        """Of constants."""
+        return super().loss(logits.detach(), networks)
+
+
+@engines
+def test_a_step_needs_a_loss_of_the_outputs(name: str) -> None:
+    engine = ENGINES[name](network(method(CrossEntropy()), "mlp"), clients())
+    with pytest.raises(FedwcaError, match="adaptation 'constant': the loss does not depend on the outputs, so no step"):
+        engine.adapt(Constant(), 0.1)
+
+
+class Short(Generated):
+    """Generates too few parameters."""
+
+    name = "short"
+
+    def generate(self, networks: Any, images: Tensor) -> Tensor:
+        """All but the first."""
+        return super().generate(networks, images)[1:]
+
+
+class Ungenerated(Generated):
+    """Has no networks."""
+
+    name = "ungenerated"
+
+    def generators(self, *given: Any) -> dict[str, nn.Module]:
+        """Nothing."""
+        nothing: Any = None
+        return nothing  # type: ignore[no-any-return]
+
+
+def test_a_generated_model_is_whole() -> None:
+    with pytest.raises(FedwcaError, match="'ungenerated': generators gave nothing; right is a mapping of names to mod"):
+        network(method(CrossEntropy(), adaptation=Ungenerated(**GENERATED.model_dump())), "mlp")
+    composed = method(CrossEntropy(), adaptation=Short(**GENERATED.model_dump()))
+    engine = SequentialEngine(network(composed, "mlp"), clients((8,)), workers=1)
+    with pytest.raises(
+        FedwcaError, match=r"adaptation 'short': generate gave torch.float64 of shape \(\d+,\); right are"
+    ):
+        play(engine, composed, TRAINING, 1)
 
 
 def test_a_view_that_there_is_not_is_refused() -> None:

@@ -168,7 +168,7 @@ class Asking(Objective):
         return batch.logits.square().mean() * float(batch.logits.detach().abs().max() > 0)
 
 
-@pytest.mark.filterwarnings("ignore:the objectives cannot be run for all clients at once")
+@pytest.mark.filterwarnings("ignore:the loss of .* cannot be run for all clients at once")
 def test_what_asks_the_device_for_a_number_runs_as_it_is(recorded: list[int]) -> None:
     method = Method("asking", "asking", FedAvg(), TwoModel(), (Shot(), Asking()))
     (eager,) = after(unrecorded(alone("graphs")), method)

@@ -128,7 +128,7 @@ def test_what_cannot_be_batched_runs_one_by_one_and_says_so() -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(), (Shot(), Curious()), TrueDomains())
     loop, stacked = SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients())
     rounds(loop, method, 1)
-    with pytest.warns(UserWarning, match="the objectives cannot be run for all clients at once"):
+    with pytest.warns(UserWarning, match="the loss of 'shot', 'curious' cannot be run for all clients at once"):
         rounds(stacked, method, 1)
     assert float((loop.bank - stacked.bank).abs().max()) <= 1e-9
 

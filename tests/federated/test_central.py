@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fedwca.centrals import centrals
 from fedwca.centrals.dann import Dann
@@ -18,7 +20,7 @@ from fedwca.centrals.fada import Fada, cluster_gap, mutual_information_bound
 from fedwca.core.central import Central, DomainBatch
 from fedwca.core.network import Architecture, Backbone
 from fedwca.core.training_settings import CentralTraining
-from fedwca.errors import DataError, Diverged, UsageError
+from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.federated.central_training import CentralImages, train_central
 from fedwca.federated.source_model import StartModel
 from fedwca.functional import reversal_scale
@@ -238,6 +240,60 @@ def test_what_does_not_fit_is_refused() -> None:
         CentralImages(pixels, (labels[0], labels[1][:29]), TARGET)
     with pytest.raises(DataError, match="no labelled source"):
         CentralImages((), (), TARGET)
+
+
+class Wrong(Central):
+    """Gives something else than a central method has to, at one place."""
+
+    name = "wrong"
+    loss_per_source = True
+    at: str = ""
+
+    def extra_modules(self, features: int, classes: int, sources: int) -> nn.Module:
+        """None, or nothing."""
+        modules: Any = None if self.at == "extra_modules" else nn.Module()
+        return modules  # type: ignore[no-any-return]
+
+    def __call__(self, step: DomainBatch) -> Tensor:
+        """A loss of each source, or of all."""
+        if self.at == "loss":
+            return step.cross_entropy()
+        return torch.stack([F.cross_entropy(*source) for source in zip(step.logits, step.labels, strict=True)])
+
+    def gradient_weights(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+        """Equal ones, or too few."""
+        return super().gradient_weights(before, after, classes)[self.at == "gradient_weights" :]
+
+
+class WrongWhole(Wrong):
+    """The same with one loss for all sources."""
+
+    name = "wrong_whole"
+    loss_per_source = False
+
+
+@pytest.mark.parametrize(
+    ("central", "said"),
+    [
+        (Wrong(at="extra_modules"), "'wrong': extra_modules gave nothing; right is a module"),
+        (Wrong(at="loss"), r"'wrong': loss gave torch.float32 of shape \(\); right is a loss for each of 2 sources"),
+        (Wrong(at="gradient_weights"), r"gave torch.float32 of shape \(1,\); right is a weight for each of 2 sources"),
+        (WrongWhole(), r"'wrong_whole': loss gave torch.float32 of shape \(2,\); right is one number"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused(central: Central, said: str) -> None:
+    training = CentralTraining(epochs=1, batch_size=48)
+    train_central(Wrong(), images(), START, training, 0)
+    with pytest.raises(FedwcaError, match=f"central method {said}" if said[0] == "'" else said):
+        train_central(central, images(), START, training, 0)
+
+
+def test_the_code_of_a_plugins_method_is_in_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = CentralTraining(epochs=1, batch_size=48)
+    first = train_central(Wrong(), images(), START, training, 0).digest
+    assert train_central(Wrong(), images(), START, training, 0).digest == first
+    monkeypatch.setattr(inspect, "findsource", lambda cls: (["other lines"], 0))
+    assert train_central(Wrong(), images(), START, training, 0).digest != first
 
 
 def test_a_source_of_one_image() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,18 +12,20 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.ifca import IFCA
 from fedwca.aggregators.scaffold import Scaffold
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.single import Single
-from fedwca.core.grouping import check_notes
+from fedwca.core.grouping import GroupingInput, OneGroup, check_notes
 from fedwca.core.interfaces import Aggregator, Objective
-from fedwca.core.messages import Batch, Blend, Offer, Predictions, State, Targets, View
+from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, State, Targets, View
 from fedwca.engine.client_program import check_targets
 from fedwca.engine.randomness import Keys
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, newcomer_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import compare_clients
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
 from tests.engine.test_adaptation import clients, network
@@ -87,6 +90,8 @@ CHANGES: dict[str, Change] = {
     "whole": lambda value: value.long(),
     "number": lambda _: {"labels": 1},
     "forgetful": lambda state: {name: value for name, value in state.items() if name != "labels"},
+    "unreported": lambda blend: replace(blend, report=None),
+    "noted": lambda blend: replace(blend, notes={"seen": 1.0}),
     "shares": lambda state: {**state, "labels": state["labels"].double()},
     "infinite": lambda value: value / 0,
     "no number": lambda value: value * torch.nan,
@@ -114,8 +119,10 @@ CHANGES: dict[str, Change] = {
         ("start", "shorter", ", 0); right are floating-point weights of shape ("),
         ("reference", "twice", "blend's cluster gave weights that sum to 2"),
         ("blend", "nothing", "blend gave nothing; right is a Blend"),
+        ("blend", "unreported", "blend's report gave nothing; right is a mapping of names to tensors"),
+        ("blend", "noted", "blend's notes gave 'seen' as a float; right is a mapping of names to tensors"),
         ("next_state", "nothing", "next_state gave nothing; right is a mapping of names to tensors"),
-        ("next_state", "number", "next_state gave a dict; right is a mapping of names to tensors"),
+        ("next_state", "number", "next_state gave 'labels' as a int; right is a mapping of names to tensors"),
         (
             "next_state",
             "forgetful",
@@ -171,8 +178,14 @@ def test_newcomers_are_sent_mixtures(part: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["infinite", "no number"])
-def test_what_is_not_finite_is_left_to_the_model_that_diverged(part: str) -> None:
-    newcomer_mixtures(Changed(at="deliver_new", part=part), 2, torch.zeros(3))
+def test_weights_that_are_not_finite_are_left_to_the_model_that_diverged_unless_nobody_checks_it(part: str) -> None:
+    with pytest.raises(Diverged):
+        play(make("loop"), method(Changed(at="gather", part=part)))
+    server, _ = play(make("loop"), method(Changed()))
+    with pytest.raises(FedwcaError, match="aggregator 'changed': deliver gave weights that are not finite"):
+        deliver_mixtures(Changed(at="deliver", part=part), server.state, 1, 4)
+    with pytest.raises(FedwcaError, match="aggregator 'changed': deliver_new gave weights that are not finite"):
+        newcomer_mixtures(Changed(at="deliver_new", part=part), 2, torch.zeros(3))
 
 
 def test_nothing_is_said_of_what_is_right() -> None:
@@ -263,10 +276,10 @@ def test_invalid_targets_are_refused() -> None:
             "weights torch.float32 of shape (2,); right are numbers of shape (3,)",
         ),
         (replace(right, partner_weights=None), "partner_weights nothing; right are numbers of shape (3,)"),
+        (replace(right, notes={"seen": [1]}), "notes gave 'seen' as a list; right is a mapping of names to tensors"),
     ]:
-        with pytest.raises(FedwcaError) as error:
+        with pytest.raises(FedwcaError, match=r"pseudo-labeler 'mine':? .*gave ") as error:
             check_targets(invalid, 3, "mine")  # type: ignore[arg-type]
-        assert "pseudo-labeler 'mine' gave " in str(error.value)
         assert sentence in str(error.value)
 
 
@@ -293,20 +306,115 @@ def test_a_clusterer_that_gives_a_list() -> None:
         play(make("loop"), replace(method(Aggregator()), clusterer=Listed()))
 
 
+class InPlace(FedAvg):
+    """Sets one thing that it is shown to 0."""
+
+    name = "in_place"
+    at: str = ""
+    position: int = 0
+
+    def _blank(self, answer: str, *shown: Any) -> None:
+        if answer == self.at:
+            value = shown[self.position]
+            (value if isinstance(value, Tensor) else value["labels"]).zero_()
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """After a change in place."""
+        self._blank("offer", state, rows)
+        return super().offer(state, round, rows)
+
+    def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
+        """After a change in place."""
+        self._blank("gather", labels, sizes, present)
+        return super().gather(state, labels, sizes, present, rows)
+
+    def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
+        """After a change in place."""
+        self._blank("server_step", rows, weights, models)
+        return mixed.add_(0)
+
+    def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """After a change in place."""
+        self._blank("next_state", labels, present)
+        return super().next_state(state, labels, report, present)
+
+    def deliver(self, state: State, rows: int) -> Tensor:
+        """After a change in place."""
+        self._blank("deliver", state)
+        return super().deliver(state, rows)
+
+
 @engines
-def test_an_aggregator_may_only_read_models(name: str) -> None:
-    class InPlace(FedAvg):
-        """Sets what it is shown to 0."""
+@pytest.mark.parametrize(
+    ("at", "count"), [("offer", 2), ("gather", 3), ("server_step", 3), ("next_state", 2), ("deliver", 1)]
+)
+def test_an_aggregator_may_only_read_what_it_is_given(name: str, at: str, count: int) -> None:
+    server, _ = play(make(name), method(InPlace()))
+    for position in range(count):
+        wrong = InPlace(at=at, position=position)
+        with pytest.raises(FedwcaError, match=f"aggregator 'in_place': {at} changed what it was given in place"):
+            deliver_mixtures(wrong, server.state, 1) if at == "deliver" else play(make(name), method(wrong))
 
-        name = "in_place"
 
-        def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-            """In place."""
-            rows.mul_(0)
-            return super().offer(state, round, rows)
+def test_a_state_that_was_made_in_inference_mode_is_read() -> None:
+    class Inferring(FedAvg):
+        """Computes its state where torch counts no changes."""
 
-    with pytest.raises(FedwcaError, match="aggregator 'in_place': offer changed the server's models in place"):
-        play(make(name), method(InPlace()))
+        name = "inferring"
+
+        def next_state(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+            """A copy."""
+            with torch.inference_mode():
+                return {"labels": labels.clone()}
+
+    server, _ = play(make("loop"), method(Inferring()))
+    assert server.state["labels"].is_inference()
+
+
+def test_a_state_before_round_0_is_tensors_by_name() -> None:
+    class Stateless(FedAvg):
+        """Forgets to return its state."""
+
+        name = "stateless"
+
+        def initial_state(self, clients: int) -> State:
+            """Nothing."""
+            nothing: Any = None
+            return nothing  # type: ignore[no-any-return]
+
+    with pytest.raises(FedwcaError, match="aggregator 'stateless': initial_state gave nothing; right is a mapping"):
+        play(make("loop"), method(Stateless()))
+
+
+@pytest.mark.parametrize("groups", [None, torch.zeros(3).long(), torch.zeros(4), torch.zeros(4).long() - 1])
+def test_groups_are_numbers_of_clients(groups: Any) -> None:
+    class Given(OneGroup):
+        """Groups as they are given."""
+
+        def assign(self, given: GroupingInput) -> Tensor:
+            """These."""
+            answer: Tensor = groups
+            return answer
+
+    class Grouped(FedAvg):
+        """An aggregator with that grouping."""
+
+        name = "grouped"
+        grouping = Given()
+
+    class Dealing(IFCA):
+        """Clients choose, and begin in those groups."""
+
+        name = "dealing"
+
+        def first_groups(self, clients: int, draws: Tensor) -> Tensor:
+            """These."""
+            answer: Tensor = groups
+            return answer
+
+    for aggregator, answer in ((Grouped(), "grouping"), (Dealing(), "first_groups")):
+        with pytest.raises(FedwcaError, match=f"'{aggregator.name}': {answer} gave .*; right are the groups of 4 clie"):
+            play(make("loop"), method(aggregator))
 
 
 @engines
@@ -363,13 +471,40 @@ def test_invalid_target_values_are_refused(name: str, field: str, value: float, 
     [
         ({"ari": 1.0}, "notes 'ari', which is measured of every clustering; rename it"),
         ({"found": {1}}, "notes 'found' as a set; right are plain values, as JSON has"),
+        (None, ": notes gave nothing; right is a mapping of names to values"),
     ],
 )
 def test_a_clusterers_notes(note: dict[str, Any], said: str) -> None:
     assert check_notes({"levels": [1]}, "mine") == {"levels": [1]}
     with pytest.raises(FedwcaError) as error:
         check_notes(note, "mine")
-    assert str(error.value) == f"clusterer 'mine' {said}"
+    assert str(error.value) == f"clusterer 'mine'{'' if said[0] == ':' else ' '}{said}"
+
+
+@pytest.mark.parametrize(
+    ("compared", "said"),
+    [
+        (torch.zeros(4, 2), r"gave torch.float32 of shape \(4, 2\) and the metric None; right are"),
+        (
+            (torch.zeros(3, 2), "cosine"),
+            r"shape \(3, 2\) and the metric 'cosine'; right are floating-point vectors of 4",
+        ),
+        ((torch.zeros(4), "cosine"), r"shape \(4,\)"),
+        ((torch.zeros(4, 2), "manhattan"), "the metric 'manhattan'; right are .*, and cosine or euclidean"),
+    ],
+)
+def test_vectors_of_clients_are_one_for_each_and_a_metric(compared: Any, said: str) -> None:
+    class Comparing(Single):
+        """Compares clients by those vectors."""
+
+        name = "comparing"
+
+        def client_vectors(self, signatures: Any) -> Any:
+            """These."""
+            return compared
+
+    with pytest.raises(FedwcaError, match=f"clusterer 'comparing': client_vectors .*{said}"):
+        compare_clients(Comparing(), SimpleNamespace(clients=4))  # type: ignore[arg-type]
 
 
 class Careless(CrossEntropy):
@@ -391,6 +526,10 @@ class Careless(CrossEntropy):
         mean = predictions.logits.mean(0)
         return {"mean": 1.0 if self.at == "collect" else mean}  # type: ignore[dict-item]
 
+    def upload_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """Of the mean, or a shape alone."""
+        return {"mean": (classes,)} if self.at == "bounds" else {"mean": Bounded((classes,), 1e9)}  # type: ignore[dict-item]
+
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What was collected, or a tensor of it."""
         return collected["mean"] if self.at == "pool" else collected  # type: ignore[return-value]
@@ -402,7 +541,8 @@ class Careless(CrossEntropy):
     [
         ("penalty", r"penalty gave torch.float\d+ of shape \(\d+,\); right is one number"),
         ("observe", "observe gave torch.float.* of shape .*; right is a mapping of names to tensors"),
-        ("collect", "collect gave a dict; right is a mapping of names to tensors"),
+        ("collect", "collect gave 'mean' as a float; right is a mapping of names to tensors"),
+        ("bounds", "upload_bounds gave 'mean' as a tuple; right is a mapping of names to Bounded"),
         ("pool", "pool gave torch.float.* of shape .*; right is a mapping of names to tensors"),
     ],
 )

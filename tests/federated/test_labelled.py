@@ -16,13 +16,14 @@ from torch.nn import functional as F
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.core.interfaces import Aggregator, PseudoLabeler
-from fedwca.core.messages import Predictions, Targets
+from fedwca.core.messages import Bounded, Predictions, Targets
 from fedwca.core.training_settings import FinishTraining, Training, Trains
 from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
+from fedwca.errors import FedwcaError
 from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, init_server, run_round
@@ -197,6 +198,43 @@ def test_the_second_mean_may_keep_a_share_of_the_row_before_the_round() -> None:
     server, (outcome,) = play(engine, method(Half()), 1)
     assert outcome.gathered is not None
     torch.testing.assert_close(server.rows[0], start / 2 + outcome.gathered[0, 1:].to(start) @ engine.bank)
+
+
+class WrongAnswers(MDMGB):
+    """Gives something else than it should about the mean, at one place."""
+
+    name = "wrong_answers"
+    at: str = ""
+
+    def answer(self, predictions: Predictions, labels: Tensor | None) -> Mapping[str, Tensor]:
+        """Centroids, or nothing."""
+        nothing: Any = None
+        return nothing if self.at == "answer" else super().answer(predictions, labels)  # type: ignore[no-any-return]
+
+    def answer_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """Theirs, or a number."""
+        bounds: Any = {"centroids": 1.0} if self.at == "answer_bounds" else super().answer_bounds(classes, features)
+        return bounds  # type: ignore[no-any-return]
+
+    def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, unlabeled: Tensor) -> Tensor:
+        """The weights, after a change in place."""
+        if self.at == "regather":
+            gather.mul_(1)
+        return super().regather(answers, gather, present, unlabeled)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("answer", "answer gave nothing; right is a mapping of names to tensors"),
+        ("answer_bounds", "answer_bounds gave 'centroids' as a float; right is a mapping of names to Bounded"),
+        ("regather", "regather changed what it was given in place"),
+    ],
+)
+def test_answers_about_the_mean_are_checked(name: str, at: str, said: str) -> None:
+    with pytest.raises(FedwcaError, match=f"aggregator 'wrong_answers': {said}"):
+        play(make(name), method(WrongAnswers(at=at)), 1)
 
 
 def centroids_by_hand(features: Tensor, outputs: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,9 @@ from fedwca.adaptations.entropy import Entropy
 from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.local import Local
 from fedwca.core.adaptation import Adaptation
+from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
+from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.differentiable_step import step_parameters
@@ -22,6 +25,7 @@ from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
+from fedwca.errors import FedwcaError
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import untrained_rows
@@ -65,6 +69,11 @@ PUBLIC = some(COUNT, 99)
 
 def grown(adaptation: Adaptation) -> Network:
     return grow_network(MODEL.build(3, seed=4, trains_classifier=True).double(), [adaptation], 4, sizes=3)
+
+
+def for_each(call: Callable[[int], object], numbers: range) -> None:
+    for number in numbers:
+        call(number)
 
 
 class Play:
@@ -200,6 +209,55 @@ def test_the_gradient_of_eq_14_goes_through_the_step(name: str) -> None:
     (expected,) = torch.autograd.grad(loss_of(row, teacher, 0.8), row)
     assert torch.allclose(gradient, expected, rtol=0, atol=1e-9)
     assert float(expected[play.engine.layout.extras["adaptation"]].norm()) > 0
+
+
+class Plain(PublicObjective):
+    """Learns what all clients say, without a step of an adaptation, or pools it to something else."""
+
+    name = "plain"
+    pooled: str = "mean"
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The squared distance to the others' logits."""
+        return (batch.logits - batch.reference_logits["said"]).square().mean()
+
+    def collect(self, predictions: Predictions, targets: Targets) -> dict[str, Tensor]:
+        """Logits, or nothing."""
+        assert predictions.adapted_logits is None
+        nothing: Any = None
+        return nothing if self.pooled == "nothing" else {"said": predictions.logits}  # type: ignore[no-any-return]
+
+    def pool(self, collected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The mean, or all of them."""
+        return {"said": collected["said"].mean(0)} if self.pooled == "mean" else dict(collected)
+
+
+@engines
+def test_no_step_is_taken_where_no_objective_adapts(name: str) -> None:
+    play = Play(name, "tent")
+    play.method = Method("plain", "Plain", Local(), Argmax(), (CrossEntropy(), Plain()))
+    for number in range(2):
+        outcome = play.round(number)
+    assert outcome.shared["said"].shape == (COUNT, 3)
+    assert play.learned().shape == play.rows.shape
+
+
+@engines
+@pytest.mark.parametrize(
+    ("pooled", "said"),
+    [
+        ("nothing", "'plain': collect gave nothing; right is a mapping of names to tensors"),
+        (
+            "all",
+            r"'plain': pool gave said torch.float64 of shape \(4, 11, 3\); right are predictions of 11 public images",
+        ),
+    ],
+)
+def test_predictions_of_public_images_are_a_row_for_each(name: str, pooled: str, said: str) -> None:
+    play = Play(name, "tent")
+    play.method = Method("plain", "Plain", Local(), Argmax(), (CrossEntropy(), Plain(pooled=pooled)))
+    with pytest.raises(FedwcaError, match=f"objective {said}"):
+        for_each(play.round, range(2))
 
 
 @engines

@@ -143,7 +143,10 @@ def test_clusters_are_found_once(loop: SequentialEngine) -> None:
         ({"share": torch.tensor([[0.5, 0.25, 0.25]])}, "must have shape (2,), not (3,)"),
         ({"share": torch.tensor([[1.5, -0.5]])}, "must be finite and not negative"),
         ({"share": torch.tensor([[torch.nan, 1]])}, "must be finite and not negative"),
-        ({"share": torch.tensor([[1.0, 0.0]]), "other": torch.tensor([[1.0, 0.0]])}, "declares no such report"),
+        (
+            {"share": torch.tensor([[1.0, 0.0]]), "other": torch.tensor([[1.0, 0.0]])},
+            "is no report that the aggregator declares",
+        ),
         ({}, "reports no share"),
     ],
     ids=["sum", "shape", "negative", "nan", "undeclared", "missing"],

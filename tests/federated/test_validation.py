@@ -30,7 +30,10 @@ def test_an_upload_in_order() -> None:
     ("bad", "sentence"),
     [
         (replace(GOOD, report={"share": torch.tensor([0.5, 0.5])}), "reports no alpha, which the aggregator declares"),
-        (replace(GOOD, report={**GOOD.report, "more": torch.ones(1)}), "more the aggregator declares no such report"),
+        (
+            replace(GOOD, report={**GOOD.report, "more": torch.ones(1)}),
+            "more is no report that the aggregator declares",
+        ),
         (replace(GOOD, label=None), "chooses a cluster in a method where clients do not, or does not where they do"),
         (replace(GOOD, label=torch.tensor([2])), "chooses no cluster from 0 to 1"),
         (replace(GOOD, label=torch.tensor(1)), "chooses no cluster from 0 to 1"),
@@ -45,7 +48,7 @@ def test_an_upload_in_order() -> None:
         ),
         (replace(GOOD, collected={**GOOD.collected, "o.y": torch.ones(1)}), "o.y is declared by no objective"),
         (replace(GOOD, collected={**GOOD.collected, "\nx": torch.ones(1)}), "\\nx is declared by no objective"),
-        (replace(GOOD, report={**GOOD.report, "\nx": torch.ones(1)}), "\\nx the aggregator declares no such report"),
+        (replace(GOOD, report={**GOOD.report, "\nx": torch.ones(1)}), "\\nx is no report that the aggregator declares"),
     ],
     ids=[
         *(

@@ -35,6 +35,13 @@ def pictures(count: int, side: int, grey: bool = False) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=random).expand(-1, 3, -1, -1)
 
 
+def test_source_models_of_a_plugin_are_told_apart_by_its_code() -> None:
+    class Own(LeNet):
+        """An architecture of one's own."""
+
+    assert set(Own().identity()) - set(LeNet().identity()) == {"code"}
+
+
 def test_a_head_that_was_not_chosen_leaves_source_models_what_they_were() -> None:
     assert LeNet().identity() == {
         "name": "lenet",

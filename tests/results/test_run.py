@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from fedwca.config.component_registries import registry_of
 from fedwca.errors import FedwcaError
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.read_run_files import read_records
-from fedwca.results.run_schemas import SCHEMA, RoundRecord
+from fedwca.results.run_schemas import SCHEMA, UNCHECKED, RoundRecord
 from fedwca.results.table_rows import NUMBERS
 
 from .runs import write_run
 
+PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
 OLD = Path(__file__).parents[1] / "fixtures" / "schema_1"
 BENCHES = sorted(path.parent for path in (Path(__file__).parents[2] / "benchmarks/results").rglob("summary.json"))
 
@@ -27,6 +30,16 @@ def without(value: Any, names: Iterable[str]) -> Any:
     if isinstance(value, dict):
         return {key: without(inner, names) for key, inner in value.items() if key not in names}
     return [without(inner, names) for inner in value] if isinstance(value, list) else value
+
+
+def test_all_documented_fields_of_a_record_are_known() -> None:
+    lines = PAGE.read_text().split("\n## A line of rounds.jsonl\n")[1].split("\n## ")[0]
+    documented = {
+        name for cell in re.findall(r"^\| (`[^|]*) \|", lines, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    }
+    aggregators = registry_of("aggregator")
+    reports = {report for name in aggregators.names() for report in aggregators.get(name).reports}  # type: ignore[attr-defined]
+    assert {field.alias or name for name, field in RoundRecord.model_fields.items()} | UNCHECKED == documented - reports
 
 
 @pytest.mark.parametrize("path", [OLD, *BENCHES], ids=lambda path: path.name)

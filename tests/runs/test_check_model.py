@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fedwca.core.network import Architecture, Backbone
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs.check_model import check_model
 
@@ -40,15 +41,40 @@ class Own(Backbone):
         return features.double() if self.wrong == "double" else features / (0 if self.wrong == "infinite" else 1)
 
 
+class Stacked(Own):
+    """A backbone that is batched by hand, and may have that wrong."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__(wrong)
+        self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """Scaled features ``[N, 3]``."""
+        return self.scale * x.mean((2, 3))
+
+    def forward_stacked(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """The same ``[G, N, 3]``, or with the first backbone's scale for all."""
+        scale = parameters["scale"][:1] if self.wrong == "first" else parameters["scale"]
+        features = scale[:, None] * x.mean((3, 4))
+        return features[0] if self.wrong == "flat" else features
+
+
 class Mine(Architecture):
     """An architecture with that backbone."""
 
     name = "mine"
     wrong: str = ""
+    stacked: bool = False
 
     def backbone(self) -> Backbone:
-        """A backbone without weights."""
-        return Own(self.wrong)
+        """A backbone, or something else."""
+        if self.wrong == "module":
+            other: Any = nn.Linear(3, 3)
+            return other  # type: ignore[no-any-return]
+        backbone = Stacked(self.wrong) if self.stacked else Own(self.wrong)
+        if self.wrong == "unsized":
+            del backbone.out_features
+        return backbone
 
 
 @pytest.mark.parametrize(
@@ -71,8 +97,24 @@ def test_a_wrong_backbone_is_refused(wrong: str, said: str) -> None:
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(("wrong", "given"), [("module", "a Linear"), ("unsized", "a Own")])
+def test_what_is_no_backbone_is_refused(wrong: str, given: str) -> None:
+    with pytest.raises(
+        UsageError, match=f"model 'mine': backbone gave {given}; right is a Backbone that sets out_feat"
+    ):
+        Mine(wrong=wrong).build(4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "given"), [("first", "other features than its forward"), ("flat", r"torch.float32 of shape \(2, 3\)")]
+)
+def test_a_backbone_that_is_batched_by_hand_gives_the_same(wrong: str, given: str) -> None:
+    with pytest.raises(FedwcaError, match=f"model 'mine': forward_stacked of its backbone gives {given}"):
+        check_model(Mine(wrong=wrong, stacked=True).build(4), "mine")
+
+
 def test_a_right_model_is_left_as_it_was() -> None:
-    for network in (Mine().build(4), LeNet().build(4)):
+    for network in (Mine().build(4), Mine(stacked=True).build(4), LeNet().build(4)):
         initial_state = {name: value.clone() for name, value in network.state_dict().items()}
         check_model(network, "x")
         assert network.training

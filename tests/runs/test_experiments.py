@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import importlib
 import json
+import random
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import fedwca
+from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
+from fedwca.centrals.pooled import Pooled
 from fedwca.cli import run
+from fedwca.clusterers import clusterers
 from fedwca.config.run_config import RunConfig
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.core.interfaces import Aggregator, Clusterer
+from fedwca.core.messages import Signatures, Simplex
+from fedwca.datasets.folder import Folder
+from fedwca.errors import DataError, FedwcaError, UsageError
 from fedwca.objectives.shot import Shot
+from fedwca.partitions.domains import Domains
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
 from tests.read_rounds import read_rounds
@@ -106,19 +116,85 @@ def test_a_run_that_is_interrupted_goes_on(
     assert finished.summary["complete"] is True
 
 
-@pytest.mark.parametrize("own", [True, False])
+DRAWS = {"torch": lambda: float(torch.rand(())), "numpy": np.random.rand, "Python": random.random}
+
+
+@pytest.mark.parametrize("own", [*DRAWS, None])
 def test_draws_that_no_seed_decides_are_said(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None
 ) -> None:
     original_call = Shot.__call__
     if own:
-        monkeypatch.setattr(Shot, "__call__", lambda self, batch: original_call(self, batch) + 0 * torch.rand(()))
+        monkeypatch.setattr(Shot, "__call__", lambda self, batch: original_call(self, batch) + 0 * DRAWS[own]())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fedwca.bench(out=tmp_path, engine="loop", **settings | {"rounds": 2, "composed": False})
-    sentences = [str(warning.message) for warning in caught if "torch's own random numbers" in str(warning.message)]
-    assert len(sentences) == int(own)
+    sentences = [str(warning.message) for warning in caught if "global random numbers" in str(warning.message)]
+    assert len(sentences) == int(own is not None)
     assert all(sentence.startswith("FedAvg: a part of it draws") for sentence in sentences)
+
+
+def test_a_partition_that_draws_by_itself_or_gives_nothing_is_said(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original_call = Domains.__call__
+    monkeypatch.setattr(Domains, "__call__", lambda self, *given: (np.random.rand(), original_call(self, *given))[1])
+    with pytest.warns(UserWarning, match="partition 'domains' draws from the global random numbers"):
+        fedwca.bench(out=tmp_path / "drawn", **settings | {"composed": False})
+    monkeypatch.setattr(Domains, "__call__", lambda self, *given: None)
+    with pytest.raises(UsageError, match="partition 'domains' gave nothing; right is a Federation"):
+        fedwca.bench(out=tmp_path / "nothing", **settings)
+
+
+def test_a_central_method_that_draws_by_itself_is_said(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original_call = Pooled.__call__
+    monkeypatch.setattr(Pooled, "__call__", lambda self, step: original_call(self, step) + 0 * np.random.rand())
+    overrides = {"model.bottleneck": 8, "central_training.epochs": 1, "central_training.lr": 0.0123}
+    settings |= {"target": "coral", "baselines": ["pooled"], "overrides": overrides, "composed": False}
+    with pytest.warns(UserWarning, match="central method 'pooled' draws from the global random numbers"):
+        fedwca.bench(out=tmp_path, **settings)
+
+
+def test_a_data_set_is_loaded_or_refused(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Folder, "load", lambda self, size: [])
+    with pytest.raises(DataError, match="data set 'folder': load gave a list; right is a FederatedDataset"):
+        fedwca.bench(out=tmp_path / "run", **settings)
+
+
+class Reporting(Aggregator):
+    """Reports under a name that records use for something else."""
+
+    reports = {"trust": Simplex(2)}
+
+
+class Unlabeled(Clusterer):
+    """Gives no groups, or asks for what it may not see."""
+
+    asks: bool = False
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """Not the groups."""
+        return signatures.domains() if self.asks else torch.zeros(2)
+
+
+def test_answers_that_can_be_checked_before_training_are(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, cls in ((aggregators, Reporting), (clusterers, Unlabeled)):
+        monkeypatch.setattr(kind, "_classes", {**kind._classes})  # registered for this test alone
+        kind(cls.__name__)(cls)
+    settings |= {"baselines": []}
+    for changes, said in (
+        ({"clusterer": Unlabeled()}, r"clusterer 'unlabeled' gave \[0.0, 0.0\]; right would be 4 int64"),
+        ({"clusterer": Unlabeled(asks=True)}, "clusterer 'unlabeled': true domains are only shown to a clusterer that"),
+        ({"aggregator": Reporting()}, "aggregator 'reporting': a record has another field 'trust'; rename the report"),
+    ):
+        with pytest.raises(FedwcaError, match=said):
+            fedwca.bench(out=tmp_path / "run", **settings | changes)
 
 
 def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -8,15 +8,26 @@ import torch
 from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
+from fedwca.core.component_answers import describe_value
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sgd import clip_together
 from fedwca.engine.test_time_adaptation import AdaptedModel
+from fedwca.errors import FedwcaError
 from fedwca.functional import prediction_entropy
 
 
 def generate_model(replica: Replica, adaptation: Adaptation, images: Tensor) -> Tensor:
-    """Generate the base network's parameters ``[P_base]`` from images uint8 ``[N, 3, H, W]``, with the bound row."""
-    return adaptation.generate(replica.extras, replica.network.prepare(images))
+    """Generate the base network's parameters ``[P_base]`` from images uint8 ``[N, 3, H, W]``, with the bound row.
+
+    Raises:
+        FedwcaError: the adaptation generates something else.
+    """
+    generated: object = adaptation.generate(replica.extras, replica.network.prepare(images))
+    expected = replica.row[replica.layout.base].shape
+    if not isinstance(generated, Tensor) or generated.shape != expected:
+        description = f"generate gave {describe_value(generated)}; right are parameters of shape {tuple(expected)}"
+        raise FedwcaError(f"adaptation {adaptation.name!r}: {description}")
+    return generated
 
 
 def train_generators(

@@ -17,7 +17,7 @@ from fedwca.core.component_answers import check_number
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network, call_module
 from fedwca.core.training_settings import Precision, Training, Trains
-from fedwca.engine.differentiable_step import normalize_weight, step_parameters
+from fedwca.engine.differentiable_step import check_can_descend, normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, compute_precision
 from fedwca.engine.sgd import clip_together, sgd_step
@@ -133,8 +133,13 @@ class Replica:
         return adapted_logits
 
     def adaptation_loss(self, adaptation: Adaptation, logits: Tensor) -> Tensor:
-        """An adaptation's loss of logits ``[N, M] -> []``, with the bound row's extra networks."""
-        return check_number(adaptation.loss(logits, self.extras), f"adaptation {adaptation.name!r}: loss")
+        """An adaptation's loss of logits ``[N, M] -> []``, with the bound row's extra networks.
+
+        Raises:
+            FedwcaError: it is not one number, or does not depend on the logits.
+        """
+        loss = check_number(adaptation.loss(logits, self.extras), f"adaptation {adaptation.name!r}: loss")
+        return check_can_descend(loss, adaptation)
 
     def pull_back(self, images: Tensor, slopes: Tensor) -> Tensor:
         """Gradient of the bound row's base network ``[P_base]`` in eval mode, computed chunk by chunk.

@@ -18,7 +18,7 @@ from fedwca.core.drawn_features import SPREAD
 from fedwca.core.network import Network, call_module
 from fedwca.core.training_settings import Precision
 from fedwca.engine.device_copy import to_device
-from fedwca.engine.differentiable_step import normalize_weight
+from fedwca.engine.differentiable_step import check_can_descend, normalize_weight
 from fedwca.engine.masked_batch_norm import CountedRows, replace_batch_norm
 from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
 from fedwca.engine.precision import Phase, compute_precision
@@ -184,7 +184,7 @@ class StackedNetwork:
 
         description = f"the loss of {adaptation.name!r}"
         losses: Tensor = vmap_or_loop(description, loss, logits, self.extra_parameters(parameters))
-        return losses
+        return check_can_descend(losses, adaptation)
 
     def extra_parameters(self, parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Parameters of each extra network: by the network's name, then by their names in it."""

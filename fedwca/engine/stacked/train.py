@@ -304,7 +304,7 @@ def _losses(
             fields["frozen_networks"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, parameters))
         return program.batch_loss(objectives, Batch(**fields))
 
-    losses: Tensor = vmap_or_loop("the objectives", loss, tree)
+    losses: Tensor = vmap_or_loop(f"the loss of {program.names_of(objectives)}", loss, tree)
     return losses
 
 
@@ -318,7 +318,8 @@ def _penalties(task: Task, leaf: Tensor, context: StackedContext, rows: slice) -
         value = program.penalty(task.objectives, tree["leaf"], tree["anchors"])
         return tree["leaf"][:0].sum() if value is None else value
 
-    penalties: Tensor = vmap_or_loop("the penalties", penalty, {"leaf": leaf, "anchors": anchors})
+    description = f"the penalty of {program.names_of(program.penalizing(task.objectives))}"
+    penalties: Tensor = vmap_or_loop(description, penalty, {"leaf": leaf, "anchors": anchors})
     return penalties
 
 

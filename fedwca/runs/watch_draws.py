@@ -1,0 +1,41 @@
+"""A warning of components that draw random numbers which the seed does not decide."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def watch_draws(subject: str, warned: set[str] | None = None) -> Iterator[None]:
+    """Warn if the body draws from a global random generator, so that the seed does not fix results.
+
+    Of torch's generators only the CPU's is watched.
+
+    Args:
+        subject: what runs in the body, for the warning.
+        warned: subjects that were already warned of; extended in place.
+
+    Warns:
+        UserWarning: the body advanced a generator.
+    """
+    states = _states()
+    yield
+    if (warned is None or subject not in warned) and _states() != states:
+        if warned is not None:
+            warned.add(subject)
+        warnings.warn(
+            f"{subject} draws from the global random numbers of torch, numpy or Python, which --seed does not decide, "
+            "so the same command may give other numbers; use the draws that parts are given",
+            stacklevel=3,
+        )
+
+
+def _states() -> tuple[object, ...]:
+    return torch.get_rng_state().numpy().tobytes(), pickle.dumps(np.random.get_state()), random.getstate()
