@@ -215,4 +215,4 @@ def test_groups_of_one_domain_are_not_those_of_another_or_its_single_images() ->
 @pytest.mark.parametrize(("validation", "least"), [(0.25, 3), (0.5, 2), (0.15, 4), (0.0, 1)])
 def test_the_fewest_images_of_which_one_is_held_out(validation: float, least: int) -> None:
     """A quarter of 2 images is half an image, which is rounded to none; of 3 it is rounded to one."""
-    assert deal("shards", validation=validation).least_measured == least
+    assert deal("shards", validation=validation).min_images_for_test == least
