@@ -32,7 +32,7 @@ class UserValues(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_an_option(cls, value: object, info: ValidationInfo) -> object:
-        """Read text as the option that it spells, where all options of a field are numbers: 1 for "1"."""
+        """Read text as the option that it spells: 1 for "1" where 1 is an option."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         options = get_args(annotation) if get_origin(annotation) is Literal else ()
         return next((option for option in options if value == str(option)), value)

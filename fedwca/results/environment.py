@@ -24,12 +24,14 @@ GIT_SECONDS = 5.0
 MAKE_NUMBERS = ("cpu", "instructions", "device")
 """Keys of an environment that, besides library versions, can change the last digits of results."""
 
+LIBRARIES = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic", "scikit-learn")
+"""Packages whose versions are recorded, beside those of plugins."""
+
 
 def describe_environment(device: str) -> dict[str, Any]:
     """Time, library versions and hardware of this process, to be kept with its results."""
-    names = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic", "scikit-learn")
     versions = {}
-    for name in (*names, *_plugins()):
+    for name in (*LIBRARIES, *_plugins()):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
@@ -74,6 +76,8 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
 
     >>> describe_move({"cpu": "A", "versions": {"torch": "2.11"}}, {"time": "…", "cpu": "B", "versions.torch": "2.13"})
     'begun with cpu A, torch 2.11, going on with cpu B, torch 2.13: last digits may differ'
+    >>> describe_move({"versions": {"my-plugin": "1"}}, {"versions.my-plugin": "2"})
+    'begun with my-plugin 1, going on with my-plugin 2: results may differ'
     """
     start_values = dict(flatten_keys(start))
     # Earlier releases recorded fewer keys.
@@ -84,7 +88,9 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
         printable(", ".join(f"{name.removeprefix('versions.')} {values[name]}" for name in names))
         for values in (start_values, changed)
     )
-    return f"begun with {then}, going on with {now}: last digits may differ"
+    libraries = {f"versions.{name}" for name in LIBRARIES}
+    with_plugins = any(name.startswith("versions.") and name not in libraries for name in names)
+    return f"begun with {then}, going on with {now}: {'results' if with_plugins else 'last digits'} may differ"
 
 
 def command_line() -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 LOW_TRUST = 0.5
 """Trust below which a warning is given: mutual information of the outputs as a share of its maximum. Below this value
 most labels were wrong nearly always on Digit-Five, and in under half of the domain pairs on digits-mini
-(docs/fedtab.md)."""
+(docs/fedtab-first-test.md)."""
 
 
 SOURCE_MODEL, LABELLED_MODEL = "the source model", "what clients with labels trained"

@@ -152,7 +152,7 @@ COUNTED_BY_CLASS = ("confusion", "pseudo_label_counts")
 
 
 UNCHECKED = {
-    *("schema", "shared", "gathered", "refused", "shift", "evidence"),
+    *("shared", "gathered", "refused", "shift", "evidence"),
     *("source_accuracy", "source_digest", "source_weights"),
 }
 """Fields of a record that `RoundRecord` does not check."""

@@ -71,7 +71,7 @@ def check_stacked(network: Network, images: Tensor, name: str) -> None:
         stacked_weights = {key: torch.stack([each[key] for each in weights]) for key in weights[0]}
         features = backbone.forward_stacked(stacked_weights, torch.stack([images, images]), ())
     network.train(network.training)
-    fits = isinstance(features, Tensor) and features.shape == expected.shape
+    fits = isinstance(features, Tensor) and (features.shape, features.dtype) == (expected.shape, expected.dtype)
     if not fits or not torch.allclose(features, expected, rtol=1e-2, atol=1e-3 * float(expected.abs().max())):
         description = "other features than its forward" if fits else describe_value(features)
         raise FedwcaError(f"model {name!r}: forward_stacked of its backbone gives {description}")

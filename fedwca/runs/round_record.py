@@ -118,7 +118,8 @@ def check_report_names(aggregator: Aggregator) -> None:
     Raises:
         UsageError: names the report.
     """
-    if taken := sorted(aggregator.reports.keys() & (RoundRecord.model_fields.keys() | UNCHECKED)):
+    keys = {field.alias or name for name, field in RoundRecord.model_fields.items()}
+    if taken := sorted(aggregator.reports.keys() & (keys | UNCHECKED)):
         raise UsageError(f"aggregator {aggregator.name!r}: a record has another field {taken[0]!r}; rename the report")
 
 

@@ -78,7 +78,7 @@ def complete_trials(optuna: Any, study: Any) -> list[Any]:
 
 
 def tried_values(optuna: Any, study: Any) -> list[dict[str, Any]]:
-    """Values of finished tries: judged, or pruned since the values do not go together."""
+    """Values of finished tries: judged, or pruned since the values cannot be run together or on these images."""
     states = optuna.trial.TrialState
     finished = study.get_trials(deepcopy=False, states=[states.COMPLETE, states.PRUNED])
     return [trial.params for trial in finished]

@@ -122,6 +122,16 @@ def _check_values(request: RunRequest, params: Sequence[Options | Range], base_v
             with_values(request, {**base_values, param.key: value}).plan()
 
 
+def check_clients(request: RunRequest) -> None:
+    """Check that the run of a try can be planned, and that the images suffice for its clients.
+
+    Raises:
+        UsageError, DataError: they do not.
+    """
+    config = request.plan().config
+    split_trial(config, *load(config), 0, 0)
+
+
 def first_values(params: Sequence[Options | Range]) -> dict[str, Any]:
     """The first listed value of each field, or the lowest of its range."""
     return {param.key: param.values[0] if isinstance(param, Options) else param.low for param in params}

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from fedwca.data.cache import make_folder
-from fedwca.errors import Diverged, FedwcaError, UsageError
+from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import OneOfMany, RunReporter
@@ -17,7 +17,7 @@ from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import ORACLE, VALIDATION, judge, worst
 from fedwca.search.open_study import complete_trials, open_study, tried_values
-from fedwca.search.plan_search import Search, plan_search, with_values
+from fedwca.search.plan_search import Search, check_clients, plan_search, with_values
 from fedwca.search.space import Options, Range
 
 
@@ -51,12 +51,14 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
         def objective(trial: Any) -> float:
             nonlocal done
             values = {param.key: _suggested(trial, param) for param in planned.params}
+            request = with_values(planned.request, values)
             try:
-                value = _measure(with_values(planned.request, values), spec, reporter)
-            except UsageError as error:  # values were checked one by one, and not whether the images suffice for them
+                check_clients(request)
+            except (UsageError, DataError) as error:  # values were checked one by one, and not together with the images
                 done += 1
-                reporter.warn(f"try {trial.number}: {_shown(values)} cannot be run and are left out: {error}")
+                reporter.warn(f"try {trial.number} is left out, since {_shown(values)} cannot be run: {error}")
                 raise optuna.TrialPruned from None
+            value = _measure(request, spec, reporter)
             done += 1
             progress = f"{done} of {planned.tries}"
             reporter.note(f"try {trial.number} ({progress}): {_shown(values)}: {spec.criterion} {_number(value)}")
@@ -72,6 +74,8 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             )
             raise
         trials = complete_trials(optuna, study)
+    if not trials and all(trial.state == optuna.trial.TrialState.PRUNED for trial in study.trials):
+        raise FedwcaError(f"{spec.out}: no try could be run, as the warnings say; name other values and another folder")
     if not trials:
         raise FedwcaError(
             f"{spec.out}: no try can be judged, since {spec.criterion} was measured in none; give clients the "

@@ -328,11 +328,11 @@ def test_a_run_that_goes_on_where_it_began_warns_of_nothing(every: Path, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_a_kill_ends_in_the_same_bits(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:
+def test_a_kill_ends_in_the_same_bits(whole: Path, shades: Path, tmp_path: Path, apart: Apart, seed: int) -> None:
     folder, draw = tmp_path / "run", random.Random(seed)
     arguments = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
     if seed % 2:
-        killed(arguments, f"{draw.choice(['checkpoint', 'kept', 'half a line', 'line'])}:{draw.randint(1, 9)}")
+        killed(apart, arguments, f"{draw.choice(['checkpoint', 'kept', 'half a line', 'line'])}:{draw.randint(1, 9)}")
     else:
         process = subprocess.Popen([sys.executable, "-m", "fedwca", *arguments], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 200

@@ -29,7 +29,7 @@ from ..shades import write_shades
 PLUGIN = '''
 import json
 from contextlib import contextmanager
-from fedwca.loggers import Logger, series, title
+from fedwca.loggers import Logger, curve_name, scalars
 
 class Lines(Logger):
     """One line a record."""
@@ -41,7 +41,7 @@ class Lines(Logger):
     def open(self, run, config):
         with (run / self.file).open("a") as file:
             file.write(f"begin {config['seed']}\\n")
-            yield lambda record: file.write(f"{title(record)} {record['round']} {json.dumps(series(record))}\\n")
+            yield lambda record: file.write(f"{curve_name(record)} {record['round']} {json.dumps(scalars(record))}\\n")
             file.write("end\\n")
 '''
 RECORD = {"method": "wca", "source_model": 0, "trial": 1, "accuracy": [50.0, None, 70.0], "seconds": {"train": 2.5}}

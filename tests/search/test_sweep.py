@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.errors import Diverged, FedwcaError, UsageError
+from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
@@ -153,7 +153,6 @@ class Trainings:
     def __call__(self, request: RunRequest, *_: Any) -> Any:
         ((key, rate),) = request.tried
         assert key == LR
-        request.plan()  # as `collect_runs` does
         self.rates.append(float(rate))
         if error := self.errors.get(len(self.rates) - 1):
             raise error
@@ -348,12 +347,24 @@ def test_values_that_do_not_go_together_are_left_out(trainings: Trainings, tmp_p
         for _ in range(2):
             assert trainings.search(tmp_path, LIST) == [0.4, 0.2, 0.1]
     assert sorted(trainings.rates) == [0.1, 0.2, 0.4]
-    assert sum("cannot be run and are left out: 0.3 is too much" in text for text in trainings.said) == 1
+    assert sum("cannot be run: 0.3 is too much" in text for text in trainings.said) == 1
 
 
-def test_values_that_the_images_do_not_suffice_for_are_left_out(trainings: Trainings, tmp_path: Path) -> None:
-    trainings.errors = {1: UsageError("8 images of 4 clients")}
+def test_values_that_the_images_do_not_suffice_for_are_left_out(
+    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(request: RunRequest) -> None:
+        if dict(request.tried)[LR] == "0.3":
+            raise DataError("8 images of 4 clients")
+
+    monkeypatch.setattr("fedwca.search.study.check_clients", check)
     for _ in range(2):
-        assert len(trainings.search(tmp_path, LIST)) == 3
-    assert len(trainings.rates) == 4
-    assert sum("cannot be run and are left out: 8 images of 4 clients" in text for text in trainings.said) == 1
+        assert trainings.search(tmp_path, LIST) == [0.4, 0.2, 0.1]
+    assert sum("= 0.3 cannot be run: 8 images of 4 clients" in text for text in trainings.said) == 1
+
+
+def test_an_error_that_is_not_of_the_values_ends_the_search(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.errors = {1: UsageError("no device")}
+    with pytest.raises(UsageError, match="no device"):
+        trainings.search(tmp_path, LIST)
+    assert len(trainings.search(tmp_path, LIST)) == 4
