@@ -162,8 +162,8 @@ def _place_fields(spec: MethodSpec, head: Baseline, changes: Mapping[str, Any]) 
     kind, name = ("central", head.central) if head.central else ("aggregator", head.aggregator)
     if kind in changes:
         raise UsageError(
-            f"method {spec.text!r}: {spec.fields!r} are fields of the {kind} that another takes the place of; give "
-            f"the other's own fields, as {kind}={changes[kind]}:FIELD=VALUE"
+            f"method {spec.text!r}: {spec.fields!r} are fields of the {kind} that another takes the place of; write "
+            f"{kind}={changes[kind]}:{spec.fields}"
         )
     return {kind: f"{name}:{spec.fields}"}
 

@@ -88,10 +88,10 @@ class Command:
         if new_clients:  # nothing is trained before the rounds, and every class needs a shard
             extra += [] if self.words[0] != "sweep" else ["--tries", "2", "--rounds", "2"]
             return [*extra, "--source-models", "1", "--clients", "5", "--device", "cpu"]
-        extra += ["--device", "cpu"]
         if "--target" not in self.words:
-            extra += ["--set", "source_training.epochs=1"]
+            extra += ["--set", "source_training.epochs=1", "--device", "cpu"]
         else:
+            extra += ["--device", "cpu"]
             named_methods = self.words[0] == "compare" or "--baseline" in self.words  # none that trains at one place
             extra += [] if named_methods else ["--set", "central_training.epochs=1"]
             extra += [] if "finish_training" in " ".join(self.words) else ["--set", "finish_training.epochs=1"]
