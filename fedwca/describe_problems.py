@@ -12,15 +12,22 @@ BRANCH = re.compile(r"(constrained-\w+|[\w-]+\[.*\])$")
 """What pydantic calls branches of a union in the location of a problem, where no field can have that name."""
 
 
-def describe_unknown(kind: str, name: str, known_names: Iterable[str]) -> str:
+def describe_unknown(kind: str, name: str, known_names: Iterable[str], hint: str = "") -> str:
     """The error sentence for an unknown name, with the closest known name and the list of all.
+
+    Args:
+        kind: what has such names.
+        name: the unknown one.
+        known_names: all that exist.
+        hint: end of the sentence where no known name is close.
 
     >>> describe_unknown("aggregator", "wac", ["fedavg", "wca"])
     "no aggregator 'wac'; did you mean 'wca'? Known: fedavg, wca"
     """
     names = list(known_names)
     close = difflib.get_close_matches(name, names, 1)
-    return f"no {kind} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".") + f" Known: {', '.join(names)}"
+    known = f"Known: {', '.join(names)}"
+    return f"no {kind} {name!r}; did you mean {close[0]!r}? {known}" if close else f"no {kind} {name!r}. {known}{hint}"
 
 
 def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:

@@ -186,9 +186,8 @@ class Registry(Generic[T]):
             elif point := self._plugins().get(name):
                 self._add(name, self._load(point))
             else:
-                sentence = describe_unknown(self.kind, name, self.names())
-                hint = "" if "did you mean" in sentence or name == "none" else "; if a plugin has it, install that"
-                raise UnknownComponent(sentence + hint)
+                hint = "; if a plugin has it, install that"
+                raise UnknownComponent(describe_unknown(self.kind, name, self.names(), hint))
         return self._classes[name]
 
     def _load(self, point: EntryPoint) -> type[Any]:

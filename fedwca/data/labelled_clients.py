@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.random import Generator
 
+from fedwca.data.check_deal import check_deal
 from fedwca.data.dataset import FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.image_pool import Change, ImagePool
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import check_deal
 from fedwca.errors import DataError, UsageError
 
 TRAINING, NEW = "training clients", "new clients"

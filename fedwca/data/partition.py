@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
-from fedwca.core.component_answers import describe_value
+from fedwca.data.check_deal import check_deal, check_enough_images
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.metrics import Metrics
@@ -238,62 +238,6 @@ def split_domain(
         cuts = np.array([len(used) - validation - test, len(used) - test])
         splits.append(Split(*cut_at_groups(used, rank[member], cuts)))
     return splits
-
-
-def check_enough_images(domain: Domain, clients: int) -> None:
-    """Refuse more clients than a domain has images, or groups of images that stay together.
-
-    Raises:
-        UsageError: there are more clients; the message says how many are possible.
-    """
-    total = len(domain) if domain.groups is None else len(np.unique(domain.groups))
-    if clients > total:
-        noun = "images" if domain.groups is None else "groups of images"
-        raise UsageError(
-            f"domain {domain.name!r} has {total} {noun}, too few for {clients} clients; --clients {total} is the most"
-        )
-
-
-def check_deal(name: str, images: int, groups: Integers | None, dealt: Sequence[Integers]) -> list[Integers]:
-    """Check the positions of each client's images in a domain or pool, and return them as int64.
-
-    Args:
-        name: of the domain or data set.
-        images: number of its images.
-        groups: see `Domain.groups`.
-        dealt: of each client.
-
-    Raises:
-        UsageError: positions are not whole numbers, not in the domain, or dealt twice, or a group is dealt to two
-            clients.
-    """
-    prefix = f"the partition's deal of {name!r}"
-    if not isinstance(dealt, Iterable):
-        raise UsageError(f"{prefix} gave {describe_value(dealt)}; right is a list of each client's positions")
-    arrays = [np.asarray(positions) for positions in dealt]
-    for client, positions in enumerate(arrays):
-        if positions.ndim != 1 or (len(positions) and positions.dtype.kind not in "iu"):
-            raise UsageError(
-                f"{prefix} gave client {client} {positions.dtype} of shape {positions.shape}; right are positions of "
-                "images, whole numbers [n]"
-            )
-        if len(positions) and not 0 <= positions.min() <= positions.max() < images:
-            raise UsageError(
-                f"{prefix} gave client {client} positions from {positions.min()} to {positions.max()}; there are "
-                f"images 0 to {images - 1}"
-            )
-    arrays = [positions.astype(np.int64) for positions in arrays]
-    if repeated := _find_repeated(arrays):
-        raise UsageError(f"{prefix} gave image {repeated[0]} twice")
-    if groups is not None and (divided := _find_repeated([np.unique(groups[positions]) for positions in arrays])):
-        raise UsageError(f"{prefix} gave images of group {divided[0]}, variants of one image, to several clients")
-    return arrays
-
-
-def _find_repeated(arrays: Sequence[Integers]) -> list[int]:
-    """The numbers that occur more than once, ascending."""
-    numbers, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *arrays]), return_counts=True)
-    return [int(number) for number in numbers[counts > 1]]
 
 
 def _published_split(domain: Domain, positions: Integers) -> Split:

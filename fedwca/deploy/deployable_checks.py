@@ -16,10 +16,10 @@ from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import draw_changes
 from fedwca.errors import UsageError
+from fedwca.federated.assign_clusters import compare_clients
 from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.federated.participation import count_sampled
-from fedwca.federated.server import compare_clients
 
 
 def check_deployable(method: Method, rounds: int, network: Network) -> None:

@@ -21,11 +21,10 @@ from fedwca.deploy.wire_messages import VERSION, Parcel, row_to_tensors, tensors
 from fedwca.engine.parameter_layout import mix_rows
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, gather_mixtures
+from fedwca.federated.assign_clusters import assign_clusters, compare_clients
 from fedwca.federated.server import (
     COLLECTED,
     Server,
-    assign_clusters,
-    compare_clients,
     expect_uploads,
     next_state,
     offer_models,

@@ -20,13 +20,13 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import blend_mixtures, check_starts, gather_mixtures, regather_mixtures
+from fedwca.federated.assign_clusters import assign_clusters
 from fedwca.federated.client_tasks import client_task
 from fedwca.federated.mean_answers import MeanAnswers, ask_about_mean
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import (
     Server,
-    assign_clusters,
     declare_collected,
     expect_uploads,
     find_unlabeled,

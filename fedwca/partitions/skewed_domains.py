@@ -83,7 +83,7 @@ class SkewedDomains(DomainPartition):
             UsageError: more clients than images.
             DataError: a client has too few images in every deal that was tried.
         """
-        from fedwca.data.partition import check_enough_images
+        from fedwca.data.check_deal import check_enough_images
 
         check_enough_images(domain, clients)
         groups = np.arange(len(domain)) if domain.groups is None else domain.groups

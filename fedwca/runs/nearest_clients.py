@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
+from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
-from fedwca.federated.server import read_client_vectors
 from fedwca.functional import first_neighbours
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
-from fedwca.errors import UsageError
+from fedwca.errors import DataError, UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.compare import chosen_domains
@@ -123,13 +123,19 @@ def _check_values(request: RunRequest, params: Sequence[Options | Range], base_v
 
 
 def check_clients(request: RunRequest) -> None:
-    """Check that the run of a try can be planned, and that the images suffice for its clients.
+    """Check that the run of a try can be planned, and that the images suffice for a partition with its values.
 
     Raises:
-        UsageError, DataError: they do not.
+        UsageError: the values do not go together, or the images do not suffice.
+        DataError: the images cannot be read.
     """
     config = request.plan().config
-    split_trial(config, *load(config), 0, 0)
+    if any(key.startswith("partition.") for key, _ in request.tried):
+        images = load(config)
+        try:
+            split_trial(config, *images, 0, 0)
+        except DataError as error:
+            raise UsageError(str(error)) from error
 
 
 def first_values(params: Sequence[Options | Range]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from fedwca.data.cache import make_folder
-from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
+from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import OneOfMany, RunReporter
@@ -54,7 +54,7 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             request = with_values(planned.request, values)
             try:
                 check_clients(request)
-            except (UsageError, DataError) as error:  # values were checked one by one, and not together with the images
+            except UsageError as error:  # values were checked one by one, and without the images
                 done += 1
                 reporter.warn(f"try {trial.number} is left out, since {_shown(values)} cannot be run: {error}")
                 raise optuna.TrialPruned from None

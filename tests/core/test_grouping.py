@@ -30,9 +30,9 @@ from fedwca.data.metrics import Metrics
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.federated.assign_clusters import assign_clusters
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
-from fedwca.federated.server import assign_clusters
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax

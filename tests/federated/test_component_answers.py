@@ -23,9 +23,9 @@ from fedwca.engine.client_program import check_targets
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, newcomer_mixtures
+from fedwca.federated.assign_clusters import compare_clients
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
-from fedwca.federated.server import compare_clients
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
 from tests.engine.test_adaptation import clients, network

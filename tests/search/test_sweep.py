@@ -18,7 +18,7 @@ from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, ORACLE, judge
 from fedwca.search.open_study import JOURNAL, read_tried_values
-from fedwca.search.plan_search import PlannedSearch, Search, plan_search
+from fedwca.search.plan_search import PlannedSearch, Search, check_clients, plan_search
 from fedwca.search.space import Options, Range, grid, grids, parse_space, resolve_grid
 from fedwca.search.study import search, tabulate_tries
 
@@ -355,7 +355,7 @@ def test_values_that_the_images_do_not_suffice_for_are_left_out(
 ) -> None:
     def check(request: RunRequest) -> None:
         if dict(request.tried)[LR] == "0.3":
-            raise DataError("8 images of 4 clients")
+            raise UsageError("8 images of 4 clients")
 
     monkeypatch.setattr("fedwca.search.study.check_clients", check)
     for _ in range(2):
@@ -368,3 +368,18 @@ def test_an_error_that_is_not_of_the_values_ends_the_search(trainings: Trainings
     with pytest.raises(UsageError, match="no device"):
         trainings.search(tmp_path, LIST)
     assert len(trainings.search(tmp_path, LIST)) == 4
+
+
+def test_a_try_is_left_out_only_if_its_partition_cannot_be_dealt(tmp_path: Path) -> None:
+    layer = {"baselines": ["fedavg"], "composed": False, "data": write_shades(tmp_path / "s", images=16)}
+
+    def check(public: str) -> None:
+        check_clients(RunRequest(layer, preset="upfl", tried=[("partition.dirichlet.public", public)]))
+
+    layer |= {"partition": "dirichlet", "clients": 4, "new_clients": 2}
+    check("0.1")
+    with pytest.raises(UsageError, match="are left for 6 clients"):
+        check("0.99")
+    (tmp_path / "s").rename(tmp_path / "gone")
+    with pytest.raises(DataError):
+        check("0.1")
