@@ -24,7 +24,7 @@ from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import accuracy_of_all
 
 if TYPE_CHECKING:
-    from fedwca.runs.open_run import OpenedRun
+    from fedwca.runs.opened_run import OpenedRun
 
 
 def model_of(

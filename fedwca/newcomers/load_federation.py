@@ -21,7 +21,7 @@ from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.measure_newcomers import prepare_fresh_models
 
 if TYPE_CHECKING:
-    from fedwca.runs.open_run import OpenedRun
+    from fedwca.runs.opened_run import OpenedRun
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,8 @@ from fedwca.results.describe_run import special_domain
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.measure_delivered import step_size
-from fedwca.runs.open_run import OpenedRun, open_run
+from fedwca.runs.open_run import open_run
+from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.select_engine import choose_engine, config_of_method
 
 
