@@ -41,6 +41,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
     from fedwca.runs.checkpointer import Checkpointer
     from fedwca.runs.load_data import architecture
     from fedwca.runs.run_trials_and_methods import run_bench
+    from fedwca.runs.split_trials import TrialSplits
 
     torch.set_num_threads(1)
     generator = np.random.default_rng(0)
@@ -66,7 +67,9 @@ def run(clients: int, method: str) -> dict[str, Any]:
     records, end_times = [], []
     with tempfile.TemporaryDirectory() as folder:
         checkpointer = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
-        for record in run_bench(plan.config, plan.methods, dataset, "home", checkpointer=checkpointer):
+        for record in run_bench(
+            plan.config, plan.methods, TrialSplits(plan.config, dataset, "home"), checkpointer=checkpointer
+        ):
             end_times.append((time.perf_counter(), time.process_time()))
             records.append(record)
     later_seconds = [r["seconds"] for r in records if r["round"] > 0]

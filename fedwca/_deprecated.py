@@ -45,11 +45,16 @@ def forward_names(module: str, renamed: Mapping[str, str]) -> Callable[[str], An
 MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "fedwca.cli.reporter": ("fedwca.cli.console_reporter", {}),
     "fedwca.checkpoints": ("fedwca.core.tensor_files", {"fill": "fill_module"}),
+    "fedwca.export.load": ("fedwca.export.load_model", {}),
     "fedwca.kinds": ("fedwca.core.interfaces", {}),
     "fedwca.network": ("fedwca.core.network", {}),
     "fedwca.newcomers.federation": (
         "fedwca.newcomers.load_federation",
         {"ClusterAssignment": "fedwca.newcomers.choose_cluster.ClusterAssignment"},
+    ),
+    "fedwca.results.run_folder": (
+        "fedwca.results.write_run",
+        {"read_records": "fedwca.results.read_run_files.read_records"},
     ),
     "fedwca.round": (
         "fedwca.federated.round",

@@ -42,6 +42,7 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.load_data import load
 from fedwca.runs.round_record import describe_round
 from fedwca.runs.run_trials_and_methods import run_bench
+from fedwca.runs.split_trials import TrialSplits
 
 DOMAINS = torch.tensor([0, 0, 1, 1])
 TRAINING = Training(epochs=1, lr=0.05, batch_size=8)
@@ -459,7 +460,7 @@ def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
     )
     dataset, source = load(config)
     ifca = [pair for pair in compose(config) if pair[0].name == "ifca"]
-    records = [r for r in run_bench(config, ifca, dataset, source) if r["round"] >= 0]
+    records = [r for r in run_bench(config, ifca, TrialSplits(config, dataset, source)) if r["round"] >= 0]
     assert len(records) == rounds
     for record in records:
         assert len(record["labels"].unique()) >= 2

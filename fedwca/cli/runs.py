@@ -136,15 +136,14 @@ def _line(run: Run) -> dict[str, Any]:
     Raises:
         FedwcaError: a file of it is damaged.
     """
-    from fedwca.results.describe_run import data_name, special_domain
+    from fedwca.results.describe_run import data_and_domain
 
-    config = run.config
-    data = data_name(config["dataset"], config.get("data"))
+    config, name = run.config, run.dataset_name
     return {
         "run": run.path.name,
         "path": str(run.path),
         "method": run.methods[run.composed]["label"],
-        "data": f"{data}, {special_domain(config)}" if config.get("source") or config.get("target") else data,
+        "data": data_and_domain(config, name) if config.get("source") or config.get("target") else name,
         "accuracy": run.accuracy,
         "time": run.time,
         "state": run.state,

@@ -227,19 +227,19 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
 
 def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> tuple[Method, int]:
     """Check that a method fits the run; returns it with its rounds, where the last phase counts as one more."""
-    check_fits_partition(
-        method, config.training, config.batch_norm, partition_of(config), config.checkpoint is not None
-    )
+    partition, training = partition_of(config), method.training_in(config.training)
+    model = component("model", config.model, config.components)
+    check_fits_partition(method, training, config.batch_norm, partition, config.checkpoint is not None)
     check_public_images(method, component("partition", config.partition, config.components))
-    check_sizes(method, component("model", config.model, config.components), config.checkpoint is not None)
-    check_whole_model_is_trained(method, config.training)
-    check_networks_are_trained(method, config.training)
-    check_models_can_be_generated(method, config.engine, partition_of(config))
-    check_gradients_can_be_inferred(method, config.training)
-    check_layers_can_stay(method, partition_of(config), component("model", config.model, config.components))
+    check_sizes(method, model, config.checkpoint is not None)
+    check_whole_model_is_trained(method, training)
+    check_networks_are_trained(method, training)
+    check_models_can_be_generated(method, config.engine, partition)
+    check_gradients_can_be_inferred(method, training)
+    check_layers_can_stay(method, partition, model)
     rounds = config.rounds if max_rounds is None else min(max_rounds, config.rounds)
-    check_epochs_are_whole(method, config.training, rounds)
-    check_steps_have_labels(method, config.training, partition_of(config))
+    check_epochs_are_whole(method, training, rounds)
+    check_steps_have_labels(method, training, partition)
     return method, rounds + bool(method.finish)
 
 

@@ -130,7 +130,7 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method has its own settings.
+        training: how the method's clients train in a round.
 
     Raises:
         UsageError: names the part.
@@ -141,11 +141,10 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
             f"{prefix}two of its parts have a network called {repeated_names[0]!r}; leave one of the parts out"
         )
     changing = [part for part in method.trained if changes_network(part)]
-    trains = method.training_in(training).trains
-    if trains != "all" and changing:
+    if training.trains != "all" and changing:
         raise UsageError(
-            f"{prefix}{changing[0].name!r} trains networks beside the model, which trains = {trains} leaves as they "
-            "are; leave it out"
+            f"{prefix}{changing[0].name!r} trains networks beside the model, which trains = {training.trains} leaves "
+            "as they are; leave it out"
         )
     if len([part for part in changing if isinstance(part, Adaptation) and part.generates_models]) and len(changing) > 1:
         raise UsageError(
@@ -163,13 +162,13 @@ def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> N
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method has its own settings.
+        training: how the method's clients train in a round.
         rounds: of the method, without its last phase.
 
     Raises:
         UsageError: says which numbers of rounds are valid.
     """
-    cuts = method.training_in(training).cuts
+    cuts = training.cuts
     if remainder := rounds % cuts:
         rounded_up = rounds - remainder + cuts
         valid_rounds = f"{rounds - remainder} or {rounded_up}" if rounds > cuts else f"{rounded_up}"
@@ -184,13 +183,13 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method has its own settings.
+        training: how the method's clients train in a round.
         partition: of the run; if it trains whole networks, training clients have labels.
 
     Raises:
         UsageError: says what to change.
     """
-    steps = method.training_in(training).steps
+    steps = training.steps
     if steps is not None and not partition.trains_classifier and method.pseudo_labeler.renew == "epoch":
         raise UsageError(
             f"method {method.name!r}: pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, "
@@ -203,15 +202,15 @@ def check_whole_model_is_trained(method: Method, training: Training) -> None:
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method has its own settings.
+        training: how the method's clients train in a round.
 
     Raises:
         UsageError: names the part.
     """
-    trains = method.training_in(training).trains
-    if trains != "all" and any(objective.adapts for objective in method.objectives):
+    if training.trains != "all" and any(objective.adapts for objective in method.objectives):
         raise UsageError(
-            f"method {method.name!r}: a step of an adaptation moves the whole model; leave out trains = {trains}"
+            f"method {method.name!r}: a step of an adaptation moves the whole model; "
+            f"leave out trains = {training.trains}"
         )
 
 
@@ -220,12 +219,12 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method has its own settings.
+        training: how the method's clients train in a round.
 
     Raises:
         UsageError: names the setting.
     """
-    aggregator, training = method.aggregator, method.training_in(training)
+    aggregator = method.aggregator
     if not aggregator.infers_gradients:
         return
     prefix = f"method {method.name!r}: aggregator {aggregator.name!r} takes how far clients moved for their gradients"

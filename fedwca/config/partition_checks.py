@@ -19,7 +19,7 @@ def check_fits_partition(
 
     Args:
         method: composed.
-        training: how clients train in a round, unless the method has its own settings.
+        training: how the method's clients train in a round.
         batch_norm: what happens to BatchNorm's running statistics when models are mixed.
         partition: of the run.
         checkpoint: whether clients start from the user's own model.
@@ -48,7 +48,7 @@ def check_fits_partition(
             raise UsageError(
                 f"{prefix}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
-    for settings in (method.training_in(training), method.finish_training):
+    for settings in (training, method.finish_training):
         if settings is not None and settings.trains == "classifier" and not partition.trains_classifier:
             raise UsageError(
                 f"{prefix}trains = classifier, but with --source the classifier is frozen; take all or extractor"

@@ -172,7 +172,7 @@ def _go_on(url: str, file: RemoteFile, part: Path, report: Report, most: int | N
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT and _range_start(response) == received
         received = received if resumed else 0
         length = response.headers.get("Content-Length", "")
-        total = received + int(length) if length.isdigit() else file.size
+        total = received + int(length) if length.isdecimal() else file.size
         if file.size is not None and total is not None and total != file.size:
             raise _Unavailable(f"offers {total:,} bytes, not {file.size:,}")
         _check_room(part, total, received)
@@ -188,7 +188,7 @@ def _go_on(url: str, file: RemoteFile, part: Path, report: Report, most: int | N
 def _range_start(response: Any) -> int | None:
     """Position of the first byte of a partial response; None if the response does not state it."""
     start = str(response.headers.get("Content-Range", "")).removeprefix("bytes ").partition("-")[0]
-    return int(start) if start.isdigit() else None
+    return int(start) if start.isdecimal() else None
 
 
 def _check_room(part: Path, total: int | None, received: int) -> None:

@@ -21,10 +21,10 @@ from fedwca.reproduce.definitions import (
     quick_settings,
     without_missing_layers,
 )
-from fedwca.results.describe_run import count_of
+from fedwca.results.describe_run import count_of, data_name
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse_runs import dataset_name, sort_methods
+from fedwca.runs.reuse_runs import sort_methods
 from fedwca.runs.run_request import RunRequest
 
 
@@ -118,8 +118,8 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
         domain_requests = chosen_domains(request, domains, reproduction.planning)
         requests = {str(r.layer[role]) if role else r.plan().config.partition: r for r in domain_requests}
         plans = {domain: r.plan() for domain, r in requests.items()}
-        config = next(iter(plans.values())).config
-        jobs.append(Job(canonical_name(table), fitting, requests, plans, dataset_name(config), printed, quick))
+        title = data_name(next(iter(plans.values())).config.model_dump())
+        jobs.append(Job(canonical_name(table), fitting, requests, plans, title, printed, quick))
     return jobs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class RetentionPolicy:
         policies = {"last": cls(2, 1), "selected": cls(2, 1, True), "all": cls(None, None), "none": cls(2, 0)}
         if text in policies:
             return policies[text]
-        if not (text.isascii() and text.isdigit() and int(text)):
+        if not (re.fullmatch("[0-9]{1,9}", text) and int(text)):
             raise InvalidConfig(f"--keep {text}: takes last, selected, all, none or a number of at least 1")
         return cls(max(2, int(text)), int(text))
 

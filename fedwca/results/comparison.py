@@ -45,7 +45,9 @@ class Comparison:
     """The model that clients start from, see `first_model`; empty: the one that follows from ``named``."""
 
     @staticmethod
-    def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
+    def of(
+        dataset: str, tables: Mapping[str, Sequence[Row]], reference: str | None, named: str = "source"
+    ) -> Comparison:
         """A comparison from one table per source or target."""
         labels = {row.name: row.label for table in tables.values() for row in table}
         runs: dict[str, dict[SourceTrial, float]] = {name: {} for name in labels}

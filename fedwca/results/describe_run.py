@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.printable import printable
+from fedwca.registry import canonical_name
 
 
 def count_of(number: int, noun: str) -> str:
@@ -96,9 +97,29 @@ def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -
     return f"{dataset}, {special}, {clients_text}, {count_of(config['rounds'], 'round')}, seed {config['seed']}"
 
 
-def data_name(dataset: str, data: str | Path | None) -> str:
-    """The name of the data in tables, titles and folders: the data set, or for ``folder`` the folder's name."""
-    return printable((Path(data).name if dataset == "folder" and data else "") or dataset)
+def data_name(config: Mapping[str, Any]) -> str:
+    """The name of the data in tables, titles and folders: the data set, or the folder or repository it comes from.
+
+    >>> data_name({"dataset": "digits_mini"}), data_name({"dataset": "folder", "data": "images/fruit"})
+    ('digits_mini', 'fruit')
+    >>> data_name({"dataset": "hub", "components": {"dataset": {"hub": {"repository": "OWNER/Fruit"}}}})
+    'fruit'
+    """
+    dataset = str(config["dataset"])
+    if dataset == "folder" and config.get("data"):
+        return printable(Path(config["data"]).name or dataset)
+    if repository := config.get("components", {}).get("dataset", {}).get(dataset, {}).get("repository"):
+        return canonical_name(printable(Path(repository).name)).replace(" ", "_")
+    return printable(dataset)
+
+
+def data_and_domain(config: Mapping[str, Any], name: str | None = None) -> str:
+    """The data's name and the run's special domain, as titles have them; ``name``: that of the data set that was read.
+
+    >>> data_and_domain({"dataset": "digits_mini", "source": "neon"})
+    'digits_mini, source neon'
+    """
+    return f"{name or data_name(config)}, {special_domain(config)}"
 
 
 def trained_methods(methods: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -23,7 +23,7 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
     return {
         key: (first_settings.get(key), second_settings.get(key))
         for key in dict.fromkeys([*first_settings, *second_settings])
-        if _typed(first_settings.get(key)) != _typed(second_settings.get(key))
+        if not _are_equal(key, first_settings.get(key), second_settings.get(key))
     }
 
 
@@ -43,8 +43,17 @@ def _leaves(configuration: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _are_equal(key: str, first: Any, second: Any) -> bool:
+    """Whether two values of a setting are the same; a component's fields may be text, as a command line gives them.
+
+    >>> _are_equal("components.model.lenet.bottleneck", "8", 8), _are_equal("source", "01", "1")
+    (True, False)
+    """
+    return bool(first == second or ("." in key and _typed(first) == _typed(second)))
+
+
 def _typed(value: Any) -> Any:
-    """A value with numbers and booleans in text converted, as a command line gives them: ``"8"`` equals 8."""
+    """A value with numbers and booleans in text converted: ``"8"`` equals 8."""
     if isinstance(value, str):
         try:
             return float(value)

@@ -115,11 +115,16 @@ class Run:
         return datetime.fromtimestamp((self.path / "config.json").stat().st_mtime).astimezone()
 
     @property
+    def dataset_name(self) -> str:
+        """Name of the data set."""
+        return str(self.about.get("dataset_name") or data_name(self.config))
+
+    @property
     def title(self) -> str:
         """The title of the run, in one line."""
         c = self.config
         training_clients = len(self.domains) - self.about.get("newcomers", 0)
-        return run_title(data_name(c["dataset"], c.get("data")), c, self.domains[:training_clients])
+        return run_title(self.dataset_name, c, self.domains[:training_clients])
 
     @cached_property
     def domains(self) -> Sequence[str]:

@@ -15,12 +15,12 @@ from fedwca.datasets import datasets
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.describe_run import first_model
+from fedwca.results.describe_run import data_name, first_model
 from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.reuse_runs import collect_runs, dataset_name
+from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import check_recording
 
@@ -67,7 +67,7 @@ def run_comparison(
     tables = {domain_of(runs.config) or runs.config.partition: runs.table for runs in collected}
     config = collected[-1].config
     comparison = Comparison.of(
-        dataset_name(config), tables, planned.reference, partition_of(config).domain_role or "partition"
+        data_name(config.model_dump()), tables, planned.reference, partition_of(config).domain_role or "partition"
     )
     trained = frozenset[str]().union(*(runs.trained for runs in collected))
     return replace(comparison, trained=trained, first=first_model(config.model_dump()))

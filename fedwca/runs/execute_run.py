@@ -28,7 +28,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         FedwcaError: a round or writing failed; finished rounds are kept, and the run can be continued.
         KeyboardInterrupt: the user stopped the run; likewise.
     """
-    folder, config, splits = run.folder, run.plan.config, run.splits
+    folder, config = run.folder, run.plan.config
     first_record_at, memory = run.started, MeasuredMemory(run.device)
     traced_label = run.plan.methods[-1][0].label if run.profile else None
     try:
@@ -40,8 +40,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
                 profiling(traced_label, plain_progress, folder) as progress,
                 matmul_precision(config.precision, run.device),
             ):
-                bench_args = (config, run.plan.methods, splits.dataset, splits.domain)
-                records = run_bench(*bench_args, progress, run.checkpointer, run.schedule, splits)
+                records = run_bench(config, run.plan.methods, run.splits, progress, run.checkpointer, run.schedule)
                 for record in run.schedule.merged(records, folder.append, progress):
                     if first_record_at == run.started:  # the first record comes once the source models exist
                         first_record_at = time.perf_counter()
@@ -61,7 +60,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
     except (FedwcaError, KeyboardInterrupt):
         summarise_unfinished(run, first_record_at)
         raise
-    return FinishedRun(config, splits.dataset.name, table, summary, folder.path)
+    return FinishedRun(config, run.splits.dataset.name, table, summary, folder.path)
 
 
 def summarise_unfinished(run: PreparedRun, first_record_at: float) -> None:

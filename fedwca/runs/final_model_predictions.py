@@ -15,7 +15,7 @@ from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import FedwcaError
-from fedwca.results.describe_run import special_domain
+from fedwca.results.describe_run import data_and_domain
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.measure_delivered import step_size
@@ -53,9 +53,10 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
             predict(row, client.test) for row, client in zip(evaluated_models(opened), clients, strict=True)
         ]
     config, classified = opened.config, [classify_logits(outputs.logits) for outputs in final_predictions]
+    dataset_text = data_and_domain(config.model_dump(), opened.dataset_name)
     title = (
-        f"{opened.label} after {opened.round + 1} rounds: {opened.dataset_name}, "
-        f"{special_domain(config.model_dump())}, seed {config.seed}; source model {source_model}, trial {trial}"
+        f"{opened.label} after {opened.round + 1} rounds: {dataset_text}, seed {config.seed}; "
+        f"source model {source_model}, trial {trial}"
     )
     return Models(
         title=title,

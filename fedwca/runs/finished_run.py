@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
-from fedwca.results.describe_run import describe_spread, shown_round, special_domain
+from fedwca.results.describe_run import data_and_domain, describe_spread, shown_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_records
@@ -53,9 +53,9 @@ class FinishedRun:
         """
         entries = [((entry["label"],), entry) for entry in self.summary["methods"].values()]
         spread = describe_spread([entry["n"] for _, entry in entries])
-        data_and_domain = f"{self.dataset}, {special_domain(self.config.model_dump())}"
+        dataset_text = data_and_domain(self.config.model_dump(), self.dataset)
         round_text = shown_round(any("round" in entry for _, entry in entries))
-        title = f"{data_and_domain}: accuracy in percent {round_text}, {spread}"
+        title = f"{dataset_text}: accuracy in percent {round_text}, {spread}"
         table_columns = [*(narrow_columns() if narrow else COLUMNS)]
         if columns:
             table_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
@@ -125,8 +125,8 @@ class FinishedRun:
 
     def __repr__(self) -> str:
         accuracies = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)
-        domain = special_domain(self.config.model_dump())
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, {domain}: {accuracies}>"
+        dataset_text = data_and_domain(self.config.model_dump(), self.dataset)
+        return f"<FinishedRun {str(self.path)!r}: {dataset_text}: {accuracies}>"
 
     def __str__(self) -> str:
         return self.results_table(narrow=True).text()

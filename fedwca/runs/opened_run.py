@@ -124,7 +124,7 @@ class OpenedRun:
     @property
     def dataset_name(self) -> str:
         """Name of the data set."""
-        return str(self.about.get("dataset_name") or data_name(self.config.dataset, self.config.data))
+        return str(self.about.get("dataset_name") or data_name(self.config.model_dump()))
 
     @cached_property
     def method(self) -> Method:

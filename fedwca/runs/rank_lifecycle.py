@@ -23,6 +23,7 @@ from fedwca.runs.rank_schedule import RankSchedule
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import remaining_units, run_bench
+from fedwca.runs.split_trials import TrialSplits
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def follow_run(world: RankWorld) -> None:
     dataset, domain = load(config)
     if describe_images(dataset) != opening["digests"]:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
-    schedule = RankSchedule(world, opening["per_trial"])
+    schedule, splits = RankSchedule(world, opening["per_trial"]), TrialSplits(config, dataset, domain)
     with matmul_precision(config.precision, resolve_device(config.device)):
         checkpointer, progress = Checkpointer(schedule, opening["begun"]), schedule.sending_progress()
-        schedule.send_records(run_bench(config, methods, dataset, domain, progress, checkpointer, schedule))
+        schedule.send_records(run_bench(config, methods, splits, progress, checkpointer, schedule))

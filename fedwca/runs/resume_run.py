@@ -10,7 +10,6 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.errors import UsageError
-from fedwca.results.describe_run import data_name
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
@@ -69,5 +68,4 @@ def resume_run(
 
 def reopen_finished(run: Run, config: RunConfig) -> FinishedRun:
     """The result of a finished run, read from its folder alone; needs neither its images nor its components."""
-    name = run.about.get("dataset_name") or data_name(config.dataset, config.data)
-    return FinishedRun(config, name, run.table, dict(run.summary), run.path)
+    return FinishedRun(config, run.dataset_name, run.table, dict(run.summary), run.path)

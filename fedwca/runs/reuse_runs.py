@@ -15,7 +15,7 @@ from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
-from fedwca.results.describe_run import data_name, special_domain, trained_methods
+from fedwca.results.describe_run import data_and_domain, data_name, trained_methods
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
@@ -67,8 +67,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     plan = request.plan()
     finished_runs, missing = sort_methods(plan, out)
     check_same_data(finished_runs.values())
-    name = dataset_name(plan.config)
-    data_and_domain = f"{name}, {special_domain(plan.config.model_dump())}"
+    dataset_text = data_and_domain(plan.config.model_dump())
     if finished_runs:  # their results may be shown beside new runs on the current images
         try:
             check_same_images(plan.config, finished_runs.values())
@@ -76,22 +75,22 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             if missing:
                 raise
             reporter.warn(
-                f"{data_and_domain}: the images are not there, so it is not known whether they are still the same"
+                f"{dataset_text}: the images are not there, so it is not known whether they are still the same"
             )
     if finished_runs and (checkpoint := plan.config.checkpoint) is not None:
         if (digest := digest_checkpoint(plan.config)) is not None:
             check_same_checkpoint(plan, digest, finished_runs)
         elif not missing:  # otherwise running the missing methods raises an error
-            reporter.warn(
-                f"{data_and_domain}: {checkpoint} is not there, so it is not known whether it is still the same"
-            )
+            reporter.warn(f"{dataset_text}: {checkpoint} is not there, so it is not known whether it is still the same")
     for path in dict.fromkeys(run.path for run in finished_runs.values()):
         labels = [plan_label(plan, name) for name, run in finished_runs.items() if run.path == path]
         reporter.note(
-            f"{data_and_domain}: {', '.join(labels)} from {path}, finished with the same configuration, not run again"
+            f"{dataset_text}: {', '.join(labels)} from {path}, finished with the same configuration, not run again"
         )
     if missing:
-        missing_request = place_run(request, missing, out, f"{name}-{plan.domain or plan.config.partition}")
+        missing_request = place_run(
+            request, missing, out, f"{data_name(plan.config.model_dump())}-{plan.domain or plan.config.partition}"
+        )
         finished_runs |= dict.fromkeys(missing, start_or_resume(missing_request, reporter))
     warn_of_other_source_models(finished_runs.values(), reporter)
     tables = {run.path: {row.name: row for row in run.table} for run in finished_runs.values()}
@@ -155,11 +154,6 @@ def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> N
                         "version of torch or checkpoint file), so what sets them apart is not their methods alone"
                     )
                     break
-
-
-def dataset_name(config: RunConfig) -> str:
-    """The data's name in tables and folders: the data set's, or that of the folder of domains."""
-    return data_name(config.dataset, config.data)
 
 
 def plan_label(plan: RunPlan, name: str) -> str:

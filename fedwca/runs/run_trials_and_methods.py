@@ -14,7 +14,6 @@ from fedwca.config.compose_methods import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
 from fedwca.core.network import Network
-from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
@@ -194,33 +193,28 @@ class _Bench:
 def run_bench(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
-    dataset: FederatedDataset,
-    domain: str | None,
+    splits: TrialSplits,
     progress: Progress = NO_PROGRESS,
     checkpointer: Checkpointer | None = None,
     schedule: Schedule | None = None,
-    splits: TrialSplits | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Run every method for every source model and trial; yields one record per round as soon as the round ends.
 
     Args:
         config: what to run.
         methods: methods with their number of rounds, see `fedwca.config.compose_methods.compose`.
-        dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the source or target domain; None: the partition has neither.
+        splits: the clients of each trial.
         progress: callbacks for progress.
         checkpointer: saves the state after each record was consumed, and restores an earlier process's; None: neither.
         schedule: the part of the bench that this process runs; None: all of it.
-        splits: clients of the same data set and domain, if already built; None: they are built here.
     """
     checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
-    splits = splits or TrialSplits(config, dataset, domain)
     trial_keys = TrialKey.all_of(config.source_models, config.trials)
     remaining = remaining_units(config, methods, checkpointer.begun)
     progress.skipped_rounds(sum(units_of(config, methods).values()) - sum(remaining.values()), 0)
     if not remaining:
         return
-    models = schedule.models(config, dataset, domain, progress.source_epoch)
+    models = schedule.models(config, splits.dataset, splits.domain, progress.source_epoch)
     checkpointer.check_sources(models)
     at_once = 1
     if len(trial_keys) > 1:

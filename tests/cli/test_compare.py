@@ -239,6 +239,15 @@ def test_what_changes_no_number_is_a_list_of_fields() -> None:
     assert run_identity(plan) != run_identity(changed)
 
 
+def test_names_that_read_like_equal_numbers_are_different_names() -> None:
+    plan = resolve_plan({}).described()
+    for first, second in [("01", "1"), ("1e5", "100000"), ("1_0", "10")]:
+        stored, requested = ({**plan, "config": {**plan["config"], "source": name}} for name in (first, second))
+        assert differing_settings(stored, requested) == {"source": (first, second)}
+    not_a_number = {**plan, "config": {**plan["config"], "source": "nan"}}
+    assert differing_settings(not_a_number, not_a_number) == {}
+
+
 def test_what_changes_no_number_is_no_other_setting() -> None:
     config = RunConfig()
     assert comparable_settings(config.model_dump(mode="json")) == comparable_settings(

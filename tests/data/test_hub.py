@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -274,6 +275,11 @@ def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest
     again = call("bench", "--config", "../run/config.json", "--dry-run")
     assert again.code == 0, again.err
     assert "animals: source art_painting; targets photo; 2 clients each, a unit of the data each" in again.out
+    assert json.loads(call("runs", "--root", "..", "--json").out)[0]["data"] == "animals, source art_painting"
+    small = [*SMALL, "--rounds", "1", "--quiet", "--out", "all"]
+    compared = call("compare", "fedavg", "--dataset", "hub:../animals,unit=writer", *words[2:], *small)
+    assert compared.code == 0, compared.err
+    assert "\nanimals: accuracy in percent after the last round, " in compared.out
     checked = call("data", "check", "hub:../animals")
     assert checked.code == 0, checked.err
     assert "digest of animals" in checked.out

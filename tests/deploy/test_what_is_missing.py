@@ -96,7 +96,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_addresses_are_checked_and_a_last_try_announces_no_other() -> None:
-    for address in ("here", "127.0.0.1:99999", "http://127.0.0.1:8199"):
+    for address in ("here", "127.0.0.1:99999", "127.0.0.1:²", "http://127.0.0.1:8199"):
         with pytest.raises(UsageError, match=f"--server {address}: not of the form HOST:PORT"):
             check_reachable(address)
     with socket.socket() as listening:

@@ -153,6 +153,7 @@ import torch
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.run_trials_and_methods import run_bench
+from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.split_trials import split_trial
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.config.resolve_config import resolve_plan
@@ -175,7 +176,7 @@ needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a
 measured, held = MeasuredMemory("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
     checkpointer = Checkpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
-    for record in run_bench(config, methods, dataset, "a", checkpointer=checkpointer):
+    for record in run_bench(config, methods, TrialSplits(config, dataset, "a"), checkpointer=checkpointer):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         held.append(pages * os.sysconf("SC_PAGE_SIZE"))
 print(json.dumps({"held": held, "needed": needed.total, "measured": measured.growth()}))

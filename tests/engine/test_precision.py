@@ -25,6 +25,7 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.load_data import load
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.split_trials import TrialSplits
 
 TRAINING = Training(epochs=2, lr=0.01, batch_size=8)
 
@@ -133,7 +134,7 @@ def test_accuracy_is_nearly_that_of_float32() -> None:
             source_training=SourceTraining(epochs=3, lr=1e-2),
         )
         dataset, source = load(config)
-        records = list(run_bench(config, compose(config), dataset, source))
+        records = list(run_bench(config, compose(config), TrialSplits(config, dataset, source)))
         accuracies[precision] = torch.tensor(records[-1]["accuracy"]).mean()
     assert abs(accuracies["bf16"] - accuracies["fp32"]) < 5
     assert abs(accuracies["bf16-all"] - accuracies["fp32"]) < 5

@@ -15,6 +15,7 @@ from fedwca.errors import CheckpointError
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import load
 from fedwca.runs.run_trials_and_methods import run_bench
+from fedwca.runs.split_trials import TrialSplits
 
 RUN = {"source": "day", "clients": 1, "rounds": 2, "baselines": [], "training": {"epochs": 1}, "workers": 1}
 RUN |= {"device": "cpu", "source_training": {"epochs": 1}}
@@ -47,7 +48,7 @@ def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        records = list(run_bench(plan.config, plan.methods, dataset, source))
+        records = list(run_bench(plan.config, plan.methods, TrialSplits(plan.config, dataset, source)))
     assert [record["round"] for record in records] == [-1, 0, 1]
     parameters = 512 * 256 + 256 + 2 * 256 + 2 * 256
     width = parameters if frozen else parameters + 11_176_512 + 9600  # the backbone's BatchNorm statistics
@@ -76,6 +77,6 @@ def test_real_pictures(shared_data: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="photo has 21 of 1670"):
         dataset, source = load(plan.config)
     assert dataset.domains["sketch"].images.shape == (21, 37, 37, 3)
-    records = list(run_bench(plan.config, plan.methods, dataset, source))
+    records = list(run_bench(plan.config, plan.methods, TrialSplits(plan.config, dataset, source)))
     assert len(records[2]["accuracy"]) == 3
     assert torch.tensor(records[2]["accuracy"]).isfinite().all()

@@ -96,6 +96,8 @@ def test_a_run_that_was_stopped_keeps_the_same(run: Path, tmp_path: Path, monkey
 
 
 def test_a_running_unit_keeps_one_more_than_it_ends_with() -> None:
+    with pytest.raises(InvalidConfig, match="takes last, selected, all, none or a number of at least 1"):
+        RetentionPolicy.parse("1" * 5000)
     assert RetentionPolicy.parse("1") == RetentionPolicy(running=2, ended=1)
     assert RetentionPolicy.parse("3") == RetentionPolicy(running=3, ended=3)
 

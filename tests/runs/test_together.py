@@ -16,6 +16,7 @@ from fedwca.runs import run_rounds as federate
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import Progress
 from fedwca.runs.run_trials_and_methods import run_bench
+from fedwca.runs.split_trials import TrialSplits
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_every_round_is_counted_once(config: RunConfig) -> None:
         client_done=lambda client: events.append(("client",)),
     )
     dataset, source = load(config)
-    records = list(run_bench(config, compose(config), dataset, source, progress))
+    records = list(run_bench(config, compose(config), TrialSplits(config, dataset, source), progress))
     clients = len(records[0]["accuracy"])
     assert len(records) == 3 * (1 + 3)
     labels = [event[1] for event in events if event[0] == "begin"]
@@ -75,10 +76,12 @@ def test_a_trial_that_diverges_costs_no_other(config: RunConfig, monkeypatch: py
     monkeypatch.setattr(federate, "close_round", conclude)
     dataset, source = load(config)
     messages: list[str] = []
-    undisturbed = list(run_bench(config, compose(config), dataset, source))
+    undisturbed = list(run_bench(config, compose(config), TrialSplits(config, dataset, source)))
     opened_rounds.clear()
     diverge.append(True)
-    records = list(run_bench(config, compose(config), dataset, source, Progress(warn=messages.append)))
+    records = list(
+        run_bench(config, compose(config), TrialSplits(config, dataset, source), Progress(warn=messages.append))
+    )
     assert [message for message in messages if "diverged" in message] == [
         "Local, source model 0, trial 1, diverged in round 1: client 0's model has values that are not finite; "
         "a lower --lr may help"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -195,7 +196,7 @@ def parse_address(server: str) -> tuple[str, int]:
         UsageError: the text does not have that form.
     """
     host, colon, port = server.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65_535 or "/" in host:
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535 or "/" in host:
         raise UsageError(f"--server {server}: not of the form HOST:PORT, such as 127.0.0.1:8000")
     return host.strip("[]"), int(port)
 
