@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedwca.core.adaptation import Adaptation
     from fedwca.engine.test_time_adaptation import AdaptedModel
     from fedwca.newcomers.join import JoinedClient
-    from fedwca.results.json_output import PrintedJoin
+    from fedwca.results.json_output.printed_join import PrintedJoin
 
 FILES = ("model.safetensors", "model.safetensors.md", "predictions.csv")
 
@@ -209,7 +209,7 @@ def parse_adapt(text: str | None) -> tuple[int, Adaptation | None]:
 
 def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> PrintedJoin:
     """The joined client as ``--json`` prints it; scores and entropies that are not finite become None."""
-    from fedwca.results.json_output import AdaptationSteps, PrintedJoin
+    from fedwca.results.json_output.printed_join import AdaptationSteps, PrintedJoin
 
     choice, steps = joined.choice, None
     if joined.adaptation is not None and joined.steps is not None:

@@ -15,7 +15,7 @@ from PIL import Image
 from fedwca.cli.join import usual_folder
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import check_installed
-from fedwca.results import json_output
+from fedwca.results.json_output.printed_join import PrintedJoin
 from tests.read_rounds import read_rounds
 
 from .conftest import Run, call
@@ -180,14 +180,14 @@ def test_a_new_client_may_take_steps_on_its_outputs(done: Path, photos: Path, tm
     assert [row["label"] for row in table(again.out)] == [row["label"] for row in csv_rows]
     arguments = ["join", str(done), "--data", str(photos), "--json", "--out"]
     printed = call(*arguments, str(tmp_path / "again"), *words)
-    joined = json_output.PrintedJoin.model_validate_json(printed.out)
+    joined = PrintedJoin.model_validate_json(printed.out)
     assert joined.adaptation is not None
     assert joined.adaptation.fields["patience"] == 2
     assert len(joined.adaptation.entropies) == joined.adaptation.steps + 1
     assert joined.adaptation.entropies[joined.adaptation.taken] == min(joined.adaptation.entropies[1:])  # type: ignore[type-var]
     assert sum(joined.labels.values()) == 12
     assert (new / "model.safetensors").read_bytes() == (tmp_path / "again" / "model.safetensors").read_bytes()
-    plain = json_output.PrintedJoin.model_validate_json(call(*arguments, str(tmp_path / "plain")).out)
+    plain = PrintedJoin.model_validate_json(call(*arguments, str(tmp_path / "plain")).out)
     assert (plain.adaptation, plain.epochs) == (None, 0)
 
 

@@ -16,7 +16,7 @@ from fedwca.export.model_from_run import classify
 from fedwca.federated.model_sizes import draw_sizes
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import load_federation
-from fedwca.results.json_output import PrintedJoin
+from fedwca.results.json_output.printed_join import PrintedJoin
 from fedwca.results.pictures.weights import label_rows
 from fedwca.results.read_run import read_run
 from fedwca.runs.open_run import open_run

@@ -1,0 +1,43 @@
+"""Types of what commands print with ``--json`` or ``--format json``; the published schema is generated from them.
+
+As long as `VERSION` is the same, fields may be added but not renamed or removed.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from pydantic.json_schema import models_json_schema
+
+from fedwca.results.json_output.printed_bench import RunSummary
+from fedwca.results.json_output.printed_compare import PrintedComparison
+from fedwca.results.json_output.printed_join import PrintedJoin
+from fedwca.results.json_output.printed_reproduce import PrintedReproduction
+from fedwca.results.json_output.printed_runs import DamagedRun, ListedRun, RunDifferences, ShownRun
+from fedwca.results.json_output.printed_show import ShownBaseline, ShownComponent
+from fedwca.results.json_output.printed_sweep import PrintedSearch
+from fedwca.results.json_output.printed_values import PrintedValues
+
+VERSION = 1
+"""Version of these types; raised when a reader of an earlier version would misread the output."""
+SCHEMA_FILE = "output.schema.json"
+"""File name of the published schema, in the folder ``results``."""
+
+SHAPES: tuple[type[PrintedValues], ...] = (
+    *(RunSummary, ListedRun, DamagedRun, ShownRun, RunDifferences, ShownComponent, ShownBaseline),
+    *(PrintedComparison, PrintedReproduction, PrintedSearch, PrintedJoin),
+)
+
+
+def output_schema() -> str:
+    """The JSON schema of all types in `SHAPES`, each under ``$defs``; the text of the published file."""
+    _, definitions = models_json_schema([(shape, "validation") for shape in SHAPES], title="What fedwca prints as JSON")
+    return json.dumps(
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "version": VERSION, **definitions}, indent=2
+    )
+
+
+def published_schema() -> str:
+    """The schema file in the package: `output_schema` at the time of the release."""
+    return (resources.files("fedwca.results") / SCHEMA_FILE).read_text(encoding="utf-8")
