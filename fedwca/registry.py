@@ -11,14 +11,16 @@ import hashlib
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from fedwca._deprecated import MEMBERS, describe_old_member
 from fedwca.describe_problems import describe_problems, describe_unknown
@@ -40,15 +42,29 @@ class Component(UserValues):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse what it defines under an old name.
+        """Refuse what it defines under an old name, and values of class variables that have the wrong type.
 
         Raises:
-            UsageError: there is such a name; gives the new one.
+            UsageError: there is such a name or value; says what would be right.
         """
         # pydantic itself refuses attributes without annotation that it does not know, and cannot name the new ones.
         cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
-        if problem := describe_old_member(cls):
+        if problem := describe_old_member(cls) or _describe_wrong_class_variable(cls):
             raise UsageError(problem)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a field, or to keep anything else.
+
+        Raises:
+            UsageError: always, except for pydantic's private attributes.
+        """
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise UsageError(
+                f"{type(self).__name__}.{name} cannot be set: components are frozen and keep nothing; what an "
+                "aggregator must remember belongs in the state that next_state returns"
+            ) from error
 
     @classmethod
     def positional_values(cls, pattern: str) -> list[str]:
@@ -57,6 +73,37 @@ class Component(UserValues):
 
 
 Component.__class_vars__ |= MEMBERS["Component"].keys()
+
+
+def _describe_wrong_class_variable(cls: type[Component]) -> str | None:
+    """What is wrong with a class variable that a class sets, by the annotation in its base class; None if nothing."""
+    for name, value in vars(cls).items():
+        declared = _class_variable_type(cls, name)
+        if declared is None or isinstance(value, property | cached_property):
+            continue
+        try:
+            TypeAdapter(declared, config=ConfigDict(strict=True)).validate_python(
+                tuple(value) if isinstance(value, list) else value
+            )
+        except PydanticSchemaGenerationError:  # a type that pydantic cannot check
+            continue
+        except ValidationError:
+            wanted = declared.__name__ if isinstance(declared, type) and not get_args(declared) else str(declared)
+            right = re.sub(r"\b(?:\w+\.)+(?=\w)", "", wanted)
+            example = f", such as ({value!r},)" if isinstance(value, str) and right.startswith("tuple") else ""
+            return f"{cls.__name__}.{name} is {value!r}; right is {right}{example}"
+    return None
+
+
+def _class_variable_type(cls: type, name: str) -> Any:
+    """The type of a class variable that a base class in fedwca declares; None if none does."""
+    for base in cls.__mro__[1:]:
+        annotation = str(inspect.get_annotations(base).get(name, ""))
+        if annotation.startswith("ClassVar[") and base.__module__.startswith("fedwca."):
+            stub = type("_", (), {"__annotations__": {name: annotation}, "__module__": base.__module__})
+            with suppress(NameError):  # a type that is imported for type checking alone
+                return get_args(get_type_hints(stub)[name])[0]
+    return None
 
 
 def code_digest(cls: type[Component]) -> dict[str, str]:
@@ -95,6 +142,18 @@ def _has(cls: type, method: str) -> bool:
     """Whether a class, not its metaclass, has a method of that name that is not abstract."""
     attribute = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
     return callable(attribute) and not getattr(attribute, "__isabstractmethod__", False)
+
+
+def _describe_load_error(error: Exception) -> str:
+    """Why a class cannot be loaded, with advice where pydantic's own speaks of its internals."""
+    reason = first_line(error)
+    missing = re.search("`(.+)`\\. All model fields", reason) if isinstance(error, PydanticUserError) else None
+    if missing is None:
+        return reason
+    return (
+        f"`{missing[1]}` has no type annotation, as a field needs; of what the base class defines, a property is "
+        "written with @property, and other names may be misspelt"
+    )
 
 
 class Registry(Generic[T]):
@@ -138,12 +197,17 @@ class Registry(Generic[T]):
         self._classes[name] = cast(type[T], cls)
         for attribute in ("label", "paper"):  # what a registered class is called and published as, its subclass is not
             owner = next(base for base in cls.__mro__ if attribute in vars(base))
-            if owner is not cls and vars(owner).get("name"):
+            if owner is not cls and (vars(owner).get("name") or self._entry_names(owner)):
                 setattr(cls, attribute, "")
         cls.name = name
 
     def _plugins(self) -> dict[str, EntryPoint]:
         return {canonical_name(point.name): point for point in _installed(self.package, tuple(sys.path))}
+
+    def _entry_names(self, cls: type) -> list[str]:
+        """Names of the entry points of a class, which has no name of its own before it is loaded by one."""
+        value = f"{cls.__module__}:{cls.__qualname__}"
+        return [name for name, point in self._plugins().items() if point.value.replace(" ", "") == value]
 
     def _check_is_one(self, name: str) -> None:
         """Refuse a name that several packages register, since nobody could see which of them a run uses.
@@ -197,7 +261,7 @@ class Registry(Generic[T]):
                 component.model_rebuild()  # reports an unresolvable annotation now, not at first use
             return cast(type[Any], component)
         except Exception as error:
-            source, reason = point.dist.name if point.dist else point.value, first_line(error)
+            source, reason = point.dist.name if point.dist else point.value, _describe_load_error(error)
             raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {reason}") from error
 
     def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:
@@ -235,8 +299,7 @@ class Registry(Generic[T]):
     def _name_of(self, cls: type[Component]) -> str:
         """The registered name of a class; a plugin that was not loaded by name yet has that of its entry point."""
         if not vars(cls).get("name"):  # a name that it inherits is another class's
-            entry_value = f"{cls.__module__}:{cls.__qualname__}"
-            names = [name for name, point in self._plugins().items() if point.value.replace(" ", "") == entry_value]
+            names = self._entry_names(cls)
             if not names:
                 raise InvalidConfig(
                     f"{self.kind} {cls.__qualname__} has no name; put @register(NAME) above the class, after "

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedwca.clusterers import clusterers
 from fedwca.config.baselines import baseline_names
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.presets import preset_names
+from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers
@@ -137,8 +139,54 @@ def test_wrong_specs_name_the_field_and_the_bound(spec: Any, sentence: str) -> N
 
 
 def test_components_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        WCA().ta = 1  # type: ignore[misc]
+    for name in ("ta", "rounds_seen"):
+        with pytest.raises(
+            UsageError, match=rf"WCA\.{name} cannot be set: components are frozen .* next_state returns"
+        ):
+            setattr(WCA(), name, 1)
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "value", "sentence"),
+    [
+        (Aggregator, "references", "everyone", r"'everyone'; right is tuple[str, ...], such as ('everyone',)"),
+        (Aggregator, "reports", {"alpha": (1,)}, "{'alpha': (1,)}; right is Mapping[str, Simplex | Bounded]"),
+        (Aggregator, "label", 3, "3; right is str"),
+        (PseudoLabeler, "models", "start", "'start'; right is tuple[str, ...], such as ('start',)"),
+        (Objective, "views", ("loud",), "('loud',); right is tuple[Literal['plain', 'weak', 'strong'], ...]"),
+    ],
+)
+def test_class_variables_have_their_types(base: type[Component], name: str, value: Any, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        type("Odd", (base,), {"__module__": "a", name: value})
+    assert str(caught.value) == f"Odd.{name} is {sentence}"
+
+
+def test_class_variables_may_be_lists_and_properties() -> None:
+    class Listed(PseudoLabeler):
+        models = ["start", "cluster"]  # type: ignore[assignment]
+
+    class Late(Objective):
+        @property
+        def adapts(self) -> bool:  # type: ignore[override]
+            """Depends on a field."""
+            return True
+
+    assert (Listed.models, isinstance(Late.adapts, property)) == (["start", "cluster"], True)
+
+
+def test_a_subclass_does_not_inherit_the_label_of_a_plugin_that_was_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Parent(WCA):
+        name = ""
+        label, paper = "Parent", "Somewhere"
+
+    class Child(Parent):
+        pass
+
+    point = EntryPoint("parent", f"{Parent.__module__}:{Parent.__qualname__}", "fedwca.aggregators")
+    monkeypatch.setattr(Registry, "_plugins", lambda self: {"parent": point})
+    Registry[Component]("thing", "fedwca.loggers")("child")(Child)
+    assert (Child.name, Child.label, Child.paper) == ("child", "", "")
 
 
 def test_a_name_belongs_to_one_class() -> None:
@@ -219,6 +267,7 @@ MODULES = {
     "plain_class.py": "class Plain:\n    def __call__(self, batch): ...\n",
     "broken.py": "import a_library_that_is_not_there\n",
     "lowly.py": "def lowly(batch): ...\n",
+    "bare_field.py": "from fedwca.aggregators.fedavg import FedAvg\nclass BareField(FedAvg):\n    n = 3\n",
     "unknown.py": "from __future__ import annotations\nfrom fedwca.aggregators.fedavg import FedAvg\n"
     "class Unknown(FedAvg):\n    share: Annotated[float, 1] = 1\n",
 }
@@ -228,6 +277,7 @@ half-and-half = blended:HalfAndHalf
 bare = bare:Bare
 broken = broken:Broken
 unknown = unknown:Unknown
+bare-field = bare_field:BareField
 WCA = blended:HalfAndHalf
 
 [fedwca.objectives]
@@ -307,6 +357,7 @@ def test_a_registered_name_is_found_however_it_is_written() -> None:
         ("objectives", "plain", "objective 'plain' (plain_class.Plain) lacks the base class fedwca.registry.Component"),
         ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),
         ("aggregators", "broken", "aggregator 'broken' from fedwca-extras could not be loaded: No module named"),
+        ("aggregators", "bare_field", "could not be loaded: `n = 3` has no type annotation, as a field needs; of what"),
         ("aggregators", "unknown", "could not be loaded: name 'Annotated' is not defined"),
     ],
 )

@@ -160,12 +160,11 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _say_what_was_unexpected(error: Exception) -> str:
     """The sentence for an unexpected error: names the plugin component that raised it, else asks to report a bug."""
-    from fedwca.cli.failed_part import find_failed_part
+    from fedwca.runs.failed_part import describe_part_failure
 
-    description = f"{type(error).__name__}: {error}"
-    if (part := find_failed_part(error)) is not None:
-        return f"{part} raised {description}; --debug shows how"
-    return f"unexpected {description}. Please run again with --debug and report it."
+    if (failure := describe_part_failure(error)) is not None:
+        return f"{failure}; --debug shows how"
+    return f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

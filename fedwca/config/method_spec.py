@@ -66,6 +66,8 @@ def parse_method(text: str) -> MethodSpec:
     """
     if printable(text.strip()) != text.strip():
         raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
+    if text.strip().lower().endswith(".toml") and "=" not in text:
+        raise UsageError(f"method {text!r}: needs a name, not a file; a file of settings goes to --config")
     head_part, *change_parts = text.strip().split("/")
     labelled_head, _, fields = head_part.partition(":")
     label, equals, head = labelled_head.rpartition("=")

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 from fedwca._deprecated import warn_renamed
 from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
 from fedwca.core.messages import Blend, Bounded, Offer, Predictions, Simplex, State, View
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.functional import cluster_means
 from fedwca.registry import Component
 
@@ -187,7 +187,7 @@ class Aggregator(Component):
             round: r, at least 1.
             rows: trained parameters of the server's rows ``[R, P]``, without BatchNorm statistics.
         """
-        return Offer.of_personal(one_hot(state["labels"], rows.shape[0]).double())
+        return Offer.of_personal(self._cluster_rows(state, rows.shape[0]))
 
     def blend(self, round: int, view: View) -> Blend:
         """The models a client starts from and compares with; called in round 0 only where ``offers_in_round_0``."""
@@ -210,7 +210,17 @@ class Aggregator(Component):
 
     def deliver(self, state: State, rows: int) -> Tensor:
         """The model each client ends with, as weights of the server's rows ``[K, R]``: its cluster's."""
-        return one_hot(state["labels"], rows).double()
+        return self._cluster_rows(state, rows)
+
+    def _cluster_rows(self, state: State, rows: int) -> Tensor:
+        """The row of each client's cluster, as weights ``[K, R]``."""
+        labels = state["labels"]
+        if (last := int(labels.max())) >= rows:
+            raise FedwcaError(
+                f"aggregator {self.name!r}: gather gave {rows} rows, too few for clusters 0 to {last}; right is one "
+                "for each, or an offer and a deliver of its own"
+            )
+        return one_hot(labels, rows).double()
 
     def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
         """The model each newcomer is sent, as weights of the server's rows ``[K', R]``: the first row.

@@ -166,7 +166,7 @@ def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
     """
     valid = isinstance(labels, Tensor) and labels.shape == (clients,) and labels.dtype == torch.int64
     if not valid or (numbers := labels.unique().tolist()) != list(range(len(numbers))):
-        description = labels.tolist() if isinstance(labels, Tensor) else describe_value(labels)
+        description = labels.tolist() if valid else describe_value(labels)
         raise FedwcaError(
             f"clusterer {name!r} gave {description}; right would be {clients} int64 labels, 0 to C-1 without gaps"
         )

@@ -25,6 +25,10 @@ class DatasetWarning(UserWarning):
     """A data set is usable but may not be what the user expects, such as a subset of a published one."""
 
 
+def _is_array(value: object, dtype: type[np.generic], axes: int) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == dtype and value.ndim == axes
+
+
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Labelled images of one domain.
@@ -47,7 +51,7 @@ class Domain:
 
     def __post_init__(self) -> None:
         images = self.images
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:]:
+        if not _is_array(images, np.uint8, 4) or images.shape[3] != 3 or 0 in images.shape[1:]:
             raise self._wrong("images", "uint8 [N, H, W, 3]", images)
         if len(images) == 0:
             raise DataError(f"domain {self.name!r} is empty: it needs at least one image")
@@ -59,7 +63,7 @@ class Domain:
         ):
             if numbers is None:
                 continue
-            if numbers.dtype != np.int64 or numbers.ndim != 1:
+            if not _is_array(numbers, np.int64, 1):
                 raise self._wrong(field, "int64 [N]", numbers)
             if len(numbers) != len(images):
                 raise DataError(
@@ -68,8 +72,11 @@ class Domain:
         if self.part is not None and (set(np.unique(self.part).tolist()) - {0, 1}):
             raise DataError(f"part of domain {self.name!r} must be 0 (training) or 1 (test) for each image")
 
-    def _wrong(self, field: str, expected: str, array: NDArray[np.generic]) -> DataError:
-        return DataError(f"{field} of domain {self.name!r} must be {expected}, not {array.dtype} {list(array.shape)}")
+    def _wrong(self, field: str, expected: str, value: object) -> DataError:
+        prefix = f"{field} of domain {self.name!r} must be"
+        if isinstance(value, np.ndarray):
+            return DataError(f"{prefix} {expected}, not {value.dtype} {list(value.shape)}")
+        return DataError(f"{prefix} an array of numpy, {expected}, not a {type(value).__name__}")
 
     def __len__(self) -> int:
         return len(self.images)

@@ -219,6 +219,13 @@ class _Trainer:
         description = describe_value(value)
         raise FedwcaError(f"central method {self.central.name!r}: {answer_name} gave {description}; right is {right}")
 
+    def _check_is_trained(self, loss: Tensor) -> None:
+        if not loss.requires_grad:
+            raise FedwcaError(
+                f"central method {self.central.name!r}: the loss does not depend on the model, so nothing would be "
+                "trained; make it of the step's logits or features, with torch and without detach"
+            )
+
     def _step(self, step: int) -> None:
         network, size = self.network.train(), len(self.positions)
         indices = [to_device(next(order), self.positions.device) for order in self.orders]
@@ -244,9 +251,12 @@ class _Trainer:
         if self.central.loss_per_source:
             if not isinstance(losses, Tensor) or losses.shape != (sources,):
                 self._refuse("loss", losses, f"a loss for each of {sources} sources")
+            self._check_is_trained(losses)
             self._mixed_gradient(losses, images[first_target:])
         else:
-            check_number(losses, f"central method {self.central.name!r}: loss").backward()
+            loss = check_number(losses, f"central method {self.central.name!r}: loss")
+            self._check_is_trained(loss)
+            loss.backward()
         self.optimiser.step()
 
     def _mixed_gradient(self, losses: Tensor, target: Tensor) -> None:

@@ -107,7 +107,8 @@ def expect_uploads(
     if not round and not aggregator.offers_in_round_0:
         return ExpectedUpload(collected=collected)
     clusters = len(server.rows) if round and aggregator.grouping.clients_choose else 0
-    return ExpectedUpload(aggregator.expected_reports(round), offer.shared.shape[0], clusters, collected)
+    reports = aggregator.expected_reports(round)
+    return ExpectedUpload(reports, offer.shared.shape[0], clusters, collected, aggregator=aggregator.name)
 
 
 def spread_trained_mean(

@@ -54,7 +54,7 @@ def labeler_trust(
     """
     if not labeler.selects_clients:
         return None
-    refusal = f"pseudo-labeler {labeler.name!r}: trusts gave"
+    refusal = f"pseudo-labeler {labeler.name!r}: trust gave"
 
     def as_tensor(answer: Any) -> Tensor:
         try:

@@ -41,6 +41,8 @@ class ExpectedUpload:
     """Whether values that no objective declares are accepted, as in a simulation, where no client is malicious."""
     dtype: torch.dtype = torch.float32
     """Type of the collected values."""
+    aggregator: str = ""
+    """Name of the aggregator that declares the reports, for messages."""
 
 
 def check_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr") -> None:
@@ -92,6 +94,12 @@ def upload_problem(upload: Upload, expected: ExpectedUpload) -> str:
             continue
         if problem := describe_misfit(value, expected.collected.get(name), expected.dtype):
             return f"{printable(name[:80])} {problem}"
+    problem = _aggregator_problem(upload, expected)
+    return f"aggregator {expected.aggregator!r}: {problem}" if problem and expected.aggregator else problem
+
+
+def _aggregator_problem(upload: Upload, expected: ExpectedUpload) -> str:
+    """Why the reports or the chosen cluster are refused; empty if they are valid."""
     if missing := sorted(set(expected.reports) - set(upload.report)):
         return f"reports no {', '.join(missing)}, which the aggregator declares"
     for name, value in upload.report.items():

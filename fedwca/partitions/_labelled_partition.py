@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, field_validator
 
 from fedwca.errors import UsageError
@@ -97,7 +98,12 @@ class LabelledPartition(Partition):
         """
         from fedwca.data.labelled_clients import NEW, Dealt, DealtImages
 
-        dealt = self.share_out(pool, clients + new, random)
+        dealt: object = self.share_out(pool, clients + new, random)
+        if not isinstance(dealt, Sequence | np.ndarray):
+            raise UsageError(
+                f"partition {self.name}: share_out gave a {type(dealt).__name__}; right is a list of each client's "
+                "positions"
+            )
         if len(dealt) < clients + new:
             raise UsageError(
                 f"partition {self.name}: {pool.name} makes {len(dealt)} clients, too few for {clients} that train and "

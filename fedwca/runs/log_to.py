@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from fedwca.core.component_answers import describe_value
 from fedwca.errors import CheckpointError
 from fedwca.loggers import Logger, LogSession, RunEnd, curve_name, loggers
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
@@ -102,11 +103,15 @@ class _Sessions:
     def open(self, logger: Logger, run: Path, config: Mapping[str, Any]) -> None:
         """Start a logger; if that fails, the run goes on without it."""
         try:
-            session = logger.open(run, config)
+            session: object = logger.open(run, config)
+            if not isinstance(session, AbstractContextManager):
+                raise TypeError(f"open gave {describe_value(session)}; put @contextmanager above it, and yield once")
             entered = session.__enter__()
-            self._open.append(
-                (logger.name, session, entered if isinstance(entered, LogSession) else LogSession(entered))
-            )
+            if not isinstance(entered, LogSession) and not callable(entered):
+                self._close(session, logger.name, None)
+                raise TypeError(f"open yields {describe_value(entered)}; right is a function that takes a record")
+            log_session = entered if isinstance(entered, LogSession) else LogSession(entered)
+            self._open.append((logger.name, session, log_session))
         except Exception as problem:
             self.warn(f"logger {logger.name} could not be started, the run goes on without it ({problem})")
 

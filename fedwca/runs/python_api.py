@@ -15,6 +15,7 @@ from fedwca.results.comparison import Comparison
 from fedwca.results.find_runs import find_run
 from fedwca.runs.check_several import check_list
 from fedwca.runs.compare import run_comparison
+from fedwca.runs.failed_part import naming_failed_part
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume_run import resume_run
@@ -22,6 +23,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 
+@naming_failed_part()
 def bench(
     *,
     out: str | Path | None = None,
@@ -59,6 +61,7 @@ def bench(
     return start_run(replace(request, out=None if out is None else expand_home(out), reuse=resume), reporter)
 
 
+@naming_failed_part()
 def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
     """Continue a stopped run, with the same results as if it had not been stopped; a finished one is read.
 
@@ -73,6 +76,7 @@ def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
     return resume_run(find_run(run), reporter)
 
 
+@naming_failed_part()
 def compare(
     methods: Sequence[str],
     *,

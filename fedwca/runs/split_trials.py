@@ -13,8 +13,23 @@ from fedwca.partitions import ClientSettings, Partition
 from fedwca.runs.watch_draws import watch_draws
 
 
-def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None, index: int, trial: int) -> Federation:
+def split_trial(
+    config: RunConfig,
+    dataset: FederatedDataset,
+    domain: str | None,
+    index: int,
+    trial: int,
+    warned: set[str] | None = None,
+) -> Federation:
     """The clients of trial ``trial`` with source model ``index``; the same for every method.
+
+    Args:
+        config: number of clients and trials.
+        dataset: see `fedwca.runs.load_data.load`.
+        domain: name of the source or target domain; None: the partition has neither.
+        index: of the source model.
+        trial: number of the trial.
+        warned: partitions that were already warned of; extended in place.
 
     Raises:
         UsageError: more clients than images, or the partition gives no federation.
@@ -28,7 +43,7 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None
         config.clients, config.samples, seed, published, new_clients=config.new_clients, validation=config.validation
     )
     partition: Partition = component("partition", config.partition, config.components)
-    with watch_draws(f"partition {partition.name!r}"):
+    with watch_draws(f"partition {partition.name!r}", warned):
         federation: object = partition(dataset, domain, settings)
     if not isinstance(federation, Federation):
         raise UsageError(f"partition {partition.name!r} gave {describe_value(federation)}; right is a Federation")
@@ -47,6 +62,7 @@ class TrialSplits:
     def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str | None) -> None:
         self.config, self.dataset, self.domain = config, dataset, domain
         self._first: Federation | None = None
+        self._warned: set[str] = set()
 
     def first(self) -> Federation:
         """The clients of source model 0, trial 0; cached until `take` returns them.
@@ -55,13 +71,13 @@ class TrialSplits:
             UsageError: more clients than images.
         """
         if self._first is None:
-            self._first = split_trial(self.config, self.dataset, self.domain, 0, 0)
+            self._first = split_trial(self.config, self.dataset, self.domain, 0, 0, self._warned)
         return self._first
 
     def take(self, index: int, trial: int) -> Federation:
         """The clients of a trial for its rounds; not cached, so that the images are freed after the rounds."""
         if (index, trial) != (0, 0):
-            return split_trial(self.config, self.dataset, self.domain, index, trial)
+            return split_trial(self.config, self.dataset, self.domain, index, trial, self._warned)
         federation, self._first = self.first(), None
         return federation
 

@@ -14,6 +14,7 @@ from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_several import check_several
+from fedwca.runs.failed_part import naming_failed_part
 from fedwca.runs.final_model_predictions import lazy_predictions
 
 Form = Literal["html", "md", "latex"]
@@ -40,6 +41,7 @@ def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequ
     return document(loaded, names, form == "latex", columns)
 
 
+@naming_failed_part()
 def write_report(
     runs: Sequence[str | Path],
     out: str | Path | None = None,

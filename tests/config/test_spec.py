@@ -96,3 +96,10 @@ def test_a_run_without_a_composed_method_survives_json() -> None:
 def test_mistakes_get_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises((FedwcaError, ValueError), match=sentence):
         compose(RunConfig(baselines=(text,), composed=False))
+
+
+@pytest.mark.parametrize("text", ["fedavg.toml", "./mine.TOML", "baselines/sfda/dann.toml"])
+def test_a_file_is_no_method(text: str) -> None:
+    with pytest.raises(UsageError, match=r"needs a name, not a file; a file of settings goes to --config"):
+        parse_method(text)
+    assert parse_method("fedavg/aggregator=wca:file=a.toml").head == "fedavg"

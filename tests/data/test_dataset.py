@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedwca.data import Domain, FederatedDataset, partition
 from fedwca.errors import DataError
@@ -20,9 +21,15 @@ from .examples import dataset, domain
         (np.zeros((2, 4, 4, 3), np.uint8), np.zeros(2, np.int32), r"labels of domain 'x' must be int64 \[N\]"),
         (np.zeros((2, 4, 4, 3), np.uint8), np.zeros(3, np.int64), "has 2 images but 3 labels"),
         (np.zeros((0, 4, 4, 3), np.uint8), np.zeros(0, np.int64), "is empty"),
+        (
+            torch.zeros(2, 4, 4, 3).byte(),
+            np.zeros(2, np.int64),
+            r"be an array of numpy, uint8 \[N, H, W, 3\], not a Tensor",
+        ),
+        (np.zeros((2, 4, 4, 3), np.uint8), [0, 0], r"labels of domain 'x' must be an array of numpy, .*, not a list"),
     ],
 )
-def test_a_domain_is_checked_when_made(images: np.ndarray, labels: np.ndarray, says: str) -> None:
+def test_a_domain_is_checked_when_made(images: Any, labels: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         Domain("x", images, labels)
 

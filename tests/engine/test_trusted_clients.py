@@ -204,7 +204,7 @@ def test_trust_that_is_no_share_is_refused(answer: Any, said: str) -> None:
             return None if answer is None else torch.tensor(answer)  # type: ignore[return-value]
 
     method = replace(gated(), pseudo_labeler=Sure())
-    with pytest.raises(FedwcaError, match=rf"trusts {said}.*; right is one number from 0 to 1"):
+    with pytest.raises(FedwcaError, match=rf": trust {said}.*; right is one number from 0 to 1"):
         rounds(engine(), method, 1)
 
 

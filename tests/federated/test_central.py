@@ -272,9 +272,27 @@ class WrongWhole(Wrong):
     loss_per_source = False
 
 
+class Constant(Central):
+    """A loss that no model is behind."""
+
+    name = "constant"
+    per_source: bool = False
+
+    @property
+    def loss_per_source(self) -> bool:  # type: ignore[override]
+        """As the field says."""
+        return self.per_source
+
+    def __call__(self, step: DomainBatch) -> Tensor:
+        """The number of images."""
+        return torch.ones(2) if self.per_source else torch.ones(())
+
+
 @pytest.mark.parametrize(
     ("central", "said"),
     [
+        (Constant(), "'constant': the loss does not depend on the model, so nothing would be trained"),
+        (Constant(per_source=True), "'constant': the loss does not depend on the model"),
         (Wrong(at="extra_modules"), "'wrong': extra_modules gave nothing; right is a module"),
         (Wrong(at="loss"), r"'wrong': loss gave torch.float32 of shape \(\); right is a loss for each of 2 sources"),
         (Wrong(at="gradient_weights"), r"gave torch.float32 of shape \(1,\); right is a weight for each of 2 sources"),

@@ -85,6 +85,7 @@ CHANGES: dict[str, Change] = {
     "shorter": lambda value: value[..., 1:],
     "flat": lambda value: value[0],
     "one client": lambda value: value[:1],
+    "no row": lambda value: value[:0],
     "twice rows": lambda value: torch.ones(1, 2).double(),
     "nothing": lambda _: None,
     "whole": lambda value: value.long(),
@@ -114,6 +115,7 @@ CHANGES: dict[str, Change] = {
         ("gather", "twice", "gather gave weights that sum to 2; each row must sum to 1"),
         ("gather", "and twice", "gather gave weights that sum to 2; each row must sum to 1"),
         ("gather", "shorter", "right are floating-point weights of shape (any, 5)"),
+        ("gather", "no row", "gather gave 0 rows, too few for clusters 0 to 0; right is one for each, or an offer and"),
         ("gather", "whole", "gather gave torch.int64 of shape (1, 5); right are floating-point weights of shape"),
         ("start", "twice", "blend's start gave weights that sum to 2; each row must sum to 1"),
         ("start", "shorter", ", 0); right are floating-point weights of shape ("),
@@ -569,3 +571,20 @@ def test_a_method_is_made_of_components(change: dict[str, Any], said: str) -> No
 def test_an_aggregator_that_groups_by_a_clusterer_needs_one() -> None:
     with pytest.raises(UsageError, match="aggregator 'wca' groups by a clusterer; name one"):
         play(make("loop"), Method("own", "Own", WCA(), Argmax(), (CrossEntropy(),)))
+
+
+class Narrow(Single):
+    """Labels of the wrong type."""
+
+    name = "narrow"
+
+    def __call__(self, signatures: Any) -> Tensor:
+        """One cluster."""
+        return torch.zeros(signatures.clients, dtype=torch.int32)
+
+
+def test_a_clusterer_that_gives_labels_of_another_type() -> None:
+    with pytest.raises(
+        FedwcaError, match=r"clusterer 'narrow' gave torch.int32 of shape \(4,\); right would be 4 int64"
+    ):
+        play(make("loop"), replace(method(Aggregator()), clusterer=Narrow()))

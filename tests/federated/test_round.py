@@ -161,7 +161,7 @@ def test_a_wrong_report_is_refused(loop: SequentialEngine, report: dict[str, Ten
     with pytest.raises(FedwcaError) as caught:
         rounds(loop, method(Reporting(), "each"), 2)
     assert sentence in str(caught.value)
-    assert str(caught.value).startswith("client 0's upload is refused: ")
+    assert str(caught.value).startswith("client 0's upload is refused: aggregator 'wca': ")
 
 
 @pytest.mark.parametrize("labeler", ["prototype", "prototype:renew=epoch", "two_model"])

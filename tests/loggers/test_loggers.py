@@ -350,6 +350,35 @@ def test_a_logger_that_fails_stops_nothing(bench: Callable[..., Run], tmp_path: 
     assert len(read_records(run.folder)) == 3
 
 
+class Unmanaged(Logger):
+    """Opens something else than a session."""
+
+    @staticmethod
+    @contextmanager
+    def empty() -> Iterator[None]:
+        """A context without a function."""
+        yield
+
+    def open(self, run: Path, config: Any) -> Any:
+        """What the name of the run folder says."""
+        return {"function": print, "generator": (x for x in "ab"), "empty": self.empty()}[run.name]
+
+
+@pytest.mark.parametrize(
+    ("opened", "said"),
+    [
+        ("function", "open gave a builtin_function_or_method; put @contextmanager above it, and yield once"),
+        ("generator", "open gave a generator; put @contextmanager above it, and yield once"),
+        ("empty", "open yields nothing; right is a function that takes a record"),
+    ],
+)
+def test_a_logger_is_told_what_open_gives(opened: str, said: str) -> None:
+    warned: list[str] = []
+    with log_records([Unmanaged()], Path(opened), {}, warned.append) as session:
+        session.on_record({})
+    assert [warning[-len(said) - 2 :] for warning in warned] == [f"({said})"]
+
+
 @pytest.mark.usefixtures("fails")
 def test_at_the_end_there_are_accuracies_and_pictures(bench: Callable[..., Run], tmp_path: Path) -> None:
     run = bench(tmp_path / "run", "--logger", "fails:at=nowhere")

@@ -26,6 +26,7 @@ from fedwca.core.messages import Signatures, Simplex
 from fedwca.datasets.folder import Folder
 from fedwca.errors import DataError, FedwcaError, UsageError
 from fedwca.objectives.shot import Shot
+from fedwca.partitions import partitions
 from fedwca.partitions.domains import Domains
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
@@ -139,11 +140,32 @@ def test_a_partition_that_draws_by_itself_or_gives_nothing_is_said(
 ) -> None:
     original_call = Domains.__call__
     monkeypatch.setattr(Domains, "__call__", lambda self, *given: (np.random.rand(), original_call(self, *given))[1])
-    with pytest.warns(UserWarning, match="partition 'domains' draws from the global random numbers"):
-        fedwca.bench(out=tmp_path / "drawn", **settings | {"composed": False})
+    with pytest.warns(UserWarning, match="partition 'domains' draws from the global random numbers") as caught:
+        fedwca.bench(out=tmp_path / "drawn", **settings | {"composed": False, "trials": 2})
+    assert len([warning for warning in caught if "global random numbers" in str(warning.message)]) == 1
     monkeypatch.setattr(Domains, "__call__", lambda self, *given: None)
     with pytest.raises(UsageError, match="partition 'domains' gave nothing; right is a Federation"):
         fedwca.bench(out=tmp_path / "nothing", **settings)
+
+
+def test_an_exception_of_a_plugin_is_a_fedwca_error(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(Domains):
+        """Fails when it is called."""
+
+        def __call__(self, *given: Any) -> Any:
+            """Divide by zero."""
+            return 1 / 0
+
+    monkeypatch.setitem(partitions._classes, "failing", Failing)
+    monkeypatch.setattr(Failing, "name", "failing")
+    said = r"partition 'failing' \(test_experiments.py:\d+\) raised ZeroDivisionError: division by zero$"
+    with pytest.raises(FedwcaError, match=said) as caught:
+        fedwca.bench(out=tmp_path / "run", partition="failing", **settings)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(FedwcaError, match=said):
+        fedwca.compare(["fedavg"], out=tmp_path / "runs", partition="failing", **settings | {"baselines": []})
 
 
 def test_a_central_method_that_draws_by_itself_is_said(
@@ -189,7 +211,7 @@ def test_answers_that_can_be_checked_before_training_are(
         kind(cls.__name__)(cls)
     settings |= {"baselines": []}
     for changes, said in (
-        ({"clusterer": Unlabeled()}, r"clusterer 'unlabeled' gave \[0.0, 0.0\]; right would be 4 int64"),
+        ({"clusterer": Unlabeled()}, r"clusterer 'unlabeled' gave torch.float32 of shape \(2,\); right would be 4 "),
         ({"clusterer": Unlabeled(asks=True)}, "clusterer 'unlabeled': true domains are only shown to a clusterer that"),
         ({"aggregator": Reporting()}, "aggregator 'reporting': a record has another field 'trust'; rename the report"),
     ):
