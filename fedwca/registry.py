@@ -13,16 +13,18 @@ import inspect
 import pkgutil
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic import BaseModel, ValidationError
+from pydantic.errors import PydanticUserError
 
 from fedwca._deprecated import MEMBERS, describe_old_member
+from fedwca.component_class_checks import describe_misspelt_member, describe_wrong_class_variable
 from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError, first_line
 from fedwca.user_values import UserValues
@@ -42,15 +44,20 @@ class Component(UserValues):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse what it defines under an old name, and values of class variables that have the wrong type.
+        """Refuse old names and class variables of a wrong type, and warn of names that may be misspelt.
 
         Raises:
             UsageError: there is such a name or value; says what would be right.
+
+        Warns:
+            UserWarning: see `describe_misspelt_member`.
         """
         # pydantic itself refuses attributes without annotation that it does not know, and cannot name the new ones.
         cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
-        if problem := describe_old_member(cls) or _describe_wrong_class_variable(cls):
+        if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
             raise UsageError(problem)
+        if problem := describe_misspelt_member(cls):
+            warnings.warn(problem, stacklevel=2)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to change a field, or to keep anything else.
@@ -73,37 +80,6 @@ class Component(UserValues):
 
 
 Component.__class_vars__ |= MEMBERS["Component"].keys()
-
-
-def _describe_wrong_class_variable(cls: type[Component]) -> str | None:
-    """What is wrong with a class variable that a class sets, by the annotation in its base class; None if nothing."""
-    for name, value in vars(cls).items():
-        declared = _class_variable_type(cls, name)
-        if declared is None or isinstance(value, property | cached_property):
-            continue
-        try:
-            TypeAdapter(declared, config=ConfigDict(strict=True)).validate_python(
-                tuple(value) if isinstance(value, list) else value
-            )
-        except PydanticSchemaGenerationError:  # a type that pydantic cannot check
-            continue
-        except ValidationError:
-            wanted = declared.__name__ if isinstance(declared, type) and not get_args(declared) else str(declared)
-            right = re.sub(r"\b(?:\w+\.)+(?=\w)", "", wanted)
-            example = f", such as ({value!r},)" if isinstance(value, str) and right.startswith("tuple") else ""
-            return f"{cls.__name__}.{name} is {value!r}; right is {right}{example}"
-    return None
-
-
-def _class_variable_type(cls: type, name: str) -> Any:
-    """The type of a class variable that a base class in fedwca declares; None if none does."""
-    for base in cls.__mro__[1:]:
-        annotation = str(inspect.get_annotations(base).get(name, ""))
-        if annotation.startswith("ClassVar[") and base.__module__.startswith("fedwca."):
-            stub = type("_", (), {"__annotations__": {name: annotation}, "__module__": base.__module__})
-            with suppress(NameError):  # a type that is imported for type checking alone
-                return get_args(get_type_hints(stub)[name])[0]
-    return None
 
 
 def code_digest(cls: type[Component]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from fedwca.config.baselines import baseline_names
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.presets import preset_names
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.datasets import DatasetSource
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers
@@ -326,6 +327,35 @@ def test_an_instance_of_a_plugin_needs_no_look_at_it_before(site: Path) -> None:
     )
     result = python("-c", text, path=site)
     assert result.stdout.strip() == "('half_and_half', {'share': 0.25})", result.stderr
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "close"),
+    [
+        (Aggregator, "gathr", "gather"),
+        (Aggregator, "next_sate", "next_state"),
+        (Objective, "colect", "collect"),
+        (Objective, "upload_bound", "upload_bounds"),
+        (WCA, "deliverd", "deliver"),
+        (Aggregator, "gather_all", None),
+        (Aggregator, "_gathr", None),
+        (WCA, "offered", None),
+        (DatasetSource, "read_published", None),
+    ],
+)
+def test_a_method_with_nearly_the_name_of_one_that_keeps_its_default_is_warned_of(
+    base: type, name: str, close: str | None
+) -> None:
+    def define() -> type:
+        members = {name: lambda self: None, "__module__": __name__}
+        return type(base)("Mine", (base,), members | ({"offer": base.offer} if name == "offered" else {}))  # type: ignore[attr-defined, no-any-return]
+
+    if close is None:
+        define()
+        return
+    with pytest.warns(UserWarning, match=rf"Mine\.{name} is nearly {close}, whose default runs; rename it"):
+        mine = define()
+    type(base)("Other", (mine,), {"__module__": __name__})  # is not told again of what it inherits
 
 
 def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:

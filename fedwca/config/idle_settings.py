@@ -10,6 +10,13 @@ from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
+NOT_TRAINED = {
+    "source_training": "no source model is trained",
+    "finish_training": "there is no last phase",
+    "central_training": "no model is trained at one place",
+}
+"""By table: what a setting without that training lacks, for messages."""
+
 
 def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     """Tables of a configuration for trainings that do not take place in a partition's setting."""

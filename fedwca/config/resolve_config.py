@@ -15,7 +15,13 @@ from fedwca.config.compose_methods import (
     describe_method,
     partition_of,
 )
-from fedwca.config.idle_settings import check_idle_table, check_trainings_are_used, idle_tables, without_table
+from fedwca.config.idle_settings import (
+    NOT_TRAINED,
+    check_idle_table,
+    check_trainings_are_used,
+    idle_tables,
+    without_table,
+)
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
     add_implied_values,
@@ -117,7 +123,7 @@ def resolve_plan(
         config = config.model_copy(update={partition.domain_role: domain})
     base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
-        reason = f"with {option_selecting(partition)} nothing is trained so"
+        reason = f"with {option_selecting(partition)} {NOT_TRAINED[table]}"
         check_idle_table(table, config, origins, base, reason, repeats=("CLI", "config"))
         config, origins = without_table(table, config, origins)
     check_newcomer_fields(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import TypeVar
 
 from torch import Tensor
@@ -63,22 +64,30 @@ def check_mapping(values: object, kind: type[T], plural: str, component: str) ->
 
 
 @contextmanager
-def only_reads(component: str, *given: Tensor | Mapping[str, Tensor]) -> Iterator[None]:
+def only_reads(component: str, *given: object) -> Iterator[None]:
     """Check that what a component does in the body leaves the tensors it is given unchanged.
 
     Args:
         component: the component and its method.
-        given: tensors, or mappings of names to tensors.
+        given: tensors, or mappings, tuples and data classes of such; other values are not checked.
 
     Raises:
         FedwcaError: it changed one in place.
     """
-    tensors = [x for value in given for x in (value.values() if isinstance(value, Mapping) else (value,))]
-    tensors = [x for x in tensors if not x.is_inference()]  # those count no changes
+    tensors = [x for x in _tensors_in(given) if not x.is_inference()]  # those count no changes
     versions = [x._version for x in tensors]
     yield
     if versions != [x._version for x in tensors]:
         raise FedwcaError(f"{component} changed what it was given in place; it may only read that")
+
+
+def _tensors_in(value: object) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+        return
+    parts = vars(value) if is_dataclass(value) else value
+    for part in parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, tuple) else ():
+        yield from _tensors_in(part)
 
 
 def check_number(value: object, component: str) -> Tensor:

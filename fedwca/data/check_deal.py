@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -59,6 +60,39 @@ def check_deal(name: str, images: int, groups: Integers | None, dealt: Sequence[
     if groups is not None and (divided := _find_repeated([np.unique(groups[positions]) for positions in arrays])):
         raise UsageError(f"{prefix} gave images of group {divided[0]}, variants of one image, to several clients")
     return arrays
+
+
+@contextmanager
+def only_reads_arrays(name: str, *given: Integers | None) -> Iterator[None]:
+    """Check that a deal in the body leaves the arrays it is given unchanged; images are too large for a copy.
+
+    Args:
+        name: of the domain or data set.
+        given: its labels and other numbers of images.
+
+    Raises:
+        UsageError: it changed one in place.
+    """
+    before = [(numbers, numbers.copy()) for numbers in given if numbers is not None]
+    yield
+    for numbers, copied in before:
+        if not np.array_equal(numbers, copied):
+            raise UsageError(
+                f"the partition's deal of {name!r} changed what it was given in place; it may only read that"
+            )
+
+
+def check_dealt_clients(name: str, dealt: object, clients: int) -> None:
+    """Refuse a deal to another number of clients than there are.
+
+    Raises:
+        UsageError: the deal has another number.
+    """
+    if isinstance(dealt, Sized) and len(dealt) != clients:
+        raise UsageError(
+            f"the partition's deal of {name!r} to {clients} clients gave positions for {len(dealt)}; right are some "
+            "for each, or a property decides_client_count that is true"
+        )
 
 
 def _find_repeated(arrays: Sequence[Integers]) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.random import Generator
 
-from fedwca.data.check_deal import check_deal
+from fedwca.data.check_deal import check_deal, only_reads_arrays
 from fedwca.data.dataset import FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.image_pool import Change, ImagePool
@@ -83,7 +83,8 @@ def labelled_clients(
         public: share of the images that are public, from 0 to below 1; nobody gets their labels.
 
     Raises:
-        UsageError: a number is out of its bounds, the images do not suffice for the deal, or see `check_deal`.
+        UsageError: a number is out of its bounds, the images do not suffice for the deal, or see `check_deal` and
+            `only_reads_arrays`.
         DataError: in every deal that was tried, a training client has fewer than 2 training images or a group of new
             clients has no image.
     """
@@ -112,7 +113,8 @@ def labelled_clients(
         return DealtImages(pool.shuffled(client.positions, random)[:samples], client.change)
 
     for _ in range(MOST_DRAWS):
-        dealt = deal(pool, clients, new, random)
+        with only_reads_arrays(pool.name, pool.labels, pool.groups, pool.part, pool.units):
+            dealt = deal(pool, clients, new, random)
         for new_group in dealt.new.values():  # groups of new clients may share images with each other
             positions = [client.positions for client in (*dealt.training, *new_group)]
             check_deal(pool.name, len(pool), pool.groups, positions)

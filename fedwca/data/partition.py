@@ -11,7 +11,7 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
-from fedwca.data.check_deal import check_deal, check_enough_images
+from fedwca.data.check_deal import check_deal, check_enough_images, only_reads_arrays
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.metrics import Metrics
@@ -201,7 +201,7 @@ def split_domain(
 
     Raises:
         UsageError: more clients than images (or groups), or with ``published_split`` no parts or a client without an
-            image to train on.
+            image to train on; or see `check_deal` and `only_reads_arrays`.
         DataError: ``deal`` leaves a client without images, or with ``published_split`` a group is in both parts.
     """
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
@@ -222,9 +222,11 @@ def split_domain(
         runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
     else:
         place_in_order = np.argsort(order)
+        with only_reads_arrays(domain.name, domain.labels, domain.groups, domain.part, domain.units):
+            dealt = deal(domain, clients, random)
         runs = [
             order[np.unique(place_in_order[positions])]
-            for positions in check_deal(domain.name, len(domain), domain.groups, deal(domain, clients, random))
+            for positions in check_deal(domain.name, len(domain), domain.groups, dealt)
         ]
     if empty_clients := [number for number, run in enumerate(runs) if not len(run)]:
         raise DataError(f"domain {domain.name!r}: client {empty_clients[0]} of {len(runs)} would have no image")

@@ -10,7 +10,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import ROUNDING, check_number, check_tensors, describe_value
+from fedwca.core.component_answers import ROUNDING, check_number, check_tensors, describe_value, only_reads
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.core.objective import ImageView
@@ -174,13 +174,20 @@ def check_is_trained(loss: Tensor, objectives: Sequence[Objective]) -> None:
         )
 
 
-def measure_loss(objective: Objective, batch: Batch) -> Tensor:
+def measure_loss(objective: Objective, batch: Batch, given: object = None) -> Tensor:
     """An objective's value ``[]``, in nats.
 
+    Args:
+        objective: one of the task.
+        batch: what it sees.
+        given: the tensors behind the batch, for `only_reads`; None: the batch's own, which count no changes under vmap.
+
     Raises:
-        FedwcaError: it is not a single number, but for example one for each image.
+        FedwcaError: it is not a single number, but for example one for each image; or it changed the batch in place,
+            which other objectives read too.
     """
-    value: object = objective(batch)
+    with only_reads(f"objective {objective.name!r}", batch if given is None else given):
+        value: object = objective(batch)
     if isinstance(value, int | float):
         return torch.full((), value, dtype=batch.logits.dtype, device=batch.logits.device)
     return check_number(value, f"objective {objective.name!r}")
@@ -222,9 +229,9 @@ def loss_of_all(
     return torch.stack([measure_loss(objective, batch) for objective in task.objectives]).sum()
 
 
-def batch_loss(objectives: Sequence[Objective], batch: Batch) -> Tensor:
-    """The loss of a training step ``[]``: the sum of the objectives, in nats."""
-    return reduce(torch.add, [measure_loss(objective, batch) for objective in objectives])
+def batch_loss(objectives: Sequence[Objective], batch: Batch, given: object = None) -> Tensor:
+    """The loss of a training step ``[]``: the sum of the objectives, in nats; arguments as for `measure_loss`."""
+    return reduce(torch.add, [measure_loss(objective, batch, given) for objective in objectives])
 
 
 def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:

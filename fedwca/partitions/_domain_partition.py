@@ -36,8 +36,21 @@ class DomainPartition(Partition):
             samples=settings.samples,
             seed=settings.seed,
             published_split=settings.published_split,
-            deal=None if type(self).deal is DomainPartition.deal else self.deal,
+            deal=None if type(self).deal is DomainPartition.deal else self._deal_to_clients,
         )
+
+    @property
+    def decides_client_count(self) -> bool:
+        """Whether `deal` decides how many clients a target has; else they are as many as it is asked for."""
+        return False
+
+    def _deal_to_clients(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
+        from fedwca.data.check_deal import check_dealt_clients
+
+        dealt = self.deal(domain, clients, random)
+        if not self.decides_client_count:
+            check_dealt_clients(domain.name, dealt, clients)
+        return dealt
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
         """Decide which client has which images of a target; see `fedwca.data.partition.DealDomain`.

@@ -33,6 +33,11 @@ class UnitDomains(DomainPartition):
     every: bool = False
     """Whether every unit is a client, in the order of their numbers; else as many are drawn as a target has clients."""
 
+    @property
+    def decides_client_count(self) -> bool:
+        """Whether every unit is a client."""
+        return self.every
+
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
         """The images of each unit that is a client.
 

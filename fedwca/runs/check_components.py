@@ -9,6 +9,7 @@ import torch
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
+from fedwca.core.clusterer import Clusterer
 from fedwca.core.grouping import check_labels
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.client_signatures import BankSignatures
@@ -16,6 +17,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import check_precision
 from fedwca.engine.randomness import draw_changes
 from fedwca.errors import UsageError
+from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
 from fedwca.runs.check_model import check_model
@@ -31,7 +33,7 @@ def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dat
         CheckpointError: the user's own source model is missing or does not fit the architecture.
         InvalidConfig: a clusterer needs a layer that the model does not have.
         UsageError: the device does not support the requested precision; or see `check_report_names`.
-        FedwcaError: see `check_model` and `check_labels`.
+        FedwcaError: see `check_model` and `try_clusterer`.
 
     Warns:
         UserWarning: the backbone is frozen and a clusterer selects a layer by number, which then counts from the
@@ -63,9 +65,28 @@ def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dat
         if method.clusterer is not None and rounds:
             visible_truth = truth if method.clusterer.oracle else None
             signatures = BankSignatures(bank, layout, source, visible_truth, list(images), network=network)
-            with warnings.catch_warnings(action="ignore"):
-                try:
-                    labels = method.clusterer(signatures)
-                except UsageError as error:
-                    raise type(error)(f"clusterer {method.clusterer.name!r}: {error}") from error
-            check_labels(labels, clients, method.clusterer.name)
+            try_clusterer(method.clusterer, signatures)
+
+
+def try_clusterer(clusterer: Clusterer, signatures: BankSignatures) -> None:
+    """Let a clusterer group and compare made-up clients; a run compares them late or, unless a client joins, never.
+
+    Args:
+        clusterer: of a method.
+        signatures: of these clients, nothing of which has been read.
+
+    Raises:
+        UsageError: it cannot read what it needs, or it reads moments that its ``norm_layers`` does not name.
+        FedwcaError: see `check_labels` and `read_client_vectors`.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            check_labels(clusterer(signatures), signatures.clients, clusterer.name)
+            read_client_vectors(clusterer, signatures)
+        except UsageError as error:
+            raise type(error)(f"clusterer {clusterer.name!r}: {error}") from error
+    if unnamed := [layers for layers in signatures.measured if layers != clusterer.norm_layers]:
+        raise UsageError(
+            f"clusterer {clusterer.name!r} reads moments of {unnamed[0]!r}, and its norm_layers gives "
+            f"{clusterer.norm_layers!r}; right is {unnamed[0]!r}, so that clients upload them"
+        )

@@ -46,6 +46,7 @@ def deal(spec: str = "shards", dataset: FederatedDataset | None = None, **change
         ([np.arange(30), np.arange(29, 60)], "the partition's deal of 'numbered' gave image 29 twice"),
         ([np.arange(31), np.arange(31, 60)], "gave images of group 15, variants of one image, to several clients"),
         (None, "partition .*: share_out gave a NoneType; right is a list of each client's positions"),
+        ([], "the partition's deal of 'numbered' changed what it was given in place; it may only read that"),
         ([np.arange(30), np.arange(130, 160)], "positions from 130 to 159; there are images 0 to 139"),
     ],
 )
@@ -54,8 +55,8 @@ def test_a_deal_of_a_pool_is_checked_like_one_of_a_domain(shares: Any, said: str
         """A partition of someone else's."""
 
         def share_out(self, pool: ImagePool, clients: int, random: np.random.Generator) -> Any:
-            """As given."""
-            return shares
+            """As given, or by labels that it changes."""
+            return shares if shares != [] else [np.flatnonzero(np.negative(pool.labels, out=pool.labels)), np.arange(0)]
 
     settings = ClientSettings(clients=1, samples=None, seed=0, new_clients=1)
     with pytest.raises(UsageError, match=said):

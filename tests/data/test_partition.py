@@ -263,6 +263,48 @@ def test_a_partition_with_a_deal_of_its_own_needs_no_more_than_that() -> None:
     assert [sorted(all_numbers(client)) for client in federation.clients] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
 
 
+class Faulty(Domains):
+    """Even positions to one client, odd ones to the other, or with one fault."""
+
+    wrong: str = ""
+    free: bool = False
+
+    @property
+    def decides_client_count(self) -> bool:
+        """Where it says so."""
+        return self.free
+
+    def deal(self, domain: Domain, clients: int, random: np.random.Generator) -> list[np.ndarray]:
+        """By turns."""
+        if self.wrong in ("labels", "groups"):
+            random.shuffle(getattr(domain, self.wrong))
+        dealt = [np.arange(client, len(domain), clients) for client in range(clients)]
+        if self.wrong == "many":
+            return [*dealt[:-1], *np.split(dealt[-1], [2])]
+        return dealt[1:] if self.wrong == "few" else dealt
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("labels", "deal of 'b' changed what it was given in place; it may only read that"),
+        ("groups", "deal of 'b' changed what it was given in place"),
+        (
+            "few",
+            "deal of 'b' to 2 clients gave positions for 1; right are some for each, or a property decides_client_",
+        ),
+        ("many", "deal of 'b' to 2 clients gave positions for 3"),
+    ],
+)
+def test_a_deal_is_to_all_clients_and_changes_nothing(wrong: str, said: str) -> None:
+    data = dataset(domain("a", 10), replace(domain("b", 10), groups=np.arange(10)))
+    with pytest.raises(UsageError, match=said):
+        Faulty(wrong=wrong)(data, "a", ClientSettings(clients=2, samples=None, seed=0))
+    if wrong in ("few", "many"):
+        federation = Faulty(wrong=wrong, free=True)(data, "a", ClientSettings(clients=2, samples=None, seed=0))
+        assert len(federation) == {"few": 1, "many": 3}[wrong]
+
+
 def test_each_client_has_a_group_whatever_their_sizes() -> None:
     groups = np.array([0, 1, 2, *[3] * 97])
     parts = cut_at_groups(np.arange(100), groups, np.array([25, 50, 75]), least=1)

@@ -358,6 +358,35 @@ def test_an_aggregator_may_only_read_what_it_is_given(name: str, at: str, count:
             deliver_mixtures(wrong, server.state, 1) if at == "deliver" else play(make(name), method(wrong))
 
 
+class InPlaceLoss(Objective):
+    """A loss, after a change in place of one field of the batch."""
+
+    name = "in_place_loss"
+    field: str = ""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Cross-entropy."""
+        with torch.no_grad():
+            value = getattr(batch, self.field) if self.field else None
+            if value is not None:
+                (value if isinstance(value, Tensor) else value["source"]).mul_(0)
+        return torch.nn.functional.cross_entropy(batch.logits, batch.labels)
+
+    @property
+    def teachers(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The source model."""
+        return ("source",)
+
+
+@engines
+@pytest.mark.parametrize("field", ["weights", "labels", "logits", "target_logits", "reference_logits"])
+def test_an_objective_may_only_read_the_batch(name: str, field: str) -> None:
+    for right in (CrossEntropy(), InPlaceLoss()):
+        play(make(name), Method("own", "Own", FedAvg(), Argmax(), (InPlaceLoss(), right)))
+    with pytest.raises(FedwcaError, match="objective 'in_place_loss' changed what it was given in place; it may only"):
+        play(make(name), Method("own", "Own", FedAvg(), Argmax(), (CrossEntropy(), InPlaceLoss(field=field))))
+
+
 def test_a_state_that_was_made_in_inference_mode_is_read() -> None:
     class Inferring(FedAvg):
         """Computes its state where torch counts no changes."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedwca.core.network import Architecture, Backbone
+from fedwca.core.network import Architecture, Backbone, Drop
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs.check_model import check_model
@@ -44,18 +44,23 @@ class Own(Backbone):
 class Stacked(Own):
     """A backbone that is batched by hand, and may have that wrong."""
 
+    drops = (Drop(0.2, (3,)),)
+
     def __init__(self, wrong: str) -> None:
         super().__init__(wrong)
         self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """Scaled features ``[N, 3]``."""
-        return self.scale * x.mean((2, 3))
+        features = self.scale * x.mean((2, 3))
+        return features * masks[0] if masks else features
 
     def forward_stacked(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """The same ``[G, N, 3]``, or with the first backbone's scale for all."""
+        """The same ``[G, N, 3]``, or for all with the first backbone's scale or mask, without masks, or near it."""
         scale = parameters["scale"][:1] if self.wrong == "first" else parameters["scale"]
-        features = scale[:, None] * x.mean((3, 4))
+        features = scale[:, None] * x.mean((3, 4)) * (1.005 if self.wrong == "near" else 1)
+        if masks and self.wrong != "no masks":
+            features = features * (masks[0][:1] if self.wrong == "first mask" else masks[0])
         return features[0] if self.wrong == "flat" else features
 
 
@@ -106,7 +111,14 @@ def test_what_is_no_backbone_is_refused(wrong: str, given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "given"), [("first", "other features than its forward"), ("flat", r"torch.float32 of shape \(2, 3\)")]
+    ("wrong", "given"),
+    [
+        ("first", "other features than its forward in eval mode"),
+        ("near", "other features than its forward in eval mode"),
+        ("no masks", "other features than its forward in training mode"),
+        ("first mask", "other features than its forward in training mode"),
+        ("flat", r"torch.float32 of shape \(2, 3\)"),
+    ],
 )
 def test_a_backbone_that_is_batched_by_hand_gives_the_same(wrong: str, given: str) -> None:
     with pytest.raises(FedwcaError, match=f"model 'mine': forward_stacked of its backbone gives {given}"):

@@ -25,6 +25,7 @@ from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Signatures, Simplex
 from fedwca.datasets.folder import Folder
 from fedwca.errors import DataError, FedwcaError, UsageError
+from fedwca.functional import Metric
 from fedwca.objectives.shot import Shot
 from fedwca.partitions import partitions
 from fedwca.partitions.domains import Domains
@@ -203,16 +204,40 @@ class Unlabeled(Clusterer):
         return signatures.domains() if self.asks else torch.zeros(2)
 
 
+class Comparing(Clusterer):
+    """Gives one group, and has a fault that a simulation would not meet."""
+
+    wrong: str = ""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """One group."""
+        if self.wrong == "moments":
+            signatures.moments("all")
+        return torch.zeros(signatures.clients, dtype=torch.int64)
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """First layers, or their number alone."""
+        return signatures.layer_weights(1)[:, 0] if self.wrong == "vectors" else None  # type: ignore[return-value]
+
+
 def test_answers_that_can_be_checked_before_training_are(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind, cls in ((aggregators, Reporting), (clusterers, Unlabeled)):
-        monkeypatch.setattr(kind, "_classes", {**kind._classes})  # registered for this test alone
+    for kind, cls in ((aggregators, Reporting), (clusterers, Unlabeled), (clusterers, Comparing)):
+        monkeypatch.setitem(kind._classes, cls.__name__.lower(), cls)  # registered for this test alone
         kind(cls.__name__)(cls)
     settings |= {"baselines": []}
     for changes, said in (
         ({"clusterer": Unlabeled()}, r"clusterer 'unlabeled' gave torch.float32 of shape \(2,\); right would be 4 "),
         ({"clusterer": Unlabeled(asks=True)}, "clusterer 'unlabeled': true domains are only shown to a clusterer that"),
+        (
+            {"clusterer": Comparing(wrong="vectors")},
+            "clusterer 'comparing': client_vectors gave torch.float32 of shape",
+        ),
+        (
+            {"clusterer": Comparing(wrong="moments")},
+            "clusterer 'comparing' reads moments of 'all', and its norm_layers gives None; right is 'all'",
+        ),
         ({"aggregator": Reporting()}, "aggregator 'reporting': a record has another field 'trust'; rename the report"),
     ):
         with pytest.raises(FedwcaError, match=said):

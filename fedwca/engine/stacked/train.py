@@ -302,7 +302,7 @@ def _losses(
             parameters = fields["networks"]
             fields["networks"] = batch.network.bind_extras(parameters)
             fields["frozen_networks"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, parameters))
-        return program.batch_loss(objectives, Batch(**fields))
+        return program.batch_loss(objectives, Batch(**fields), (tree, context.shared))
 
     losses: Tensor = vmap_or_loop(f"the loss of {program.names_of(objectives)}", loss, tree)
     return losses
