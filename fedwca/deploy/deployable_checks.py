@@ -50,7 +50,8 @@ def check_deployable(method: Method, rounds: int, network: Network) -> None:
     uploading = collecting_objectives(method.objectives)
     if undeclared := [objective.name for objective in uploading if not objective.has_upload_bounds]:
         raise UsageError(
-            f"{prefix} objective {undeclared[0]!r} does not declare what it uploads, so a server could refuse nothing"
+            f"{prefix} objective {undeclared[0]!r} does not declare by upload_bounds what it uploads, so a server "
+            "could refuse nothing"
         )
     if not method.aggregator.sends_models and not uploading:
         raise UsageError(f"{prefix} no model is sent after the source model; each client can adapt it alone")

@@ -154,7 +154,7 @@ class Talking(Objective):
 
 
 def test_an_upload_must_be_declared_and_allowed(federation: Build) -> None:
-    with pytest.raises(UsageError, match="does not declare what it uploads, so a server could refuse nothing"):
+    with pytest.raises(UsageError, match="does not declare by upload_bounds what it uploads, so a server"):
         federation("fedavg", Talking()).session(alone="warn")
     with pytest.raises(UsageError, match="sends clients what other clients uploaded, without a mean of two"):
         federation("local", PrototypeContrastive()).session()
