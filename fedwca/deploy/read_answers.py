@@ -15,6 +15,8 @@ from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem
 
 LARGEST = 1e15
 """Largest accepted BatchNorm statistic, whose square is finite in float32. Rule ``norm_bound`` sets tighter bounds."""
+MAX_SAMPLES = 10_000_000
+"""Largest accepted number of training images of a client."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,6 @@ class ExpectedAnswer:
     """Number of training images the client reported before; 0: none yet."""
     asks_trust: bool = False
     """Whether the client must report how far its labels are trusted."""
-    max_samples: int = 10_000_000
-    """Largest accepted number of training images."""
 
     @property
     def compressor(self) -> TopKCompressor | None:
@@ -125,8 +125,8 @@ def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
 def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     """Return why the number of training images is refused; empty if it is accepted."""
     samples = parcel.notes.get("samples")
-    if not isinstance(samples, int) or not 1 <= samples <= expected.max_samples:
-        return f"names {repr(samples)[:80]} training images; right is 1 to {expected.max_samples}"
+    if not isinstance(samples, int) or not 1 <= samples <= MAX_SAMPLES:
+        return f"names {repr(samples)[:80]} training images; right is 1 to {MAX_SAMPLES}"
     if expected.samples and samples != expected.samples:
         return f"names {samples} training images after {expected.samples} in an earlier round"
     return ""

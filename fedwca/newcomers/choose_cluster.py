@@ -89,7 +89,7 @@ def choose_cluster(
         trusted: how far its labels are trusted ``[1]``, 0 to 1; None: in full.
     """
     aggregator, labels = federation.method.aggregator, federation.labels.cpu()
-    task = newcomer_task(federation, federation.training, 1, [newcomer_number(federation)])
+    task = newcomer_task(federation, federation.training, 1)
     # After the clusters' models a server may hold others, such as teachers; if clients choose, each row is a cluster.
     clusters = len(rows) if aggregator.grouping.clients_choose else int(labels.max()) + 1
     all_clusters = torch.eye(clusters, len(rows), dtype=torch.float64)
@@ -119,7 +119,7 @@ def by_update(
     if clusterer is not None and not clusterer.compares_models:
         first = source.expand(len(federation.clients), -1)
     else:
-        task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)], trusted)
+        task = newcomer_task(federation, federation.training, 0, trusted)
         engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
         first = repeat_round_zero(federation, done) if federation.first is None else federation.first
     signatures = BankSignatures(
@@ -146,7 +146,7 @@ def repeat_round_zero(federation: TrainedFederation, done: Callable[[int], None]
         source_network(federation), federation.clients, federation.device, workers, batch_norm, precision
     )
     source, trusted = federation.server.source.to(engine.device), federation.server.state.get(TRUSTED)
-    task = newcomer_task(federation, federation.training, 0, clients, trusted)
+    task = newcomer_task(federation, federation.training, 0, trusted, clients)
     engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
     return engine.bank
 
@@ -169,18 +169,16 @@ def trust_newcomer(
 
     Judged by the outputs of the source model, or of the ``delivered`` model ``[P]`` where a last phase adapts that.
     """
-    number = newcomer_number(federation)
-    task = newcomer_task(federation, federation.training, 0, [number])(0)
-    return labeler_trust_alone(
-        federation.method.pseudo_labeler, engine, federation.server.source if delivered is None else delivered, task
-    )
+    task = newcomer_task(federation, federation.training, 0)(0)
+    model = federation.server.source if delivered is None else delivered
+    return labeler_trust_alone(federation.method.pseudo_labeler, engine, model, task)
 
 
 def measure_newcomer_trust(federation: TrainedFederation, engine: SequentialEngine) -> float | None:
     """Trust in the source model's labels of the newcomer's images (`measure_trust`); None: there is no such model."""
     if federation.network.trains_classifier:
         return None
-    task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])(0)
+    task = newcomer_task(federation, federation.training, 0)(0)
     return measure_trust_alone(engine, federation.server.source, task)
 
 
@@ -188,13 +186,19 @@ def newcomer_task(
     federation: TrainedFederation,
     training: Training,
     round: int,
-    numbers: Sequence[int],
     trusted: Tensor | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> Callable[[int], Task]:
-    """The task of each client of an engine in a round, with the random draws of client ``numbers[client]``.
+    """The task of each client of an engine in a round.
 
-    It is trusted as far as ``trusted[client]`` says, from 0 to 1; None: in full.
+    Args:
+        federation: trained.
+        training: how the clients train.
+        round: r, counted from 0.
+        trusted: how far each client's labels are trusted ``[K]``, from 0 to 1; None: in full.
+        numbers: the clients' numbers, which decide their random draws; None: the engine has the newcomer alone.
     """
+    numbers = [newcomer_number(federation)] if numbers is None else numbers
     method, keys = federation.method, federation.keys
     shared = pool_collected(method.own_objectives, federation.server.state) if round else {}
 

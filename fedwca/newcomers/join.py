@@ -27,7 +27,6 @@ from fedwca.newcomers.choose_cluster import (
     ClusterAssignment,
     choose_cluster,
     measure_newcomer_trust,
-    newcomer_number,
     newcomer_task,
     source_network,
     stand_alone,
@@ -180,7 +179,7 @@ def receive_model(
     training = federation.training.model_copy(update=changes)
     if method.finish:
         trusted = trust_newcomer(federation, engine, sent.personal[0, 0].to(rows) @ rows)
-    task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trusted)
+    task = newcomer_task(federation, training, 1, trusted)
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     trained = 0 if trusted is not None and not bool(trusted.any()) else epochs
     return choice, weights, {name: value[0] for name, value in blend.report.items()}, trained
