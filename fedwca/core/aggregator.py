@@ -214,13 +214,13 @@ class Aggregator(Component):
 
     def _cluster_rows(self, state: State, rows: int) -> Tensor:
         """The row of each client's cluster, as weights ``[K, R]``."""
-        labels = state["labels"]
-        if (last := int(labels.max())) >= rows:
+        try:
+            return one_hot(state["labels"], rows).double()
+        except RuntimeError as error:
             raise FedwcaError(
-                f"aggregator {self.name!r}: gather gave {rows} rows, too few for clusters 0 to {last}; right is one "
-                "for each, or an offer and a deliver of its own"
-            )
-        return one_hot(labels, rows).double()
+                f"aggregator {self.name!r}: gather gave {rows} rows, too few for clusters 0 to "
+                f"{int(state['labels'].max())}; right is one for each, or an offer and a deliver of its own"
+            ) from error
 
     def deliver_new(self, rows: int, draws: Tensor) -> Tensor:
         """The model each newcomer is sent, as weights of the server's rows ``[K', R]``: the first row.

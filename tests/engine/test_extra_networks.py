@@ -415,7 +415,9 @@ def test_a_view_that_there_is_not_is_refused() -> None:
     class Blurred(CrossEntropy):
         """Reads a view that does not exist."""
 
-        views = ("plain", "medium")  # type: ignore[assignment]
+        @property
+        def views(self) -> tuple[str, ...]:  # type: ignore[override]
+            return ("plain", "medium")
 
     check_views_are_known([CrossEntropy(), StrongViews()])
     with pytest.raises(UsageError, match="reads the view 'medium'; there are plain, weak, strong"):
