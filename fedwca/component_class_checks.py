@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
 from types import FunctionType
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
@@ -22,12 +23,10 @@ def describe_wrong_class_variable(cls: type[UserValues]) -> str | None:
         return None
     for name, value in vars(cls).items():
         declared = _class_variable_type(cls, name)
-        if declared is None or isinstance(value, property | cached_property):
+        if declared is None or hasattr(value, "__get__"):  # such as a property
             continue
         try:
-            TypeAdapter(declared, config=ConfigDict(strict=True)).validate_python(
-                tuple(value) if isinstance(value, list) else value
-            )
+            TypeAdapter(declared, config=ConfigDict(strict=True)).validate_python(_as_plain(value))
         except PydanticSchemaGenerationError:  # a type that pydantic cannot check
             continue
         except ValidationError:
@@ -36,6 +35,15 @@ def describe_wrong_class_variable(cls: type[UserValues]) -> str | None:
             example = f", such as ({value!r},)" if isinstance(value, str) and right.startswith("tuple") else ""
             return f"{cls.__name__}.{name} is {value!r}; right is {right}{example}"
     return None
+
+
+def _as_plain(value: Any) -> Any:
+    """A value as the type that base classes declare, where its own does as well."""
+    if isinstance(value, Mapping):
+        return {key: _as_plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | set | frozenset):
+        return tuple(map(_as_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _class_variable_type(cls: type, name: str) -> Any:
@@ -60,7 +68,7 @@ def describe_misspelt_member(cls: type[UserValues]) -> str:
     "Mine.positional_value is nearly positional_values, whose default runs; rename it, or begin a helper's name with _"
     """
     bases = [base for base in cls.__mro__[1:] if issubclass(base, UserValues)]
-    classes = [base for base in (cls, *bases) if not base.__module__.startswith("fedwca.")]
+    classes = [base for base in cls.__mro__ if not base.__module__.startswith(("fedwca.", "pydantic.", "builtins"))]
     if cls not in classes:
         return ""
     methods: set[str] = set().union(*map(_public_methods, bases))

@@ -57,17 +57,21 @@ class Component(UserValues):
         if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
             raise UsageError(problem)
         if problem := describe_misspelt_member(cls):
-            warnings.warn(problem, stacklevel=2)
+            lines = [value.__code__.co_firstlineno for value in vars(cls).values() if inspect.isfunction(value)]
+            file = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+            warnings.warn_explicit(problem, UserWarning, file, min(lines, default=1))
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to change a field, or to keep anything else.
 
         Raises:
-            UsageError: always, except for pydantic's private attributes.
+            UsageError: always, except for private attributes that the class declares.
         """
         try:
+            if name.startswith("_") and not name.startswith("__") and name not in self.__private_attributes__:
+                raise AttributeError(name)
             super().__setattr__(name, value)
-        except ValidationError as error:
+        except (ValidationError, AttributeError) as error:
             raise UsageError(
                 f"{type(self).__name__}.{name} cannot be set: components are frozen and keep nothing; what an "
                 "aggregator must remember belongs in the state that next_state returns"

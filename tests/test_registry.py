@@ -9,8 +9,10 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedwca.aggregators import aggregators
@@ -173,7 +175,11 @@ def test_class_variables_may_be_lists_and_properties() -> None:
             """Depends on a field."""
             return True
 
+    class Counted(DatasetSource):
+        image_counts = MappingProxyType({"photo": np.int64(3)})  # type: ignore[assignment]
+
     assert (Listed.models, isinstance(Late.adapts, property)) == (["start", "cluster"], True)
+    assert Counted.image_counts == {"photo": 3}
 
 
 def test_a_subclass_does_not_inherit_the_label_of_a_plugin_that_was_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,6 +362,13 @@ def test_a_method_with_nearly_the_name_of_one_that_keeps_its_default_is_warned_o
     with pytest.warns(UserWarning, match=rf"Mine\.{name} is nearly {close}, whose default runs; rename it"):
         mine = define()
     type(base)("Other", (mine,), {"__module__": __name__})  # is not told again of what it inherits
+
+
+def test_a_method_that_a_mixin_overrides_keeps_no_default() -> None:
+    class Mixin:
+        gather = Aggregator.gather
+
+    type(Aggregator)("Mine", (Mixin, Aggregator), {"gathers": lambda self: None, "__module__": __name__})
 
 
 def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:

@@ -113,7 +113,8 @@ def run(arguments: Sequence[str]) -> int:
                 raise
             drop_unwritten(sys.stdout)
             # An error without a file name comes from an output stream.
-            say(f"Error: {describe_os_error(error, 'the output cannot be written')}", err=True)
+            sentence = _say_which_part_failed(error) or describe_os_error(error, "the output cannot be written")
+            say(f"Error: {sentence}", err=True)
             return 1
         except KeyboardInterrupt as interrupt:
             return _end_stopped(interrupt)
@@ -160,11 +161,16 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _say_what_was_unexpected(error: Exception) -> str:
     """The sentence for an unexpected error: names the plugin component that raised it, else asks to report a bug."""
+    unexpected = f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
+    return _say_which_part_failed(error) or unexpected
+
+
+def _say_which_part_failed(error: Exception) -> str | None:
+    """The sentence for an error that a plugin component raised; None: no plugin did."""
     from fedwca.runs.failed_part import describe_part_failure
 
-    if (failure := describe_part_failure(error)) is not None:
-        return f"{failure}; --debug shows how"
-    return f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
+    failure = describe_part_failure(error)
+    return failure and f"{failure}; --debug shows how"
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 from torch import Tensor
@@ -85,7 +85,7 @@ def _tensors_in(value: object) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
         return
-    parts = vars(value) if is_dataclass(value) else value
+    parts = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else value
     for part in parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, tuple) else ():
         yield from _tensors_in(part)
 

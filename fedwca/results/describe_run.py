@@ -106,11 +106,10 @@ def data_name(config: Mapping[str, Any]) -> str:
     'fruit'
     """
     dataset = str(config["dataset"])
-    if dataset == "folder" and config.get("data"):
-        return printable(Path(config["data"]).name or dataset)
-    if repository := config.get("components", {}).get("dataset", {}).get(dataset, {}).get("repository"):
-        return canonical_name(printable(Path(repository).name)).replace(" ", "_")
-    return printable(dataset)
+    fields = config.get("components", {}).get("dataset", {}).get(dataset, {})
+    place = {"folder": fields.get("dataset") or config.get("data"), "hub": fields.get("repository")}.get(dataset)
+    name = canonical_name(printable(Path(place).name)).replace(" ", "_") if place else ""
+    return name or printable(dataset)
 
 
 def data_and_domain(config: Mapping[str, Any], name: str | None = None) -> str:

@@ -23,7 +23,7 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
     return {
         key: (first_settings.get(key), second_settings.get(key))
         for key in dict.fromkeys([*first_settings, *second_settings])
-        if not _are_equal(key, first_settings.get(key), second_settings.get(key))
+        if not _are_equal(first_settings.get(key), second_settings.get(key))
     }
 
 
@@ -43,13 +43,14 @@ def _leaves(configuration: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _are_equal(key: str, first: Any, second: Any) -> bool:
-    """Whether two values of a setting are the same; a component's fields may be text, as a command line gives them.
+def _are_equal(first: Any, second: Any) -> bool:
+    """Whether two values of a setting are the same; one may be text, as of a command line, and the other a number.
 
-    >>> _are_equal("components.model.lenet.bottleneck", "8", 8), _are_equal("source", "01", "1")
-    (True, False)
+    >>> _are_equal("8", 8), _are_equal("true", True), _are_equal("01", "1")
+    (True, True, False)
     """
-    return bool(first == second or ("." in key and _typed(first) == _typed(second)))
+    both_texts = isinstance(first, str) and isinstance(second, str)
+    return bool(first == second or (not both_texts and _typed(first) == _typed(second)))
 
 
 def _typed(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -82,9 +83,15 @@ def try_clusterer(clusterer: Clusterer, signatures: BankSignatures) -> None:
     with warnings.catch_warnings(action="ignore"):
         try:
             check_labels(clusterer(signatures), signatures.clients, clusterer.name)
-            read_client_vectors(clusterer, signatures)
+            with suppress(NotImplementedError):  # then no client can join
+                read_client_vectors(clusterer, signatures)
         except UsageError as error:
             raise type(error)(f"clusterer {clusterer.name!r}: {error}") from error
+    if len(signatures.measured) > 1:
+        raise UsageError(
+            f"clusterer {clusterer.name!r} reads moments of {' and of '.join(map(repr, signatures.measured))}; right "
+            "are those of one of them, as clients upload no others"
+        )
     if unnamed := [layers for layers in signatures.measured if layers != clusterer.norm_layers]:
         raise UsageError(
             f"clusterer {clusterer.name!r} reads moments of {unnamed[0]!r}, and its norm_layers gives "

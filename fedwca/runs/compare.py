@@ -15,7 +15,7 @@ from fedwca.datasets import datasets
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.describe_run import data_name, first_model
+from fedwca.results.describe_run import first_model
 from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
@@ -65,9 +65,9 @@ def run_comparison(
     planned = plan_comparison(request, methods, domains, reference)
     collected = [collect_runs(domain_request, out, reporter) for domain_request in planned.requests]
     tables = {domain_of(runs.config) or runs.config.partition: runs.table for runs in collected}
-    config = collected[-1].config
+    config, run = collected[-1].config, next(iter(collected[-1].runs.values()))
     comparison = Comparison.of(
-        data_name(config.model_dump()), tables, planned.reference, partition_of(config).domain_role or "partition"
+        run.dataset_name, tables, planned.reference, partition_of(config).domain_role or "partition"
     )
     trained = frozenset[str]().union(*(runs.trained for runs in collected))
     return replace(comparison, trained=trained, first=first_model(config.model_dump()))

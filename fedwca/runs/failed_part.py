@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
+from fedwca.core.objective import ImageView
 from fedwca.errors import FedwcaError
 
 OURS = ("fedwca.", "torch.", "torchvision.", "pydantic.")
@@ -18,6 +20,8 @@ BASES = ("fedwca.core.", "fedwca.partitions", "fedwca.datasets", "fedwca.loggers
 
 DECLARATIONS = {"pseudo-labeler": "models", "objective": "anchors, teachers or views"}
 """By kind of a component, where it names the models and views that it reads."""
+DECLARED = ("start", "cluster", "source", *get_args(ImageView))
+"""Names of models and views that exist only where they are named there; references of an aggregator do, too."""
 
 
 @contextmanager
@@ -42,7 +46,7 @@ def describe_part_failure(error: Exception) -> str | None:
     if (part := find_failed_part(error)) is None:
         return None
     declaration = DECLARATIONS.get(part.split(maxsplit=1)[0])
-    hint = isinstance(error, KeyError) and declaration
+    hint = declaration and isinstance(error, KeyError) and error.args[0] in DECLARED
     advice = f" (a model or view that it reads must be named in {declaration})" if hint else ""
     return f"{part} raised {type(error).__name__}{f': {error}' if str(error) else ''}{advice}"
 

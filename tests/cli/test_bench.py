@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -17,9 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from fedwca.cli import main, terminal
+from fedwca.clusterers.single import Single
 from fedwca.config.run_config import restore_config
+from fedwca.core.messages import Signatures
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run_files import read_notes
@@ -384,6 +389,23 @@ def test_an_unexpected_error_is_one_sentence_too(bench: Bench, monkeypatch: pyte
     run = bench()
     assert run.code == 1
     assert run.err.startswith("Error: unexpected RuntimeError: a surprise. Please run again with --debug")
+
+
+def test_a_file_that_a_plugin_misses_names_the_plugin(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(Single):
+        """A clusterer that reads a file."""
+
+        name = "missing"
+
+        def __call__(self, signatures: Signatures) -> Tensor:
+            return torch.tensor(json.loads(Path("nowhere.json").read_text()))
+
+    monkeypatch.setattr("fedwca.runs.start_run.load", lambda *_: Missing()(None))  # type: ignore[arg-type]
+    run = bench()
+    assert run.code == 1
+    assert re.match(
+        r"Error: clusterer 'missing' \(test_bench.py:\d+\) raised FileNotFoundError: .*nowhere.json", run.err
+    )
 
 
 def never(*_: Any, **__: Any) -> None:

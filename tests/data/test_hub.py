@@ -263,9 +263,9 @@ def test_errors_without_a_network_or_the_library(tmp_path: Path, monkeypatch: py
 
 
 def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_parquet(tmp_path / "animals" / "train.parquet", columns(80))
+    write_parquet(tmp_path / "Wild Animals" / "train.parquet", columns(80))
     monkeypatch.chdir(tmp_path)
-    words = ["--dataset", "hub:./animals,unit=writer", "--source", "Art Painting", "--partition", "unit-domains"]
+    words = ["--dataset", "hub:./Wild Animals,unit=writer", "--source", "Art Painting", "--partition", "unit-domains"]
     small = [*SMALL, "--rounds", "1", "--aggregator", "fedavg", "--baseline", "none", "--quiet"]
     result = call("bench", *words, *small, "--out", "run", folder=tmp_path / "run")
     assert result.code == 0, result.err
@@ -274,15 +274,15 @@ def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path / "elsewhere")
     again = call("bench", "--config", "../run/config.json", "--dry-run")
     assert again.code == 0, again.err
-    assert "animals: source art_painting; targets photo; 2 clients each, a unit of the data each" in again.out
-    assert json.loads(call("runs", "--root", "..", "--json").out)[0]["data"] == "animals, source art_painting"
+    assert "wild_animals: source art_painting; targets photo; 2 clients each, a unit of the data each" in again.out
+    assert json.loads(call("runs", "--root", "..", "--json").out)[0]["data"] == "wild_animals, source art_painting"
     small = [*SMALL, "--rounds", "1", "--quiet", "--out", "all"]
-    compared = call("compare", "fedavg", "--dataset", "hub:../animals,unit=writer", *words[2:], *small)
+    compared = call("compare", "fedavg", "--dataset", "hub:../Wild Animals,unit=writer", *words[2:], *small)
     assert compared.code == 0, compared.err
-    assert "\nanimals: accuracy in percent after the last round, " in compared.out
-    checked = call("data", "check", "hub:../animals")
+    assert "wild_animals: accuracy in percent after the last round" in compared.out
+    checked = call("data", "check", "hub:../Wild Animals")
     assert checked.code == 0, checked.err
-    assert "digest of animals" in checked.out
+    assert "digest of wild_animals" in checked.out
 
 
 def test_another_column_of_domains_gives_other_images_of_the_same_name(tmp_path: Path) -> None:

@@ -59,10 +59,11 @@ class Unnamed(Argmax):
     """Reads a model that it does not name."""
 
     name = "unnamed"
+    read: str = "cluster"
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Labels of the cluster's model."""
-        return Targets.of_labels(predictions["cluster"].logits.argmax(-1))
+        return Targets.of_labels(predictions[self.read].logits.argmax(-1))
 
 
 def test_an_exception_of_a_plugin_becomes_one_sentence_with_its_cause() -> None:
@@ -88,3 +89,5 @@ def test_a_model_that_was_not_declared_is_explained() -> None:
         naming_failed_part(),
     ):
         Unnamed()({}, torch.zeros(0))
+    with pytest.raises(FedwcaError, match=r"raised KeyError: 'its own'$"), naming_failed_part():
+        Unnamed(read="its own")({}, torch.zeros(0))
