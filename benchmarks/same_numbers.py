@@ -348,9 +348,10 @@ class Tensor(NamedTuple):
 
 
 SKIPPED = re.compile(
-    r"seconds|^(timing|time|path|places|checksum|python|system|cpu|instructions|cores|versions|resumed)$"
+    r"seconds|^(timing|time|path|places|command|commit|checksum|python|system|cpu|instructions|cores|versions|resumed)$"
 )
-"""Keys that are not compared: times, paths, hardware, versions, and checksums of content that is compared itself."""
+"""Keys that are not compared: times, paths and commands with them, hardware, versions, and checksums of content that is
+compared itself."""
 HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
 """Keys that identify a configuration; they may change when a value is only written differently."""
 ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery|resumed)$")
@@ -374,6 +375,7 @@ def values(path: Path) -> Any:
         return _lines(csv.DictReader(text.splitlines()))
     if path.suffix == ".jsonl":
         return _lines(map(_json, text.splitlines()))
+    text = re.sub(r"Ran \d+ s after \d+ s", "Ran", text)
     if path.stem == "report":  # the last column has seconds
         text = re.sub(r"[|&][^|&\n]*(\||\\\\)$", "", text, flags=re.MULTILINE)
     return _lines(text.splitlines())

@@ -50,9 +50,12 @@ def test_times_and_memory_are_not_compared(recordings: tuple[Path, Path], capsys
         (run / name).write_text((run / name).read_text().replace("0.5", "0.75"))
     (run / "summary.json").write_text((run / "summary.json").read_text().replace("3.0", "4.0"))
     (run / "report.md").write_text(REPORT.replace("| 2 |", "| 13 |"))
+    for recording, seconds, name in zip(recordings, (36, 37), ("unbroken", "resumed"), strict=True):
+        (recording / "loop" / "0.txt").write_text(f"Ran {seconds} s after 4 s of set-up.\n")
+        (recording / "loop" / "run" / "environment.json").write_text(json.dumps({"command": f"fedwca --out {name}"}))
     (run / "memory.json").write_text('{"measured": 1}')
     assert compare(*recordings) == 0
-    assert capsys.readouterr().out == "same      loop, files: 6\n"
+    assert capsys.readouterr().out == "same      loop, files: 8\n"
 
 
 def test_a_resumed_run_may_say_that_it_was(recordings: tuple[Path, Path]) -> None:
