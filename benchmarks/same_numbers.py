@@ -72,15 +72,15 @@ def cases(listed: Mapping[str, Sequence[str]]) -> dict[str, list[Step]]:
     baselines = listed["baselines"]
     steps_by_case: dict[str, list[Step]] = {"cache": []}
     for engine in ENGINES:
+        # Generated models are trained by the loop alone.
+        upfl = [name for name in listed["baselines_of_upfl"] if engine == "loop" or name != "odpfl_hn"]
         run, alone = f"{BENCH} --engine {engine}", f"{BENCH} --baseline none --engine {engine}"
         steps_by_case |= {
             f"baselines-{engine}": [f"{run} --rounds 3 {_named([*baselines, 'revised_fedwca:u=2'])} --out run"],
             f"several-sources-{engine}": [
                 f"{SEVERAL_SOURCES} --engine {engine} {_named(listed['baselines_of_sfda'])} --out run"
             ],
-            f"new-clients-{engine}": [
-                f"{NEW_CLIENTS} --engine {engine} {_named(listed['baselines_of_upfl'])} --out run"
-            ],
+            f"new-clients-{engine}": [f"{NEW_CLIENTS} --engine {engine} {_named(upfl)} --out run"],
             f"parts-{engine}": [
                 partial(_write, "more.toml", PROBES),
                 f"{run} --config more.toml {_named(PARTS)} --out run",
