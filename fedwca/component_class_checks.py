@@ -10,7 +10,6 @@ from contextlib import suppress
 from types import FunctionType
 from typing import Any, get_args, get_type_hints
 
-import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
@@ -43,7 +42,9 @@ def _as_plain(value: Any) -> Any:
         return {key: _as_plain(entry) for key, entry in value.items()}
     if isinstance(value, list | set | frozenset):
         return tuple(map(_as_plain, value))
-    return value.item() if isinstance(value, np.generic) else value
+    # A number of numpy, which is not imported for this.
+    is_number = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_number else value
 
 
 def _class_variable_type(cls: type, name: str) -> Any:

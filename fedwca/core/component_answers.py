@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
@@ -81,13 +81,18 @@ def only_reads(component: str, *given: object) -> Iterator[None]:
         raise FedwcaError(f"{component} changed what it was given in place; it may only read that")
 
 
-def _tensors_in(value: object) -> Iterator[Tensor]:
+def _tensors_in(value: object) -> list[Tensor]:
     if isinstance(value, Tensor):
-        yield value
-        return
-    parts = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else value
-    for part in parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, tuple) else ():
-        yield from _tensors_in(part)
+        return [value]
+    if isinstance(value, Mapping):
+        parts: Iterable[object] = value.values()
+    elif isinstance(value, tuple):
+        parts = value
+    elif is_dataclass(value):
+        parts = [getattr(value, field.name) for field in fields(value)]
+    else:
+        return []
+    return [tensor for part in parts for tensor in _tensors_in(part)]
 
 
 def check_number(value: object, component: str) -> Tensor:
