@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from types import FunctionType
 from typing import Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from fedwca.errors import first_line
 from fedwca.user_values import UserValues
 
 
@@ -58,6 +61,14 @@ def _class_variable_type(cls: type, name: str) -> Any:
     return None
 
 
+def warn_of_misspelt_member(cls: type[UserValues]) -> None:
+    """Warn, at the place of a plugin's class, of what `describe_misspelt_member` finds in it."""
+    if problem := describe_misspelt_member(cls):
+        lines = [value.__code__.co_firstlineno for value in vars(cls).values() if inspect.isfunction(value)]
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+        warnings.warn_explicit(problem, UserWarning, file, min(lines, default=1))
+
+
 def describe_misspelt_member(cls: type[UserValues]) -> str:
     """What a plugin's class defines under nearly the name of a method that keeps its default; empty: nothing.
 
@@ -95,3 +106,15 @@ def _public_methods(cls: type) -> set[str]:
     """Names of the methods and properties that a class itself defines, without those that begin with _."""
     kinds = (FunctionType, property, classmethod, staticmethod)
     return {name for name, value in vars(cls).items() if isinstance(value, kinds) and not name.startswith("_")}
+
+
+def describe_load_error(error: Exception) -> str:
+    """Why a class cannot be loaded, with advice where pydantic's own speaks of its internals."""
+    reason = first_line(error)
+    missing = re.search("`(.+)`\\. All model fields", reason) if isinstance(error, PydanticUserError) else None
+    if missing is None:
+        return reason
+    return (
+        f"`{missing[1]}` has no type annotation, as a field needs; of what the base class defines, a property is "
+        "written with @property, and other names may be misspelt"
+    )

@@ -11,9 +11,7 @@ import hashlib
 import importlib
 import inspect
 import pkgutil
-import re
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -21,12 +19,11 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
-from pydantic.errors import PydanticUserError
 
 from fedwca._deprecated import MEMBERS, describe_old_member
-from fedwca.component_class_checks import describe_misspelt_member, describe_wrong_class_variable
+from fedwca.component_class_checks import describe_load_error, describe_wrong_class_variable, warn_of_misspelt_member
 from fedwca.describe_problems import describe_problems, describe_unknown
-from fedwca.errors import InvalidConfig, UnknownComponent, UsageError, first_line
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.user_values import UserValues
 
 
@@ -50,16 +47,13 @@ class Component(UserValues):
             UsageError: there is such a name or value; says what would be right.
 
         Warns:
-            UserWarning: see `describe_misspelt_member`.
+            UserWarning: see `warn_of_misspelt_member`.
         """
         # pydantic itself refuses attributes without annotation that it does not know, and cannot name the new ones.
         cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
         if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
             raise UsageError(problem)
-        if problem := describe_misspelt_member(cls):
-            lines = [value.__code__.co_firstlineno for value in vars(cls).values() if inspect.isfunction(value)]
-            file = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
-            warnings.warn_explicit(problem, UserWarning, file, min(lines, default=1))
+        warn_of_misspelt_member(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to change a field, or to keep anything else.
@@ -122,18 +116,6 @@ def _has(cls: type, method: str) -> bool:
     """Whether a class, not its metaclass, has a method of that name that is not abstract."""
     attribute = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
     return callable(attribute) and not getattr(attribute, "__isabstractmethod__", False)
-
-
-def _describe_load_error(error: Exception) -> str:
-    """Why a class cannot be loaded, with advice where pydantic's own speaks of its internals."""
-    reason = first_line(error)
-    missing = re.search("`(.+)`\\. All model fields", reason) if isinstance(error, PydanticUserError) else None
-    if missing is None:
-        return reason
-    return (
-        f"`{missing[1]}` has no type annotation, as a field needs; of what the base class defines, a property is "
-        "written with @property, and other names may be misspelt"
-    )
 
 
 class Registry(Generic[T]):
@@ -241,7 +223,7 @@ class Registry(Generic[T]):
                 component.model_rebuild()  # reports an unresolvable annotation now, not at first use
             return cast(type[Any], component)
         except Exception as error:
-            source, reason = point.dist.name if point.dist else point.value, _describe_load_error(error)
+            source, reason = point.dist.name if point.dist else point.value, describe_load_error(error)
             raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {reason}") from error
 
     def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:

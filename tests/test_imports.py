@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "describe_problems": set(),
     "user_values": set(),
-    "component_class_checks": {"user_values"},
+    "component_class_checks": {"errors", "user_values"},
     "registry": {"_deprecated", "component_class_checks", "describe_problems", "errors", "user_values"},
     "functional": {"errors", "_deprecated"},
     "core": {*BASE, "functional", "_deprecated"},
