@@ -28,7 +28,7 @@ from fedwca.models import models
 from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
-from fedwca.runs.select_engine import ENGINES
+from fedwca.runs.resources.select_engine import ENGINES
 
 CLASSES, CLIENTS, BATCH, STEPS, REPEATS = 10, 4, 64, 3, 7
 MODELS = ("mlp", "convnet:side=32", "lenet")

@@ -17,7 +17,7 @@ from fedwca.core.messages import Targets
 from fedwca.data.federation import ClientImages
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
-from fedwca.runs.select_engine import ENGINES
+from fedwca.runs.resources.select_engine import ENGINES
 
 CLASSES = 10
 

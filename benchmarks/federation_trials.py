@@ -25,7 +25,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import largest_entries, scatter_entries
 from fedwca.runs.load_data import architecture, load
-from fedwca.runs.round_record import describe_round
+from fedwca.runs.records.round_record import describe_round
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 

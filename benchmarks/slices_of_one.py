@@ -28,7 +28,7 @@ from fedwca.engine.interface import Engine
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.runs.select_engine import ENGINES
+from fedwca.runs.resources.select_engine import ENGINES
 
 CLASSES, REPEATS = 10, 5
 CASES = (

@@ -13,7 +13,7 @@ from fedwca import SequentialEngine, init_server
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.results.environment import describe_environment
 from fedwca.runs.load_data import load
-from fedwca.runs.measure_delivered import list_accuracies
+from fedwca.runs.records.measure_delivered import list_accuracies
 from fedwca.runs.source_models import source_models
 from fedwca.runs.split_trials import split_trial
 

@@ -40,7 +40,7 @@ from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.load_data import load
-from fedwca.runs.round_record import describe_round
+from fedwca.runs.records.round_record import describe_round
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
 

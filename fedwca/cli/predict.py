@@ -52,7 +52,7 @@ def command(
     from fedwca.export.load_model import open_model
     from fedwca.export.predict import predict
     from fedwca.export.read_images import find_images, load_pictures
-    from fedwca.runs.choose_device import resolve_device
+    from fedwca.runs.resources.choose_device import resolve_device
 
     torch_device = resolve_device(device)
     if model.is_file() and any(value is not None for value in (client, method, round_)):

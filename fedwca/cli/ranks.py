@@ -36,7 +36,7 @@ def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun])
         UsageError: ``per_trial`` does not divide the number of ranks, or torchrun's variables are incomplete.
     """
     with joined_ranks(per_trial) as world:
-        from fedwca.runs.rank_lifecycle import follow_run
+        from fedwca.runs.ranks.rank_lifecycle import follow_run
         from fedwca.runs.run_request import RunRanks
 
         if world is None or world.rank == 0:

@@ -22,7 +22,7 @@ def command(
     from fedwca.cli.printing import print_finished
     from fedwca.results.find_runs import find_run
     from fedwca.results.results_table import check_columns
-    from fedwca.runs.resume_run import resume_run
+    from fedwca.runs.resuming.resume_run import resume_run
 
     columns = check_columns(column or ())
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)

@@ -35,12 +35,12 @@ from fedwca.errors import InvalidConfig, UsageError
 from fedwca.results.table_rows import Row, summarise
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network, load
-from fedwca.runs.measure_delivered import list_accuracies
+from fedwca.runs.records.measure_delivered import list_accuracies
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import RunRequest
-from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 

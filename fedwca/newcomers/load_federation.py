@@ -17,8 +17,8 @@ from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
 from fedwca.federated.public_images import FreshModels
 from fedwca.federated.server import Server
-from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.measure_newcomers import prepare_fresh_models
+from fedwca.runs.records.measure_newcomers import prepare_fresh_models
+from fedwca.runs.resources.choose_device import resolve_device
 
 if TYPE_CHECKING:
     from fedwca.runs.opened_run import OpenedRun

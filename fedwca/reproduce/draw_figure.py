@@ -10,7 +10,7 @@ from fedwca.results.pictures.accuracy import draw_curves
 from fedwca.results.table_rows import summarise
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.load_data import load
-from fedwca.runs.reuse_runs import CollectedRuns
+from fedwca.runs.resuming.reuse_runs import CollectedRuns
 from fedwca.runs.split_trials import split_trial
 
 

@@ -24,7 +24,7 @@ from fedwca.reproduce.definitions import (
 from fedwca.results.describe_run import count_of, data_name
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse_runs import sort_methods
+from fedwca.runs.resuming.reuse_runs import sort_methods
 from fedwca.runs.run_request import RunRequest
 
 

@@ -22,7 +22,7 @@ from fedwca.results.pictures import NotDrawn, save
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse_runs import CollectedRuns, collect_runs
+from fedwca.runs.resuming.reuse_runs import CollectedRuns, collect_runs
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The life of a run: request, preparation, rounds, resuming, reuse of finished runs, and opening its models again."""
+"""The life of a run: its request, preparation, rounds and end, and opening its models again."""

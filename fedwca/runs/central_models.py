@@ -15,8 +15,8 @@ from fedwca.engine.interface import Engine
 from fedwca.engine.precision import matmul_precision
 from fedwca.federated.central_training import CentralImages, train_central
 from fedwca.federated.source_model import StartModel
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
+from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.watch_draws import watch_draws
 
 

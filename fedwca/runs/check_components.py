@@ -22,9 +22,9 @@ from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
 from fedwca.runs.check_model import check_model
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
-from fedwca.runs.round_record import check_report_names
+from fedwca.runs.records.round_record import check_report_names
+from fedwca.runs.resources.choose_device import resolve_device
 
 
 def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:

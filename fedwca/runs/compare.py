@@ -20,7 +20,7 @@ from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.reuse_runs import collect_runs
+from fedwca.runs.resuming.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import check_recording
 

@@ -11,12 +11,12 @@ from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError, Unwritable, describe_os_error
 from fedwca.runs.finished_run import FinishedRun
-from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import end_of_run, log_records
-from fedwca.runs.memory_estimate import memory_record
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
 from fedwca.runs.reporter import RunReporter
+from fedwca.runs.resources.memory_estimate import memory_record
+from fedwca.runs.resuming.how_to_continue import say_how_to_continue
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.write_summary import write_summary
 

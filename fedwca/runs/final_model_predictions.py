@@ -18,10 +18,10 @@ from fedwca.errors import FedwcaError
 from fedwca.results.describe_run import data_and_domain
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.measure_delivered import step_size
 from fedwca.runs.open_run import open_run
 from fedwca.runs.opened_run import OpenedRun
-from fedwca.runs.select_engine import choose_engine, config_of_method
+from fedwca.runs.records.measure_delivered import step_size
+from fedwca.runs.resources.select_engine import choose_engine, config_of_method
 
 
 def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:

@@ -24,10 +24,10 @@ from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.checkpointer import read_round_state
-from fedwca.runs.choose_device import has_device, resolve_device
 from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.opened_run import OpenedRun
+from fedwca.runs.resources.choose_device import has_device, resolve_device
+from fedwca.runs.resuming.checkpointer import read_round_state
 from fedwca.runs.run_images import load_same_images, locate_paths
 
 

@@ -26,9 +26,9 @@ from fedwca.federated.server import Server
 from fedwca.results.checkpoints import SelectedRound, Unit
 from fedwca.results.describe_run import data_name
 from fedwca.results.read_run_files import trained_clients
-from fedwca.runs.checkpointer import RoundState
+from fedwca.runs.resources.select_engine import choose_engine
+from fedwca.runs.resuming.checkpointer import RoundState
 from fedwca.runs.run_images import load_same_images
-from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.split_trials import split_trial
 
 

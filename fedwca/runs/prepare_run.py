@@ -27,22 +27,22 @@ from fedwca.results.read_run_files import is_set_up, read_configuration, read_en
 from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
-from fedwca.runs import memory_estimate as memory
 from fedwca.runs.check_components import dry_run_components
-from fedwca.runs.checkpoint_digest import digest_checkpoint
-from fedwca.runs.checkpointer import Checkpointer
-from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
-from fedwca.runs.disk_estimate import check_disk_space, estimate_checkpoints
-from fedwca.runs.engine_names import engine_name
-from fedwca.runs.find_resume_points import rewind_run
-from fedwca.runs.rank_lifecycle import lead_run
+from fedwca.runs.ranks.rank_lifecycle import lead_run
+from fedwca.runs.records.round_record import seconds_spent
 from fedwca.runs.reporter import PlannedRun, RunReporter
-from fedwca.runs.round_record import seconds_spent
+from fedwca.runs.resources import memory_estimate as memory
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials_at_once
+from fedwca.runs.resources.disk_estimate import check_disk_space, estimate_checkpoints
+from fedwca.runs.resources.engine_names import engine_name
+from fedwca.runs.resources.select_kernels import KernelChoice, choose_kernels, restore_kernels
+from fedwca.runs.resuming.checkpoint_digest import digest_checkpoint
+from fedwca.runs.resuming.checkpointer import Checkpointer
+from fedwca.runs.resuming.find_resume_points import rewind_run
 from fedwca.runs.run_images import describe_images, describe_places
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import units_of
-from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 

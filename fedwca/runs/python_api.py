@@ -18,7 +18,7 @@ from fedwca.runs.compare import run_comparison
 from fedwca.runs.failed_part import naming_failed_part
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_run import resume_run
+from fedwca.runs.resuming.resume_run import resume_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 

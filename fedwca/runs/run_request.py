@@ -11,7 +11,7 @@ from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.config.run_config import Layer
 from fedwca.engine.distributed.process_group import RankWorld
 from fedwca.results.checkpoints import Unit
-from fedwca.runs.ranks_per_trial import per_trial
+from fedwca.runs.ranks.ranks_per_trial import per_trial
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RunRanks:
 
     world: RankWorld | None = None
     per_trial: int | None = None
-    """Ranks that share the clients of a trial; None: see `fedwca.runs.ranks_per_trial.per_trial`."""
+    """Ranks that share the clients of a trial; None: see `fedwca.runs.ranks.ranks_per_trial.per_trial`."""
 
     def divide(self, units: Mapping[Unit, int]) -> tuple[int, int]:
         """Number of subgroups of ranks, and of ranks in each; a subgroup shares the clients of a trial.

@@ -26,20 +26,20 @@ from fedwca.federated.server import Server
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.upload_checks import finite_models
 from fedwca.results.diverged_runs import DIVERGED
-from fedwca.runs.checkpointer import RoundState
-from fedwca.runs.measure_delivered import (
+from fedwca.runs.records.measure_delivered import (
     DeliveredModels,
     describe_steps_made,
     list_accuracies,
     measure_delivered,
     step_size,
 )
-from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies
-from fedwca.runs.nearest_clients import nearest_clients
+from fedwca.runs.records.measure_newcomers import Newcomers, describe_accuracies
+from fedwca.runs.records.nearest_clients import nearest_clients
+from fedwca.runs.records.round_diagnostics import cluster_layers, measure_evidence
+from fedwca.runs.records.round_record import describe_last_phase, describe_predictions, describe_round, split_accuracies
+from fedwca.runs.records.round_warnings import WarnOnce
 from fedwca.runs.reporter import Progress
-from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
-from fedwca.runs.round_record import describe_last_phase, describe_predictions, describe_round, split_accuracies
-from fedwca.runs.round_warnings import WarnOnce
+from fedwca.runs.resuming.checkpointer import RoundState
 from fedwca.runs.watch_draws import watch_draws
 
 

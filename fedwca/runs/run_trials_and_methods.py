@@ -29,13 +29,13 @@ from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
 from fedwca.results.table_rows import VALIDATION
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.central_models import central_model
-from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.load_data import architecture
-from fedwca.runs.measure_newcomers import Newcomers, number_newcomers, prepare_fresh_models
+from fedwca.runs.records.measure_newcomers import Newcomers, number_newcomers, prepare_fresh_models
+from fedwca.runs.records.round_warnings import WarnOnce
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_warnings import WarnOnce
+from fedwca.runs.resources.select_engine import config_of_method
+from fedwca.runs.resuming.checkpointer import Checkpointer, RoundState
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
-from fedwca.runs.select_engine import config_of_method
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 

@@ -12,8 +12,8 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.precision import matmul_precision
 from fedwca.federated.source_model import StartModel, initial_model, load_source, pretrain
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
+from fedwca.runs.resources.choose_device import resolve_device
 
 Tell = Callable[[int, int, float], None]
 

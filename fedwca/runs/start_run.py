@@ -18,16 +18,16 @@ from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
-from fedwca.runs.how_to_continue import explain_interrupt
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import ClaimedFolder, PreparedRun, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_checks import check_same_request, with_canonical_domain
-from fedwca.runs.resume_run import resume_run
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resuming.how_to_continue import explain_interrupt
+from fedwca.runs.resuming.resume_checks import check_same_request, with_canonical_domain
+from fedwca.runs.resuming.resume_run import resume_run
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
 

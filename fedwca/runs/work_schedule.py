@@ -13,9 +13,9 @@ from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.stacked import can_share_step
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import Unit
-from fedwca.runs.clients_at_once import trials_at_once
 from fedwca.runs.reporter import Progress
-from fedwca.runs.select_engine import choose_engines
+from fedwca.runs.resources.clients_at_once import trials_at_once
+from fedwca.runs.resources.select_engine import choose_engines
 from fedwca.runs.source_models import Tell, source_models
 
 Record = dict[str, Any]
@@ -38,7 +38,7 @@ class Schedule:
         return source_models(config, dataset, domain, progress)
 
     def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
-        """Federations that go through each round together, see `fedwca.runs.clients_at_once.trials_at_once`.
+        """Federations that go through each round together, see `fedwca.runs.resources.clients_at_once.trials_at_once`.
 
         Args:
             config: the run's configuration.

@@ -13,7 +13,7 @@ from fedwca.results.pictures import overview
 from fedwca.results.read_run import read_run
 from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
-from fedwca.runs.round_record import seconds_spent
+from fedwca.runs.records.round_record import seconds_spent
 
 
 def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> tuple[list[Row], dict[str, Any]]:

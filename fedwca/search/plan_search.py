@@ -13,9 +13,9 @@ from typing import Any
 from fedwca.config.resolve_config import RunPlan
 from fedwca.errors import DataError, UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
-from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.load_data import load
+from fedwca.runs.resuming.checkpoint_digest import digest_checkpoint
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.split_trials import split_trial

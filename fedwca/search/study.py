@@ -13,7 +13,7 @@ from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import OneOfMany, RunReporter
-from fedwca.runs.reuse_runs import collect_runs
+from fedwca.runs.resuming.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import ORACLE, VALIDATION, judge, worst
 from fedwca.search.open_study import complete_trials, open_study, tried_values

@@ -12,7 +12,7 @@ import pytest
 from fedwca.core.tensor_files import checksum, open_tensors
 from fedwca.core.training_settings import DROPPED
 from fedwca.engine.stacked.tuning.benchmark import pick_kernels
-from fedwca.runs.select_engine import ENGINES
+from fedwca.runs.resources.select_engine import ENGINES
 
 from .scripts import BENCHMARKS, script
 

@@ -457,7 +457,7 @@ def test_stopped_before_the_rounds(bench: Bench, monkeypatch: pytest.MonkeyPatch
         patch.setattr("fedwca.runs.source_models.source_model", stopped)
         run = call("resume", str(folder))
         assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
-        patch.setattr("fedwca.runs.resume_run.load_same_images", stopped)
+        patch.setattr("fedwca.runs.resuming.resume_run.load_same_images", stopped)
         run = call("resume", str(folder))
         assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
 

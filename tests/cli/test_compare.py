@@ -19,7 +19,7 @@ from fedwca.models.lenet import LeNet
 from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
-from fedwca.runs.reuse_runs import comparable_settings, fill_in_defaults
+from fedwca.runs.resuming.reuse_runs import comparable_settings, fill_in_defaults
 
 from .conftest import SIZE, SMALL, Run, call
 

@@ -632,7 +632,7 @@ def test_a_request_can_take_up_what_is_there(
         start_run(request(seed=3))
     workers: list[int | None] = []
     monkeypatch.setattr(
-        "fedwca.runs.resume_run.execute_run",
+        "fedwca.runs.resuming.resume_run.execute_run",
         lambda run, *a: (workers.append(run.plan.config.workers), execute_run(run, *a))[1],
     )
     continued = start_run(request(workers=1))

@@ -36,7 +36,7 @@ from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
-from fedwca.runs.round_record import describe_round
+from fedwca.runs.records.round_record import describe_round
 
 
 def given(round: int, choices: Mapping[int, int] | None = None) -> GroupingInput:

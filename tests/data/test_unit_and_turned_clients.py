@@ -13,7 +13,7 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.errors import DataError, UsageError
 from fedwca.functional import rotated
-from fedwca.runs.measure_newcomers import number_newcomers
+from fedwca.runs.records.measure_newcomers import number_newcomers
 from tests.data.test_labelled_clients import deal, numbered, numbers
 
 

@@ -26,7 +26,7 @@ from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.runs.memory_estimate import check_run_fits, describe_memory, memory_record
+from fedwca.runs.resources.memory_estimate import check_run_fits, describe_memory, memory_record
 
 MEGABYTE = 2**20
 FLAT = 6 * MEGABYTE
@@ -151,11 +151,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from fedwca.data.dataset import Domain, FederatedDataset
-from fedwca.runs import memory_estimate as memory
+from fedwca.runs.resources import memory_estimate as memory
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.split_trials import split_trial
-from fedwca.runs.checkpointer import Checkpointer
+from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy

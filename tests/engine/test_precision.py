@@ -23,8 +23,8 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.load_data import load
+from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.run_trials_and_methods import run_bench
-from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.split_trials import TrialSplits
 
 TRAINING = Training(epochs=2, lr=0.01, batch_size=8)

@@ -44,7 +44,7 @@ from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.digest import Digest
 from fedwca.pseudo_labelers.argmax import Argmax
-from fedwca.runs.traffic import bytes_down, bytes_up
+from fedwca.runs.records.traffic import bytes_down, bytes_up
 
 ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
 engines = pytest.mark.parametrize("name", ENGINES)

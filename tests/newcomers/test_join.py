@@ -44,7 +44,7 @@ from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.trusted import Trusted
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.runs.nearest_clients import nearest_clients
+from fedwca.runs.records.nearest_clients import nearest_clients
 
 TRUTH = torch.tensor([0, 0, 1, 1, 2, 2])
 TRAINING = Training(epochs=1, lr=0.003, batch_size=8)

@@ -27,8 +27,8 @@ from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
 from fedwca.results.table_rows import Row
 from fedwca.results.write_run import RunFolder
-from fedwca.runs.find_resume_points import find_resume_points
 from fedwca.runs.open_run import open_run
+from fedwca.runs.resuming.find_resume_points import find_resume_points
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 from fedwca.runs.write_report import render_report

@@ -14,11 +14,11 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.public_images import holders_of
 from fedwca.results.checkpoints import Checkpoints
-from fedwca.runs.clients_at_once import clients_at_once
-from fedwca.runs.disk_estimate import estimate_checkpoints
 from fedwca.runs.load_data import build_network, load
-from fedwca.runs.memory_estimate import estimate_run
 from fedwca.runs.python_api import bench
+from fedwca.runs.resources.clients_at_once import clients_at_once
+from fedwca.runs.resources.disk_estimate import estimate_checkpoints
+from fedwca.runs.resources.memory_estimate import estimate_run
 from fedwca.runs.split_trials import split_trial
 
 SMALL: dict[str, Any] = {
@@ -119,7 +119,7 @@ def test_a_methods_own_batch_counts() -> None:
 
 
 def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedwca.runs.clients_at_once.free_bytes", lambda device: 2**28)
+    monkeypatch.setattr("fedwca.runs.resources.clients_at_once.free_bytes", lambda device: 2**28)
     layer: dict[str, Any] = {"source": "handwritten", "clients": 4, "samples": 64, "device": "cpu", "composed": False}
     layer |= {"baselines": ["fedavg"], "engine": "stacked"}
     at_once = []

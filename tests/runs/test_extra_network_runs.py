@@ -18,9 +18,9 @@ from fedwca.export.load_model import read_exported
 from fedwca.models.lenet import LeNet
 from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.load_data import build_network
-from fedwca.runs.memory_estimate import shape_network
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
+from fedwca.runs.resources.memory_estimate import shape_network
 from tests.cli.conftest import call
 from tests.read_rounds import read_rounds
 from tests.runs.stopping import check_same_bits, stop

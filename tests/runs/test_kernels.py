@@ -10,9 +10,9 @@ from fedwca.config.run_config import RunConfig, restore_config, validate
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.runs import select_kernels as kernels
-from fedwca.runs.select_engine import choose_engine, choose_engines
-from fedwca.runs.select_kernels import choose_kernels, measure_kernels, restore_kernels
+from fedwca.runs.resources import select_kernels as kernels
+from fedwca.runs.resources.select_engine import choose_engine, choose_engines
+from fedwca.runs.resources.select_kernels import choose_kernels, measure_kernels, restore_kernels
 
 
 def config(**options: object) -> RunConfig:

@@ -13,9 +13,9 @@ from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.results.read_run_files import read_records
 from fedwca.runs import open_run as opening
-from fedwca.runs.choose_device import has_device
-from fedwca.runs.measure_delivered import list_accuracies
 from fedwca.runs.open_run import open_run
+from fedwca.runs.records.measure_delivered import list_accuracies
+from fedwca.runs.resources.choose_device import has_device
 
 from ..cli.conftest import SMALL, call
 

@@ -14,8 +14,8 @@ from fedwca.errors import CheckpointError
 from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
 from fedwca.results.checkpoints import SavedCheckpoint
-from fedwca.runs.resume_checks import check_same_source_model
-from fedwca.runs.reuse_runs import comparable_settings, warn_of_other_source_models
+from fedwca.runs.resuming.resume_checks import check_same_source_model
+from fedwca.runs.resuming.reuse_runs import comparable_settings, warn_of_other_source_models
 
 
 def test_what_a_preset_says_of_a_training_that_a_run_has_not_makes_no_other_run() -> None:

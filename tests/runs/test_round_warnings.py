@@ -10,7 +10,7 @@ import torch
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
-from fedwca.runs.round_warnings import WarnOnce
+from fedwca.runs.records.round_warnings import WarnOnce
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.runs import clients_at_once as sizes
-from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
-from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines
+from fedwca.runs.resources import clients_at_once as sizes
+from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials_at_once
+from fedwca.runs.resources.select_engine import ENGINES, choose_engine, choose_engines
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])

@@ -10,7 +10,7 @@ import torch
 
 from fedwca.errors import CheckpointError
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
-from fedwca.runs.find_resume_points import find_resume_points
+from fedwca.runs.resuming.find_resume_points import find_resume_points
 
 UNITS = {Unit(0, trial, "wca"): 5 for trial in range(3)}
 TOGETHER = [[(0, 0), (0, 1)], [(0, 2)]]

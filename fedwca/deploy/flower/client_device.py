@@ -10,7 +10,7 @@ from fedwca.errors import FedwcaError, UsageError
 LOOK = """\
 import sys
 from fedwca.errors import UsageError
-from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.resources.choose_device import resolve_device
 try:
     print(resolve_device(sys.argv[1]))
 except UsageError as error:

@@ -16,10 +16,10 @@ from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pic
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.clients_at_once import clients_at_once, fits_memory, trials_at_once
-from fedwca.runs.engine_names import engine_name
 from fedwca.runs.load_data import build_network
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.clients_at_once import clients_at_once, fits_memory, trials_at_once
+from fedwca.runs.resources.engine_names import engine_name
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy
 from fedwca.results.run_schemas import UNCHECKED, RoundRecord
-from fedwca.runs.traffic import bytes_down, bytes_up
+from fedwca.runs.records.traffic import bytes_down, bytes_up
 
 
 def split_accuracies(metrics: Metrics, accuracies: Sequence[float]) -> dict[str, list[float]]:

@@ -13,7 +13,7 @@ from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.runs.load_data import architecture, build_network
-from fedwca.runs.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
+from fedwca.runs.resources.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 
 def check_disk_space(run: Path, keep: str, needed: int) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.engine.stacked.tuning.kernels import Kernels
-from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.resources.choose_device import resolve_device
 
 
 def engine_name(config: RunConfig) -> str:
@@ -17,5 +17,5 @@ def engine_name(config: RunConfig) -> str:
 
 
 def named_kernels(config: RunConfig) -> Kernels | None:
-    """The kernels a configuration names; None for ``auto`` and ``measure``, see `fedwca.runs.select_kernels`."""
+    """The kernels a configuration names; None for ``auto`` and ``measure``, see `select_kernels`."""
     return None if config.kernels == "auto" or config.kernels == "measure" else config.kernels

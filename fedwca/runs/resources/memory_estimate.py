@@ -18,8 +18,8 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
-from fedwca.runs.clients_at_once import clients_at_once, footprint, trials_at_once
 from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.resources.clients_at_once import clients_at_once, footprint, trials_at_once
 
 
 def estimate_run(

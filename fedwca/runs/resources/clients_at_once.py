@@ -13,9 +13,9 @@ from fedwca.engine.cpu_cores import count_cores
 from fedwca.engine.embeddings import place_embeddings
 from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.errors import UsageError
-from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.engine_names import engine_name, named_kernels
 from fedwca.runs.load_data import build_network
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.engine_names import engine_name, named_kernels
 
 
 def clients_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:

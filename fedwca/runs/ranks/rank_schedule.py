@@ -19,11 +19,11 @@ from fedwca.engine.distributed.sharded_engine import ShardedEngine, without_othe
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import Unit
-from fedwca.runs.checkpointer import CheckpointStore
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network
 from fedwca.runs.reporter import Progress
-from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.select_engine import choose_engine
+from fedwca.runs.resuming.checkpointer import CheckpointStore
 from fedwca.runs.source_models import Tell, source_models
 from fedwca.runs.work_schedule import Record, Schedule
 

@@ -11,9 +11,9 @@ from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.federated.method import Method
-from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.clients_at_once import clients_at_once
-from fedwca.runs.engine_names import engine_name, named_kernels
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.clients_at_once import clients_at_once
+from fedwca.runs.resources.engine_names import engine_name, named_kernels
 
 ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": SequentialEngine, "stacked": StackedEngine}
 """Engines by the name that `RunConfig.engine` gives them."""

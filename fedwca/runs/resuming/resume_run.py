@@ -15,11 +15,11 @@ from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
-from fedwca.runs.how_to_continue import explain_interrupt
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_checks import check_same_components
+from fedwca.runs.resuming.how_to_continue import explain_interrupt
+from fedwca.runs.resuming.resume_checks import check_same_components
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 

@@ -16,10 +16,10 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint
-from fedwca.runs.checkpointer import Checkpointer
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import load
-from fedwca.runs.rank_schedule import RankSchedule
+from fedwca.runs.ranks.rank_schedule import RankSchedule
+from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import remaining_units, run_bench

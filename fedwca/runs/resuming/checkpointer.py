@@ -16,7 +16,7 @@ from fedwca.federated.server import Server
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
 from fedwca.results.table_rows import is_best_so_far
-from fedwca.runs.resume_checks import check_same_source_model
+from fedwca.runs.resuming.resume_checks import check_same_source_model
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import FreshModels, holders_of
 from fedwca.federated.server import Server
 from fedwca.runs.load_data import architecture
-from fedwca.runs.measure_delivered import DeliveredModels, measure_delivered
-from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.records.measure_delivered import DeliveredModels, measure_delivered
+from fedwca.runs.resources.select_engine import choose_engine
 
 
 @dataclass(frozen=True, eq=False)

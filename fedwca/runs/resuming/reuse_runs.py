@@ -22,10 +22,10 @@ from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Row
 from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import is_empty_folder
-from fedwca.runs.checkpoint_digest import digest_checkpoint
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.resume_checks import differing_request
+from fedwca.runs.resuming.checkpoint_digest import digest_checkpoint
+from fedwca.runs.resuming.resume_checks import differing_request
 from fedwca.runs.run_images import check_same_data, check_same_digest
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
