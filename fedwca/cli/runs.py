@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich import box
 from rich.table import Column, Table
 
+from fedwca.cli.list_runs import Order, State, describe_entry, entry_as_json, list_entries, notes_cell, print_entries
 from fedwca.cli.shared_options import MoreColumns, PlainJson
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 from fedwca.errors import UsageError
-
-if TYPE_CHECKING:
-    from fedwca.results.read_run import Run
 
 app = typer.Typer(help="Runs: list, show, tag, compare, export, remove.", invoke_without_command=True)
 
 Name = Annotated[
     str, typer.Argument(help="Run folder, or its name in runs/; after --root, its name there.", show_default=False)
 ]
-
-
-class State(StrEnum):
-    """State of a run."""
-
-    DONE = "done"
-    STOPPED = "stopped"
-    RUNNING = "running"
-    DAMAGED = "damaged"
-
-
-class Order(StrEnum):
-    """Sort keys of the list of runs."""
-
-    TIME = "time"
-    NAME = "name"
-    ACCURACY = "accuracy"
-
-
-ORDERS: dict[Order, Callable[[dict[str, Any]], Any]] = {
-    Order.TIME: lambda line: line["time"],
-    Order.NAME: lambda line: line["run"],
-    Order.ACCURACY: lambda line: -1.0 if line["accuracy"] is None else line["accuracy"],
-}
 
 
 @app.callback()
@@ -72,87 +43,21 @@ def list_runs(
     context.obj = root  # read by the subcommands below
     if context.invoked_subcommand is not None:
         return
-    from fedwca.errors import FedwcaError
     from fedwca.results.find_runs import ROOT, run_folders
-    from fedwca.results.read_run import read_run
-    from fedwca.results.tables import MISSING, mean_cell
 
     root = root or ROOT
-    lines, damaged = [], []
-    for folder in run_folders(root):
-        if not fnmatchcase(folder.name, match):
-            continue
-        try:
-            lines.append(_line(read_run(folder)))
-        except FedwcaError as error:  # one damaged run does not hide the others
-            damaged.append({"run": folder.name, "path": str(folder), "state": "damaged", "problem": str(error)})
-            say(f"Warning: {error}", err=True)
-    lines = [*damaged, *sorted(lines, key=ORDERS[sort])]
     tags = set(tag or ())
-    lines = [line for line in lines if state in (None, line["state"]) and tags <= set(line.get("tags", ()))]
+    entries = [
+        entry
+        for entry in list_entries([folder for folder in run_folders(root) if fnmatchcase(folder.name, match)], sort)
+        if state in (None, entry["state"]) and tags <= set(entry.get("tags", ()))
+    ]
     if as_json:
-        say(json.dumps([_as_json(line) for line in lines], indent=2))
-        return
-    if not lines:
+        say(json.dumps([entry_as_json(entry) for entry in entries], indent=2))
+    elif entries:
+        print_entries(entries)
+    else:
         say(f"No runs in {root}/" if match == "*" and state is None and not tags else f"No such runs in {root}/")
-        return
-    console = make_console()
-    narrow = console.width < 110
-    has_notes = any(map(_notes_cell, lines))
-    table = Table(
-        # A name is meant to be copied, so it is wrapped only if it would leave the other columns no room.
-        Column("run", overflow="fold", no_wrap=max(len(line["run"]) for line in lines) <= 40),
-        "method",
-        "data",
-        Column("accuracy", justify="right", no_wrap=True),
-        "time",
-        Column("state", no_wrap=True),
-        *(["notes"] if has_notes else []),
-        box=box.SIMPLE_HEAD if narrow else box.HEAVY_HEAD,
-        padding=(0, 0, 0, 1) if narrow else (0, 1),
-        pad_edge=not narrow,
-        show_edge=not narrow,
-    )
-    for line in lines:
-        start_time = f"{line['time']:%Y-%m-%d %H:%M}" if "time" in line else MISSING
-        cells = (line["run"], *(line.get(key, MISSING) for key in ("method", "data")), mean_cell(line.get("accuracy")))
-        notes = (_notes_cell(line),) if has_notes else ()
-        table.add_row(*map(printable, (*cells, start_time, line["state"], *notes)))
-    console.print(table)
-
-
-def _notes_cell(line: Mapping[str, Any]) -> str:
-    """Tags and note of a run as the text of a table cell.
-
-    >>> _notes_cell({"tags": ["night", "lr"], "note": "as on Monday"})
-    'night, lr: as on Monday'
-    """
-    return ": ".join(filter(None, (", ".join(line.get("tags", ())), line.get("note", ""))))
-
-
-def _line(run: Run) -> dict[str, Any]:
-    """The list entry of a run.
-
-    Raises:
-        FedwcaError: a file of it is damaged.
-    """
-    from fedwca.results.describe_run import data_and_domain
-
-    config, name = run.config, run.dataset_name
-    return {
-        "run": run.path.name,
-        "path": str(run.path),
-        "method": run.methods[run.composed]["label"],
-        "data": data_and_domain(config, name) if config.get("source") or config.get("target") else name,
-        "accuracy": run.accuracy,
-        "time": run.time,
-        "state": run.state,
-        **run.notes,
-    }
-
-
-def _as_json(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: value.isoformat(timespec="seconds") if key == "time" else value for key, value in line.items()}
 
 
 @app.command("show")
@@ -173,12 +78,12 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     methods = shown_run.results
     if as_json:
         start = {key: shown_run.environment.get(key) for key in ("command", "commit")}
-        entry = {**_as_json(_line(shown_run)), **start, "config": shown_run.config}
+        entry = {**entry_as_json(describe_entry(shown_run)), **start, "config": shown_run.config}
         say(json.dumps({**entry, "methods": methods, "rounds_done": rounds_done}, indent=2))
         return
     console = make_console()
-    line = _line(shown_run)
-    console.print(f"{shown_run.path}: {line['data']}; {line['state']}; begun {shown_run.time:%Y-%m-%d %H:%M}")
+    entry = describe_entry(shown_run)
+    console.print(f"{shown_run.path}: {entry['data']}; {entry['state']}; begun {shown_run.time:%Y-%m-%d %H:%M}")
     for title, value in run_notes(shown_run).items():
         console.print(f"{title}: {value}", soft_wrap=True)
     extra_columns = requested_columns(column or (), shown_run.classes, methods.values())
@@ -225,7 +130,7 @@ def tag_run(
     path = find_run(run, context.obj)
     changes = bool(add or remove) or note is not None
     notes = change_notes(path, note and note.strip(), add or (), remove or ()) if changes else read_notes(path)
-    say(f"{path}: {_notes_cell(notes) or 'no tags and no note'}")
+    say(f"{path}: {notes_cell(notes) or 'no tags and no note'}")
 
 
 @app.command("diff")
@@ -286,7 +191,6 @@ def remove_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove runs and all they hold."""
-    from fedwca.errors import UsageError
     from fedwca.results.find_runs import find_run
     from fedwca.results.lock import is_locked
     from fedwca.results.read_run import remove_run
