@@ -49,6 +49,12 @@ def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> No
     assert component_values(by_name[TABLE_5[-1]]) == component_values(by_name["fedwca"])
 
 
+def describe_part(specification: str) -> str:
+    """A component's name and fields, each as code that a narrow table cell need not break."""
+    name, _, fields = specification.partition(":")
+    return f"`{name}`" + (f" ({', '.join(f'`{field}`' for field in fields.split(','))})" if fields else "")
+
+
 def methods_table(setting: str) -> str:
     """Every baseline of a setting and its composition, as the page shows it."""
     last = {"ffreeda": "Clusterer", "upfl": "Adaptation"}.get(setting, "Last phase")
@@ -58,12 +64,11 @@ def methods_table(setting: str) -> str:
     ]
     for name in baseline_names(setting):
         settings = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())
-        first = settings.get("clusterer") or settings.get("adaptation") or ", ".join(settings.get("finish", ()))
-        parts = [first, settings["aggregator"], settings["pseudo_labeler"]]
-        cells = [f"`{part}`" if part else "" for part in parts]
-        objectives = ", ".join(f"`{objective}`" for objective in settings["objectives"])
+        first = [part for key in ("clusterer", "adaptation") if (part := settings.get(key))] or settings.get("finish", ())
+        parts = [first, [settings["aggregator"]], [settings["pseudo_labeler"]], settings["objectives"]]
+        cells = [", ".join(map(describe_part, part)) for part in parts]
         rounds = str(settings.get("rounds", ""))
-        row = [f"`{name.replace('_', '-')}`", settings["label"], *cells, objectives, rounds, settings["paper"]]
+        row = [f"`{name.replace('_', '-')}`", settings["label"], *cells, rounds, settings["paper"]]
         lines.append(f"| {' | '.join(row)} |".replace("|  |", "| |"))
     return "\n".join(lines)
 
