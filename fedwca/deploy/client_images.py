@@ -51,7 +51,8 @@ def check_images(path: Path) -> int:
 
 def _image_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise DataError(f"the folder {folder} does not exist; --data takes a folder of images or an .npz file")
+        problem = "is a file that is no .npz" if folder.exists() else "does not exist"
+        raise DataError(f"{folder} {problem}; --data takes a folder of images or an .npz file")
     files = sorted(file for file in list_files_below(folder) if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         raise DataError(f"{folder} holds no images; any of {', '.join(sorted(SUFFIXES))} would do")

@@ -64,8 +64,13 @@ def methods_table(setting: str) -> str:
     ]
     for name in baseline_names(setting):
         settings = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())
-        first = [part for key in ("clusterer", "adaptation") if (part := settings.get(key))] or settings.get("finish", ())
-        parts = [first, [settings["aggregator"]], [settings["pseudo_labeler"]], settings["objectives"]]
+        first = settings.get("clusterer") or settings.get("adaptation")
+        parts = [
+            [first] if first else settings.get("finish", ()),
+            [settings["aggregator"]],
+            [settings["pseudo_labeler"]],
+            settings["objectives"],
+        ]
         cells = [", ".join(map(describe_part, part)) for part in parts]
         rounds = str(settings.get("rounds", ""))
         row = [f"`{name.replace('_', '-')}`", settings["label"], *cells, rounds, settings["paper"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,11 @@ def delivered(session: Session) -> Tensor:
     server = session.state.server
     weights = session.method.aggregator.deliver(server.state, len(server.rows))
     return weights.to(server.rows.dtype) @ server.rows
+
+
+@pytest.fixture
+def flower_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run as if Flower were installed; nothing here starts it."""
+    for command in ("deploy", "server", "client"):
+        monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
+    monkeypatch.setattr("fedwca.deploy.flower.processes.find_programs", Path)

@@ -32,12 +32,6 @@ from ..cli.conftest import call
 SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--insecure"]
 
 
-@pytest.fixture
-def flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    for command in ("deploy", "server", "client"):
-        monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
-
-
 def test_missing_flower_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     run = call("deploy", "run", "anywhere")
@@ -45,7 +39,7 @@ def test_missing_flower_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'fedwca[flower]'" in run.err
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 def test_options_of_runs_that_cannot_be_deployed_are_not_in_the_help_and_are_refused(shades: Path) -> None:
     options = set(re.findall(r"--[a-z-]+", call("deploy", "init", "--help", columns=200).out.split("Options")[1]))
     assert "--objective" in options
@@ -63,7 +57,7 @@ def test_clients_train_as_their_method_does() -> None:
     assert (training.epochs, training.lr) == (7, 0.5)
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     folder = tmp_path / "d"
     arguments = ["deploy", "init", str(folder), "--data", str(shades), "--deal", "2", "--rounds", "3", *SMALL]
@@ -87,7 +81,7 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     assert call(*arguments).code == 2
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 @pytest.mark.parametrize("insecure", [True, False], ids=["insecure", "TLS"])
 def test_the_lines_that_init_prints_work_as_they_stand(
     tmp_path: Path, shades: Path, monkeypatch: pytest.MonkeyPatch, insecure: bool
@@ -146,7 +140,7 @@ def test_a_string_is_read_from_toml_as_it_was(text: str) -> None:
     assert tomllib.loads(f"folder = {toml_string(text)}") == {"folder": text}
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_deployment_in_a_folder_of_any_name(tmp_path: Path, shades: Path) -> None:
     folder = tmp_path / 'a 😀 "b"'
     run = call("deploy", "init", str(folder), "--data", str(shades), "--clients", "2", *SMALL)
@@ -155,7 +149,7 @@ def test_a_deployment_in_a_folder_of_any_name(tmp_path: Path, shades: Path) -> N
     assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((folder / "server").resolve())}
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 def test_init_says_what_to_put_for_images_that_it_did_not_deal(tmp_path: Path, shades: Path) -> None:
     run = call("deploy", "init", str(tmp_path / "d"), "--data", str(shades), "--clients", "3", *SMALL)
     assert run.code == 0, run.err
@@ -163,7 +157,7 @@ def test_init_says_what_to_put_for_images_that_it_did_not_deal(tmp_path: Path, s
     assert f"fedwca client {tmp_path}/d/clients/0 --data IMAGES --number 0 --insecure\n" in run.out
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_baseline_is_deployed_as_it_is(tmp_path: Path, shades: Path) -> None:
     arguments = ["--data", str(shades), "--baseline", "fedavg", "--clients", "4", "--aggregator", "one-hot", *SMALL]
     run = call("deploy", "init", str(tmp_path / "fed"), *arguments)
@@ -171,7 +165,7 @@ def test_a_baseline_is_deployed_as_it_is(tmp_path: Path, shades: Path) -> None:
     assert "baseline 'fedavg' is deployed as it is; leave aggregator out" in run.err
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 @pytest.mark.parametrize("name", baseline_names())
 def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path, name: str) -> None:
     folder = tmp_path / "d"
@@ -201,7 +195,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         assert deployed.config["rounds"] == min(default_rounds, baseline(name).rounds or default_rounds)
 
 
-@pytest.mark.usefixtures("flower")
+@pytest.mark.usefixtures("flower_installed")
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -250,6 +244,9 @@ def test_images_that_are_not_there(tmp_path: Path) -> None:
         read_images(tmp_path / "none", 32)
     with pytest.raises(DataError, match="does not exist; --data takes a folder"):
         read_images(tmp_path / "none.npz", 32)
+    (tmp_path / "notes.txt").write_text("no image")
+    with pytest.raises(DataError, match=r"notes\.txt is a file that is no \.npz; --data takes a folder"):
+        read_images(tmp_path / "notes.txt", 32)
     with pytest.raises(DataError, match="holds no images"):
         read_images(tmp_path, 32)
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 2), np.uint8))

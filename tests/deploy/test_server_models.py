@@ -20,12 +20,9 @@ from fedwca.export.load_model import open_model
 
 from ..cli.conftest import call
 
+pytestmark = pytest.mark.usefixtures("flower_installed")
+
 SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--insecure"]
-
-
-@pytest.fixture(autouse=True)
-def flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedwca.cli.deploy.check_flower", lambda: None)
 
 
 def write_deployment(folder: Path, shades: Path, *method: str) -> None:

@@ -154,8 +154,8 @@ def test_the_launcher_loads_no_torch() -> None:
     subprocess.run([sys.executable, "-c", line], check=True)
 
 
+@pytest.mark.usefixtures("flower_installed")
 def test_a_server_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("fedwca.cli.server.check_flower", lambda: None)
     monkeypatch.setattr(processes, "server_command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
     (tmp_path / "server" / "certs").mkdir(parents=True)
     for name in ("federation.json", "certs/ca.crt"):

@@ -16,7 +16,7 @@ from fedwca.deploy.flower.check_keys import check_certificate, check_private_key
 from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.keys import certify, make_key
-from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts, server_command
+from fedwca.deploy.flower.processes import STEADY, check_reachable, find_programs, run_with_restarts, server_command
 from fedwca.deploy.server_status import RUNNING
 from fedwca.errors import FedwcaError, UsageError
 
@@ -30,14 +30,6 @@ RSA = (
 """A public key of another kind."""
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run as if Flower were installed; nothing here starts it."""
-    monkeypatch.setattr("fedwca.cli.deploy.check_flower", lambda: None)
-    monkeypatch.setattr("fedwca.cli.client.check_flower", lambda: None)
-    monkeypatch.setattr("fedwca.cli.server.check_flower", lambda: None)
-
-
 def dead_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -45,7 +37,7 @@ def dead_port() -> int:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for words, sentence in (
@@ -59,7 +51,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_second_run_of_a_deployment(tmp_path: Path) -> None:
     for name in ("app", "server"):
         (tmp_path / name).mkdir()
@@ -76,7 +68,7 @@ def test_a_second_run_of_a_deployment(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "fedwca.deploy.flower.processes.run_until_stopped", lambda *_: pytest.fail("Flower is asked to wait")
@@ -113,7 +105,7 @@ def test_addresses_are_checked_and_a_last_try_announces_no_other() -> None:
     assert messages == []
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
 
@@ -213,14 +205,14 @@ def test_a_file_of_the_server_that_is_missing(tmp_path: Path, name: str) -> None
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_images_that_are_not_there(tmp_path: Path) -> None:
     run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")
     assert run.code == 1
     assert f"Error: {tmp_path} holds no images; any of " in run.err
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_a_second_client_in_one_folder(tmp_path: Path) -> None:
     with hold_alone(tmp_path / RUNNING, UsageError("held")):
         run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")
@@ -228,7 +220,7 @@ def test_a_second_client_in_one_folder(tmp_path: Path) -> None:
     assert run.err == f"Error: a client runs in {tmp_path} already; give each client a folder of its own\n"
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 @pytest.mark.parametrize(
     ("device", "why"), [("cuda:99", "this machine has"), ("abacus", "no such device; take auto, cpu, cuda or cuda:1")]
 )
@@ -280,7 +272,7 @@ def test_modules_load_where_sigkill_is_missing() -> None:
     assert completed.returncode == 0, completed.stderr
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("flower_installed")
 def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("app", "server"):
         (tmp_path / name).mkdir()
@@ -319,3 +311,17 @@ def test_a_client_that_lost_its_server_ends_whatever_flower_leaves_running() -> 
         "supernode.run_supernode_and_exit()"
     )
     assert subprocess.run([sys.executable, "-c", text], timeout=60, check=False).returncode == 1
+
+
+def test_flowers_programs_are_where_pip_has_put_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not always beside this Python: Debian's has /usr/local/bin, and a user's installation ~/.local/bin."""
+    packages, programs = tmp_path / "lib" / "packages", tmp_path / "bin"
+    (packages / "flwr-1.0.dist-info").mkdir(parents=True)
+    (packages / "flwr-1.0.dist-info" / "METADATA").write_text("Name: flwr\nVersion: 1.0\n")
+    (packages / "flwr-1.0.dist-info" / "RECORD").write_text("flwr/__init__.py,,\n../../bin/flwr,,\n")
+    monkeypatch.setattr(sys, "path", [str(packages)])
+    with pytest.raises(UsageError, match=r"flwr is not installed for .*; pip install 'fedwca\[flower\]'"):
+        find_programs()
+    programs.mkdir()
+    (programs / "flwr").touch()
+    assert find_programs() == programs

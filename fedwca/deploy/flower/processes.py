@@ -14,7 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,23 +43,29 @@ ELSEWHERE = "the server takes runs and orders from its own machine alone; submit
 """The server's answer to requests from other machines that are not a client's."""
 
 
-def find_flwr() -> str:
-    """Return the path of Flower's command, which lies beside this Python.
+def find_programs() -> Path:
+    """Return the folder of Flower's programs: beside this Python, or where else pip puts scripts on this system.
 
     Raises:
         UsageError: Flower is not installed.
     """
-    path = Path(sys.executable).parent / "flwr"
-    if not path.exists():
-        raise UsageError(f"flwr is not installed beside {sys.executable}; pip install 'fedwca[flower]'")
-    return str(path)
+    with suppress(PackageNotFoundError):
+        for file in distribution("flwr").files or ():
+            path = Path(str(file.locate()))
+            if path.stem == "flwr" and path.is_file():
+                return path.parent.resolve()
+    raise UsageError(f"flwr is not installed for {sys.executable}; pip install 'fedwca[flower]'")
 
 
 def flower_environment(home: Path) -> dict[str, str]:
-    """Return a child process's environment: Flower's files in ``home``, and `QUIET` unless the user's overrides it."""
+    """Return a child process's environment: Flower's files in ``home``, and `QUIET` unless the user's overrides it.
+
+    Raises:
+        UsageError: Flower is not installed.
+    """
+    # Flower starts further processes by name: its programs must come first.
+    path = os.pathsep.join([str(find_programs()), os.environ.get("PATH", "")])
     home.mkdir(parents=True, exist_ok=True)
-    # Flower starts further processes by name: the programs beside this Python must come first.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**QUIET, **os.environ, "FLWR_HOME": str(home.resolve()), "PATH": path}
 
 
