@@ -42,8 +42,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
 
     def predict(row: Tensor, images: Tensor) -> Predictions:
         if not len(images):
-            empty = torch.zeros(0, len(opened.classes))
-            return Predictions(empty, torch.zeros(0, 1))
+            return Predictions(torch.zeros(0, len(opened.classes)), torch.zeros(0, opened.network.features))
         replica.bind(row)
         return replica.predict(images.to(row.device))
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedwca.results.pictures.catalogue import PICTURES
@@ -14,6 +15,7 @@ from fedwca.results.read_run import read_run
 from fedwca.runs.final_model_predictions import predict_for_pictures
 
 from ..results.runs import write_run
+from ..shades import write_shades
 from .conftest import Run, call
 
 
@@ -96,6 +98,15 @@ def test_models_are_looked_at_as_they_were_measured(plain: Run) -> None:
         right = 100 * float((pictured.predicted[client] == truth).mean())
         assert right == pytest.approx(last["accuracy"][client])
     assert len(first["accuracy"]) == len(pictured.truth)
+
+
+def test_features_are_drawn_where_some_clients_have_no_test_image(bench: Callable[..., Run], tmp_path: Path) -> None:
+    folder = write_shades(tmp_path / "shades")
+    brass = np.load(folder / "brass.npz")
+    np.savez(folder / "brass.npz", **{key: brass[key][:2] for key in brass})
+    run = bench("--data", str(folder), "--baseline", "none", "--clients", "1", "--rounds", "1")
+    drawn = call("plot", str(run.folder), "embedding", "--how", "pca", "--to", str(tmp_path))
+    assert (drawn.code, drawn.err) == (0, "")
 
 
 def test_neighbours_and_divisors_are_recorded(bench: Callable[..., Run]) -> None:
