@@ -304,6 +304,15 @@ def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Cluste
     assert set(record) == ({"nearest", "margins"} if recorded else set())
 
 
+def test_no_nearest_clients_are_recorded_where_an_update_has_no_direction() -> None:
+    """A client of a single image does not train; k-means compares updates by distance, neighbours by direction."""
+    clients = [ClientImages(tinted(k, k, n), tinted(0, 0, 0), tinted(0, 0, 0)) for k, n in enumerate((16, 16, 1))]
+    method = Method("made", "Made", OneHot(), TwoModel(), (Shot(),), KMeans(reference="source"))
+    engine = SequentialEngine(source(), clients, "cpu", 1)
+    server, _ = run_round(0, init_server(engine), method, engine, TRAINING, Keys(0), torch.arange(3))
+    assert nearest_clients(method, engine, server.source) == {}
+
+
 def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """By update, a newcomer trains the source model to choose, and BatchNorm statistics may stay on the network."""
     trained = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)

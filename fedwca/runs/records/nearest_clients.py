@@ -12,11 +12,13 @@ from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
 from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
-from fedwca.functional import first_neighbours
+from fedwca.functional import VectorError, first_neighbours
 
 
 def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str, Any]:
-    """Each client's first neighbour after round 0 and its margin; empty if the clusterer compares no model parameters.
+    """Each client's first neighbour after round 0 and its margin.
+
+    Empty if the clusterer compares no model parameters, or if a client's has no direction where directions count.
 
     Args:
         method: the method.
@@ -31,7 +33,10 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
         compared = read_client_vectors(clusterer, BankSignatures(engine.bank, engine.layout, source))
     if compared is None:
         return {}
-    nearest, margins = neighbour_margins(compared[0], clusterer.neighbour_metric)
+    try:
+        nearest, margins = neighbour_margins(compared[0], clusterer.neighbour_metric)
+    except VectorError:  # the update of a client that did not train; k-means has grouped it by distance
+        return {}
     return {"nearest": nearest, "margins": margins}
 
 
