@@ -86,6 +86,11 @@ class SkewedDomains(DomainPartition):
         from fedwca.data.check_deal import check_enough_images
 
         check_enough_images(domain, clients)
+        if clients * self.least > len(domain):
+            raise DataError(
+                f"domain {domain.name!r} has {len(domain)} images, too few for {clients} clients with {self.least} or "
+                f"more each; partition.least = {len(domain) // clients} is the most"
+            )
         groups = np.arange(len(domain)) if domain.groups is None else domain.groups
         _, first, member = np.unique(groups, return_index=True, return_inverse=True)
         # With a single class, shares of the class are shares of all images.
