@@ -11,7 +11,7 @@ from fedwca.partitions import Partition
 
 
 def check_public_images(method: Method, partition: Partition) -> None:
-    """Refuse a method that learns from public images if there are none, or if models are also averaged.
+    """Refuse a method that learns from public images if there are none, from them alone, or beside averaged models.
 
     Args:
         method: composed.
@@ -38,6 +38,11 @@ def check_public_images(method: Method, partition: Partition) -> None:
         raise UsageError(
             f"{prefix}objective {name!r} is for models that stay with their clients, and aggregator "
             f"{method.aggregator.name!r} {method.aggregator.grouping.description}; take --aggregator local"
+        )
+    if len(method.objectives) == 1:
+        raise UsageError(
+            f"{prefix}objective {name!r} learns what clients say of public images, and nothing trains clients on their "
+            "own; add an objective that does, such as cross_entropy"
         )
 
 
