@@ -106,7 +106,7 @@ def labelled_clients(
         raise UsageError(
             f"{dataset.name}: {len(public_positions)} of {len(all_images)} images are public, and {len(pool)} are left "
             f"for {clients + new} clients; two public ones and one a client are the least, so take another "
-            "partition.public"
+            "partition.public, or fewer --clients or --new-clients"
         )
 
     def draw_samples(client: DealtImages) -> DealtImages:
