@@ -91,7 +91,6 @@ def join(
     """
     method, server = federation.method, federation.server
     adaptation = adaptation or (None if epochs else method.adaptation)
-    check_newcomer_adapts(federation, adaptation)
     if len(images) < 2:
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
@@ -115,6 +114,7 @@ def join(
             f"method {method.name!r} leaves the last layers with its clients, so there is no whole model for a "
             "newcomer to join with; `fedwca bench` measures what other clients' would do"
         )
+    check_newcomer_adapts(federation, adaptation)
     newcomer, newcomer_images = source_network(federation), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(
         newcomer, [newcomer_images], federation.device, 1, federation.batch_norm, federation.precision

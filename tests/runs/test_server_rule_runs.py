@@ -97,10 +97,11 @@ def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> No
     (tmp_path / "photos").mkdir()
     for index in range(2):
         Image.new("L", (28, 28), 9 * index).save(tmp_path / "photos" / f"{index}.png")
-    words = ("--data", str(tmp_path / "photos"), "--out", str(tmp_path / "joined"), "--adapt")
-    joined = call("join", str(run), "--method", "pfl_sampled", *words, "entropy")
-    assert (joined.code, "so there is no whole model for a newcomer" in joined.err) == (2, True)
-    assert call("join", str(run), "--method", "scaffold", *words, "entropy").code == 0
+    words = ("--data", str(tmp_path / "photos"), "--out", str(tmp_path / "joined"))
+    for more in ([], ["--adapt", "entropy"]):
+        joined = call("join", str(run), "--method", "pfl_sampled", *words, *more)
+        assert (joined.code, "so there is no whole model for a newcomer" in joined.err) == (2, True)
+    assert call("join", str(run), "--method", "scaffold", *words, "--adapt", "entropy").code == 0
 
 
 @pytest.mark.parametrize(
