@@ -187,6 +187,14 @@ def test_what_is_kept_of_a_run() -> None:
     assert (result["environment"], result["methods"]["x"]["commit"]) == ({"commit": "c"}, "d")
 
 
+def test_equal_domains_are_not_harmed() -> None:
+    # Clients of 48 test images: 47 of 144 are right in the first two, but the sums differ in the last digit.
+    right = {"Source + AdaBN": [16, 18, 13], "level": [13, 20, 14], "lower": [13, 20, 13]}
+    methods = {name: {"accuracy": [100 * count / 48 for count in counts]} for name, counts in right.items()}
+    piece = {"domains": ["x"] * 3, "methods": methods}
+    assert [tables.harmed({10: [piece]}, name) for name in right] == [0, 0, 1]
+
+
 BY_SOURCE = {"synth": 0.0, "mnistm": -4.0, "mnist": 2.0, "usps": 10.0}
 """What a source adds to FedTAB's accuracy, so that a mean over sources is not any of them."""
 
