@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.core.mean import mean
+from fedwca.core.mean import is_lower, mean
 from fedwca.results.table_rows import Record, last_records
 
 LESS_EVEN = 0.05
@@ -34,7 +34,7 @@ def last_phase_notes(records: Sequence[Record], labels: Mapping[str, str]) -> li
             for group in (before_phase, after_phase)
         )
         evidence = _less_even([record["shift"] for record in phase_records.values()])
-        if accuracy_after < accuracy_before:
+        if is_lower(accuracy_after, accuracy_before):
             unseen = (
                 "; nothing in the target's unlabeled images tells so: their predicted classes are as even as before"
             )

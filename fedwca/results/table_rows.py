@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedwca.core.mean import mean
+from fedwca.core.mean import is_lower, mean
 from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, find_divergences, mark_divergence, whole_runs
 from fedwca.results.reference_method import reference_among
@@ -181,7 +181,7 @@ def is_best_so_far(validation: float, best: float | None) -> bool:
     >>> [is_best_so_far(50.0, best) for best in (None, 50.0, 51.0)], is_best_so_far(math.nan, None)
     ([True, True, False], False)
     """
-    return validation >= (-math.inf if best is None else best)
+    return not math.isnan(validation) and not is_lower(validation, -math.inf if best is None else best)
 
 
 def accuracy_of_all(record: Record) -> list[float]:

@@ -110,12 +110,15 @@ def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
             images, in the round that is best on them), or ``accuracy`` (an oracle).
 
     Returns:
-        The mean, NaN if no client has a value; `worst` if a run diverged.
+        The mean to nine decimals, so that equal tries are alike although sums differ in the last digits; NaN if no
+        client has a value; `worst` if a run diverged.
     """
     if any(DIVERGED in record for record in records):
         return worst(criterion)
     if criterion == VALIDATION:
         (runs,) = shown_records(records).values()
-        return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())
-    last = [record for runs in last_records(records).values() for record in runs.values()]
-    return mean(mean(record["accuracy"] if criterion == ORACLE else record["evidence"][criterion]) for record in last)
+        values = [record[VALIDATION_FIELD] for record in runs.values()]
+    else:
+        last = [record for runs in last_records(records).values() for record in runs.values()]
+        values = [record["accuracy"] if criterion == ORACLE else record["evidence"][criterion] for record in last]
+    return round(mean(map(mean, values)), 9)

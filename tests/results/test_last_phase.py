@@ -34,6 +34,13 @@ def test_harm_is_said_with_what_could_be_known_of_it(after: float, classes: list
     assert [said in note for note in notes] == ([True] if said else [])
 
 
+def test_no_harm_is_said_where_accuracies_differ_by_rounding_alone() -> None:
+    before, after = records(60.0, 60.0, ([5, 5], [5, 5]))
+    rights = ([6, 0, 0, 4, 0], [1, 1, 5, 0, 3])  # of 6 images each; sums of the percents differ in the last digit
+    before["accuracy"], after["accuracy"] = ([100 * right / 6 for right in clients] for clients in rights)
+    assert not last_phase_notes([before, after], {"own": "Own"})
+
+
 def test_a_table_has_both_and_only_who_is_counted() -> None:
     (row,) = table_rows(records(60.0, 70.0, ([5, 5], [5, 5])), {"own": "Own"}, ["source", "target"])
     assert (row.mean, dict(row.before), list(row.domains)) == (70.0, {(0, 0): 60.0}, ["target"])

@@ -142,6 +142,13 @@ def test_the_round_is_chosen_by_training_clients_and_of_equals_the_later_one() -
         {**line, "accuracy": [math.nan, math.nan, value]} for line, value in zip(rounds, (1, 2, 3, 4), strict=True)
     ]
     assert table_rows(better, {"fedavg": "FedAvg"}, domains)[0].shown == row.shown
+    # 10 of 30 images are right in both rounds; means over clients of 6 images differ in the last digit.
+    equal = [
+        record(n, [100 * right / 6 for right in clients], [n])
+        for n, clients in enumerate(([6, 0, 0, 4, 0], [1, 1, 5, 0, 3]))
+    ]
+    (row,) = table_rows(equal, {"fedavg": "FedAvg"}, ["training clients"] * 5 + ["new clients"])
+    assert list(row.shown.values()) == [2]
     (unmeasured,) = table_rows([record(n, [None, None], [n]) for n in (0, 1)], {"fedavg": "FedAvg"}, domains)
     assert unmeasured.mean == 1
     assert not unmeasured.shown, "no round is called the best one where no client has validation images"

@@ -93,6 +93,13 @@ def test_judged_by_the_last_round_of_each_run() -> None:
     assert [judge(blind, criterion) for criterion in CRITERIA] == [3.0, 0.5, 25.0]
 
 
+def test_tries_that_differ_by_rounding_alone_are_equally_good() -> None:
+    rights = ([6, 0, 0, 4, 0], [1, 1, 5, 0, 3])  # of 6 images each; sums of the percents differ in the last digit
+    unit = {"method": "m", "source_model": 0, "trial": 0, "round": 0}
+    tries = [judge([{**unit, "accuracy": [100 * right / 6 for right in clients]}], "accuracy") for clients in rights]
+    assert tries == [33.333333333] * 2
+
+
 def test_what_is_tried_is_put_over_what_is_set() -> None:
     pairs = [("aggregator.ta", "0.2"), ("aggregator.tb", "0.3")]
     plan = resolve_plan({"baselines": ["fedwca"], "composed": False}, pairs, tried=[("aggregator.wca.ta", "0.01")])

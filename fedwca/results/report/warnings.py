@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fedwca.core.mean import mean
+from fedwca.core.mean import is_lower, mean
 from fedwca.results.diverged_runs import divergence_notes, whole_runs
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note, name_clients
@@ -90,7 +90,7 @@ def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
     accuracy_before, accuracy_after = (
         mean(mean(group[trial]["accuracy"]) for trial in trials) for group in (starts, ends)
     )
-    if trials and accuracy_after < accuracy_before:
+    if trials and is_lower(accuracy_after, accuracy_before):
         yield (
             f"ends below the {first_model} it began from "
             f"({accuracy_before:.1f} % before, {accuracy_after:.1f} % after)."
