@@ -52,7 +52,10 @@ def sample(entry: dict[str, Any]) -> Cell:
 
 
 def ahead(entry: dict[str, Any]) -> Cell:
-    return difference_cell(Difference(**entry["ahead"])) if entry["ahead"] else Cell("")
+    if not entry["ahead"]:
+        return Cell("")
+    # Stored by a version that did not round differences.
+    return difference_cell(Difference(**{name: v and round(v, 9) + 0.0 for name, v in entry["ahead"].items()}))
 
 
 def printed(entry: dict[str, Any]) -> Cell:
