@@ -79,6 +79,10 @@ class Logger(Component):
         """
 
 
+NUMBERED = ("labels", "nearest")
+"""Last part of the names of lists of numbers of clusters or clients, whose mean says nothing."""
+
+
 def scalars(record: Record) -> dict[str, float]:
     """Return a record's numbers by name: means over clients, and values of the round; non-finite ones are left out.
 
@@ -87,9 +91,9 @@ def scalars(record: Record) -> dict[str, float]:
     """
     numbers: dict[str, float] = {}
     for name, value in record.items():
-        if name in ("schema", "method", "source_model", "trial", "round", "labels"):
+        if name in ("schema", "method", "source_model", "trial", "round") or name.rpartition("/")[2] in NUMBERED:
             continue
-        if isinstance(value, Mapping):  # such as the seconds of a round; the prefix keeps names such as "labels" in it
+        if isinstance(value, Mapping):  # such as the seconds of a round; the prefix keeps names such as "round" in it
             numbers |= scalars({f"{name}/{part}": number for part, number in value.items()})
             continue
         values = [x for x in (value if isinstance(value, list | tuple) else [value]) if isinstance(x, int | float)]

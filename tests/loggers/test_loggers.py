@@ -74,6 +74,8 @@ def test_series_are_means_and_plain_numbers() -> None:
     assert scalars(RECORDS[1]) == {"accuracy": 60.0, "seconds/train": 2.5}
     assert scalars({"round": 1, "accuracy": [float("nan")], "bytes_up": 8}) == {"bytes_up": 8.0}
     assert scalars({"round": 1, "seconds": {"round": 3.5, "train": 2}}) == {"seconds/round": 3.5, "seconds/train": 2.0}
+    numbered = {"labels": [0, 1], "clustering": {"nearest": [1, 0], "margins": [1.0, 2.0]}}
+    assert scalars({"round": 0, "probes": {"finch": {"labels": [0, 1]}}, **numbered}) == {"clustering/margins": 1.5}
 
 
 def test_a_folders_id_is_drawn_once_and_is_anothers_in_another_folder_of_that_name(tmp_path: Path) -> None:
