@@ -79,19 +79,29 @@ class Logger(Component):
         """
 
 
+IDENTITY = ("schema", "method", "source_model", "trial", "round")
+"""Fields of a record that say which one it is."""
 NUMBERED = ("labels", "nearest")
 """Last part of the names of lists of numbers of clusters or clients, whose mean says nothing."""
+COUNTED = ("shift/before", "shift/after")
+"""Names of lists of images by class, whose mean is the same for every model."""
 
 
 def scalars(record: Record) -> dict[str, float]:
     """Return a record's numbers by name: means over clients, and values of the round; non-finite ones are left out.
 
+    ``adaptation/accuracy_before`` is of the clients that ``accuracy`` is of, so that the two can be compared.
+
     >>> scalars({"method": "wca", "source_model": 0, "trial": 0, "round": 1, "accuracy": [50.0, 70.0], "passes": 8})
     {'accuracy': 60.0, 'passes': 8.0}
     """
+    if "accuracy_before" in (adaptation := record.get("adaptation") or {}):
+        pairs = zip(adaptation["accuracy_before"], record["accuracy"], strict=True)
+        before = [value for value, after in pairs if after is not None and not math.isnan(after)]
+        record = {**record, "adaptation": {**adaptation, "accuracy_before": before}}
     numbers: dict[str, float] = {}
     for name, value in record.items():
-        if name in ("schema", "method", "source_model", "trial", "round") or name.rpartition("/")[2] in NUMBERED:
+        if name in IDENTITY or name in COUNTED or name.rpartition("/")[2] in NUMBERED:
             continue
         if isinstance(value, Mapping):  # such as the seconds of a round; the prefix keeps names such as "round" in it
             numbers |= scalars({f"{name}/{part}": number for part, number in value.items()})

@@ -76,6 +76,16 @@ def test_series_are_means_and_plain_numbers() -> None:
     assert scalars({"round": 1, "seconds": {"round": 3.5, "train": 2}}) == {"seconds/round": 3.5, "seconds/train": 2.0}
     numbered = {"labels": [0, 1], "clustering": {"nearest": [1, 0], "margins": [1.0, 2.0]}}
     assert scalars({"round": 0, "probes": {"finch": {"labels": [0, 1]}}, **numbered}) == {"clustering/margins": 1.5}
+    counts = {"before": {"4": [2, 3]}, "after": {"4": [5, 0]}, "agreement": {"4": 0.5}}
+    assert scalars({"round": 2, "shift": counts}) == {"shift/agreement/4": 0.5}
+
+
+def test_accuracy_before_an_adaptation_is_of_the_clients_whose_accuracy_is_given() -> None:
+    adaptation = {"accuracy_before": [90.0, 20.0, 40.0], "steps": [1, 2, 3]}
+    record = {"round": 1, "accuracy": [float("nan"), 30.0, 50.0], "adaptation": adaptation}
+    expected = {"accuracy": 40.0, "adaptation/accuracy_before": 30.0, "adaptation/steps": 2.0}
+    assert scalars(record) == expected
+    assert scalars({**record, "accuracy": [None, 30.0, 50.0]}) == expected
 
 
 def test_a_folders_id_is_drawn_once_and_is_anothers_in_another_folder_of_that_name(tmp_path: Path) -> None:
