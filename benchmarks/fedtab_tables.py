@@ -13,7 +13,7 @@ from domain_means import mean_by_domain, mean_of_known
 from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces, plan_of
 from readings import name_machine, name_machines
 
-from fedwca.results.describe_run import count_of
+from fedwca.core.count_of import count_of
 from fedwca.results.statistics import Difference, paired_difference
 from fedwca.results.tables import Table, difference_cell
 

@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "core", "data"},
-    "partitions": {*BASE, "data", "functional"},
+    "partitions": {*BASE, "core", "data", "functional"},
     "loggers": {*BASE, "core"},
     "data": {*BASE, "core", "functional"},
     "engine": {*VALUES, "_version", "data"},

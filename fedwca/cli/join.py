@@ -15,8 +15,8 @@ import typer
 
 from fedwca.cli.shared_options import OneMethod, PlainJson, SourceModel, Trial
 from fedwca.cli.terminal import say
+from fedwca.core.count_of import count_of
 from fedwca.errors import DataError, UsageError
-from fedwca.results.describe_run import count_of
 
 if TYPE_CHECKING:
     from fedwca.core.adaptation import Adaptation

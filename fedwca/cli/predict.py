@@ -13,8 +13,8 @@ import typer
 
 from fedwca.cli.shared_options import Device
 from fedwca.cli.terminal import make_console, say
+from fedwca.core.count_of import count_of
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.describe_run import count_of
 
 if TYPE_CHECKING:
     from fedwca.export.load_model import LoadedModel

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from fedwca.core.component_answers import describe_value
+from fedwca.core.count_of import count_of
 from fedwca.data.dataset import Domain, Integers
 from fedwca.errors import UsageError
 
@@ -20,9 +21,9 @@ def check_enough_images(domain: Domain, clients: int) -> None:
     """
     total = len(domain) if domain.groups is None else len(np.unique(domain.groups))
     if clients > total:
-        noun = "images" if domain.groups is None else "groups of images"
+        images = count_of(total, "image" if domain.groups is None else "group of images")
         raise UsageError(
-            f"domain {domain.name!r} has {total} {noun}, too few for {clients} clients; --clients {total} is the most"
+            f"domain {domain.name!r} has {images}, too few for {clients} clients; --clients {total} is the most"
         )
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fedwca.core.count_of import count_of
 from fedwca.core.files import write_text_atomically
-from fedwca.results.describe_run import count_of
 
 LOG, STATUS = "federation.log", "status.json"
 RUNNING = "running"

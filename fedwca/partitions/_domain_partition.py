@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedwca.core.count_of import count_of
 from fedwca.partitions import ClientSettings, Partition
 
 if TYPE_CHECKING:
@@ -62,4 +63,4 @@ class DomainPartition(Partition):
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Describe source and targets."""
         targets = ", ".join(name for name in dataset.domains if name != domain)
-        return f"source {domain}; targets {targets}; {clients} client{'' if clients == 1 else 's'} each"
+        return f"source {domain}; targets {targets}; {count_of(clients, 'client')} each"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedwca.core.count_of import count_of
 from fedwca.partitions import ClientSettings, Partition, register
 
 if TYPE_CHECKING:
@@ -38,5 +39,5 @@ class AllLabelled(Partition):
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Describe the sources."""
-        clients_each = f"{clients} client{'' if clients == 1 else 's'} each"
+        clients_each = f"{count_of(clients, 'client')} each"
         return f"labelled sources {', '.join(dataset.domains)}, no target; {clients_each}"

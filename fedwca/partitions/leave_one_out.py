@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedwca.core.count_of import count_of
 from fedwca.partitions import ClientSettings, Partition, register
 
 if TYPE_CHECKING:
@@ -42,5 +43,5 @@ class LeaveOneOut(Partition):
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Describe target and sources."""
         sources = ", ".join(name for name in dataset.domains if name != domain)
-        clients_each = f"{clients} client{'' if clients == 1 else 's'} each"
+        clients_each = f"{count_of(clients, 'client')} each"
         return f"target {domain}, without labels; labelled sources {sources}; {clients_each}"

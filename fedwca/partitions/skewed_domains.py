@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from fedwca.core.count_of import count_of
 from fedwca.errors import DataError
 from fedwca.functional import dirichlet_partition, long_tail
 from fedwca.partitions import Alpha, register
@@ -87,9 +88,10 @@ class SkewedDomains(DomainPartition):
 
         check_enough_images(domain, clients)
         if clients * self.least > len(domain):
+            images = count_of(len(domain), "image")
             raise DataError(
-                f"domain {domain.name!r} has {len(domain)} images, too few for {clients} clients with {self.least} or "
-                f"more each; partition.least = {len(domain) // clients} is the most"
+                f"domain {domain.name!r} has {images}, too few for {clients} clients with {self.least} or more each; "
+                f"partition.least = {len(domain) // clients} is the most"
             )
         groups = np.arange(len(domain)) if domain.groups is None else domain.groups
         _, first, member = np.unique(groups, return_index=True, return_inverse=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.count_of import count_of
 from fedwca.core.training_settings import Training
 from fedwca.data.labelled_clients import VALIDATION
 from fedwca.datasets import datasets
 from fedwca.federated.method import Method
 from fedwca.reproduce.definitions import read_toml
-from fedwca.results.describe_run import count_of
 from fedwca.runs.load_data import architecture
 
 

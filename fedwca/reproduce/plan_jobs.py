@@ -9,6 +9,7 @@ from pathlib import Path
 from fedwca.config.method_spec import parse_method
 from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan
+from fedwca.core.count_of import count_of
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
@@ -21,7 +22,7 @@ from fedwca.reproduce.definitions import (
     quick_settings,
     without_missing_layers,
 )
-from fedwca.results.describe_run import count_of, data_name
+from fedwca.results.describe_run import data_name
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.resuming.reuse_runs import sort_methods

@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedwca.core.count_of import count_of
 from fedwca.core.printable import printable
 from fedwca.registry import canonical_name
-
-
-def count_of(number: int, noun: str) -> str:
-    """A number with its noun: ``1 round``, ``2 rounds``."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def special_domain(config: Mapping[str, Any]) -> str:

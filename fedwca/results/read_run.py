@@ -10,10 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from fedwca.core.count_of import count_of
 from fedwca.core.plain_values import digest_plain_values, to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
-from fedwca.results.describe_run import count_of, data_name, first_model, run_title
+from fedwca.results.describe_run import data_name, first_model, run_title
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows

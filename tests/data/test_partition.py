@@ -147,7 +147,7 @@ def test_too_many_clients_names_domain_and_numbers() -> None:
     with pytest.raises(UsageError, match=r"domain 'b' has 3 images, too few for 4 clients"):
         partition(dataset(domain("a", 5), domain("b", 3)), "a", clients=4, samples=None, seed=0)
     grouped = domain("b", 30, groups=np.zeros(30, np.int64))
-    with pytest.raises(UsageError, match="1 groups of images, too few for 2 clients"):
+    with pytest.raises(UsageError, match="1 group of images, too few for 2 clients"):
         partition(dataset(domain("a", 5), grouped), "a", clients=2, samples=None, seed=0)
 
 

@@ -10,9 +10,9 @@ import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedwca.core.count_of import count_of
 from fedwca.deploy.flower.polling import next_pause
 from fedwca.errors import FedwcaError
-from fedwca.results.describe_run import count_of
 
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0

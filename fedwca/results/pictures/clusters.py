@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedwca.results.describe_run import count_of
+from fedwca.core.count_of import count_of
 from fedwca.results.pictures import style
 
 COLUMNS = 12

@@ -14,10 +14,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from fedwca.core.count_of import count_of
 from fedwca.core.files import write_atomically
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
-from fedwca.results.describe_run import count_of
 
 # Okabe and Ito's palette without its yellow, which is hard to see on white; neighbours differ in lightness too.
 COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#000000")
