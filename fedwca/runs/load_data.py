@@ -76,7 +76,7 @@ def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
         listed = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         warnings.warn(
             f"source {source!r} has no image of {len(absent)} of {len(present)} classes ({listed}): a model that is "
-            "trained on it never predicts them",
+            "trained on it does not learn them",
             DatasetWarning,
             stacklevel=2,
         )

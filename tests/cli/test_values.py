@@ -254,7 +254,7 @@ def test_a_source_without_a_class_is_said(tmp_path: Path) -> None:
         mask = archive["labels"] == 0
         np.savez(folder / "amber.npz", images=archive["images"][mask], labels=archive["labels"][mask])
     small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1", "--dry-run"]
-    warning = "source 'amber' has no image of 1 of 2 classes (1): a model that is trained on it never predicts them"
+    warning = "source 'amber' has no image of 1 of 2 classes (1): a model that is trained on it does not learn them"
     run = call("bench", "--data", str(folder), "--source", "amber", *small)
     assert run.code == 0
     assert warning in " ".join(run.err.split())
