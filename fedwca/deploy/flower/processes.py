@@ -52,7 +52,7 @@ def find_programs() -> Path:
     with suppress(PackageNotFoundError):
         for file in distribution("flwr").files or ():
             path = Path(str(file.locate()))
-            if path.stem == "flwr" and path.is_file():
+            if path.name in ("flwr", "flwr.exe") and path.is_file():
                 return path.parent.resolve()
     raise UsageError(f"flwr is not installed for {sys.executable}; pip install 'fedwca[flower]'")
 
