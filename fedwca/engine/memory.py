@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedwca.core.input_files import free_memory
+from fedwca.core.free_memory import free_memory
 from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
 
