@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedwca.core.free_memory import free_memory
 from fedwca.core.input_files import check_not_special
+from fedwca.core.process_limits import free_memory
 from fedwca.data.dataset import Images, Integers, to_three_channels
 from fedwca.errors import DataError
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from fedwca.core.environment_variables import number_in_environment
+from fedwca.core.process_limits import available_cores
 
 
 @contextmanager
@@ -24,6 +24,4 @@ def limit_to_one_thread() -> Iterator[None]:
 
 def count_cores() -> int:
     """Cores for this process: those it may use, divided by the processes that `torchrun` started on this machine."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    available = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, available // max(1, number_in_environment("LOCAL_WORLD_SIZE", 1)))
+    return max(1, available_cores() // max(1, number_in_environment("LOCAL_WORLD_SIZE", 1)))

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedwca.core.free_memory import free_memory
 from fedwca.core.network import Network
+from fedwca.core.process_limits import free_memory
 from fedwca.engine.parameter_layout import Layout
 
 

@@ -17,6 +17,7 @@ import torch
 
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
+from fedwca.core.process_limits import available_cores
 
 GIT_SECONDS = 5.0
 """Time limit for git; after it no commit is recorded, so that a run does not wait for a slow disk."""
@@ -42,7 +43,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": available_cores(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         "versions": versions,
     }

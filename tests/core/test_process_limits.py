@@ -1,13 +1,14 @@
-"""How much memory is free, by files as Linux has them."""
+"""Cores and memory of a process, by files as Linux has them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fedwca.core import free_memory as module
+from fedwca.core import process_limits as module
 
 Lay = Callable[[dict[str, str]], None]
 
@@ -15,7 +16,7 @@ Lay = Callable[[dict[str, str]], None]
 @pytest.fixture
 def lay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lay:
     """Writes files of a system by path; the library reads those."""
-    monkeypatch.setattr(module, "MACHINE", tmp_path / "proc" / "meminfo")
+    monkeypatch.setattr(module, "MEMORY", tmp_path / "proc" / "meminfo")
     monkeypatch.setattr(module, "OWN_GROUPS", tmp_path / "proc" / "self" / "cgroup")
     monkeypatch.setattr(module, "GROUPS", tmp_path / "groups")
 
@@ -66,3 +67,40 @@ def test_groups_of_version_1(lay: Lay) -> None:
 def test_nothing_is_said_where_the_system_says_nothing(lay: Lay) -> None:
     lay({})
     assert module.free_memory() is None
+    assert module.available_cores() >= 1
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"proc/self/cgroup": "0::/", "groups/cpu.max": "200000 100000"}, 2),
+        ({"proc/self/cgroup": "0::/", "groups/cpu.max": "150000 100000"}, 2),
+        ({"proc/self/cgroup": "0::/", "groups/cpu.max": "1000 100000"}, 1),
+        ({"proc/self/cgroup": "0::/", "groups/cpu.max": "max 100000"}, 8),
+        ({"proc/self/cgroup": "0::/", "groups/cpu.max": "6400000 100000"}, 8),
+        ({"proc/self/cgroup": "0::/a/b", "groups/a/cpu.max": "300000 100000", "groups/a/b/cpu.max": "max 100000"}, 3),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/docker/7",
+                "groups/cpu/cpu.cfs_quota_us": "400000",
+                "groups/cpu/cpu.cfs_period_us": "100000",
+            },
+            4,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu:/",
+                "groups/cpu/cpu.cfs_quota_us": "-1",
+                "groups/cpu/cpu.cfs_period_us": "100000",
+            },
+            8,
+        ),
+    ],
+)
+def test_cores_are_those_of_the_limit_on_processor_time(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: int
+) -> None:
+    """As of `docker run --cpus`, which leaves all cores of the machine in sight."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    lay(files)
+    assert module.available_cores() == cores
