@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def count_of(number: int, noun: str) -> str:
-    """A number with its noun, the first word of which is counted.
+    """A number with its noun; in the plural, the s comes before an ``of``.
 
-    >>> count_of(1, "round"), count_of(2, "round"), count_of(0, "group of images")
-    ('1 round', '2 rounds', '0 groups of images')
+    >>> count_of(1, "round"), count_of(2, "more domain"), count_of(0, "group of images")
+    ('1 round', '2 more domains', '0 groups of images')
     """
-    first, space, rest = noun.partition(" ")
-    return f"{number} {first}{'' if number == 1 else 's'}{space}{rest}"
+    counted, of, rest = noun.partition(" of ")
+    return f"{number} {counted}{'' if number == 1 else 's'}{of}{rest}"

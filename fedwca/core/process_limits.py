@@ -24,8 +24,8 @@ def available_cores() -> int:
 def free_memory() -> int | None:
     """Bytes of main memory that this process may still take; None where the system does not say."""
     available = list(_memory_in_groups())
-    if MEMORY.exists():
-        lines = dict(line.split(":") for line in MEMORY.read_text().splitlines())
+    if text := _read(MEMORY):
+        lines = dict(line.split(":") for line in text.splitlines())
         available.append(1024 * int(lines["MemAvailable"].split()[0]))
     return min(available, default=None)
 
@@ -63,4 +63,8 @@ def _own_groups(controller: str) -> Iterator[tuple[Path, int]]:
 
 
 def _read(file: Path) -> str:
-    return file.read_text().strip() if file.exists() else ""
+    """The text of a file; empty if it cannot be read, as that of a group which others may not see."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

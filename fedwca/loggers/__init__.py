@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -81,10 +82,8 @@ class Logger(Component):
 
 IDENTITY = ("schema", "method", "source_model", "trial", "round")
 """Fields of a record that say which one it is."""
-NUMBERED = ("labels", "nearest")
-"""Last part of the names of lists of numbers of clusters or clients, whose mean says nothing."""
-COUNTED = ("shift/before", "shift/after")
-"""Names of lists of images by class, whose mean is the same for every model."""
+MEANINGLESS = ("labels", "clustering/nearest", "probes/*/labels", "shift/before/*", "shift/after/*")
+"""Names, as patterns, of lists whose mean says nothing: numbers of clusters or clients, and images by class."""
 
 
 def scalars(record: Record) -> dict[str, float]:
@@ -95,13 +94,13 @@ def scalars(record: Record) -> dict[str, float]:
     >>> scalars({"method": "wca", "source_model": 0, "trial": 0, "round": 1, "accuracy": [50.0, 70.0], "passes": 8})
     {'accuracy': 60.0, 'passes': 8.0}
     """
-    if "accuracy_before" in (adaptation := record.get("adaptation") or {}):
-        pairs = zip(adaptation["accuracy_before"], record["accuracy"], strict=True)
+    if "accuracy" in record and "accuracy_before" in (adaptation := record.get("adaptation") or {}):
+        pairs = zip(adaptation["accuracy_before"], record["accuracy"], strict=False)
         before = [value for value, after in pairs if after is not None and not math.isnan(after)]
         record = {**record, "adaptation": {**adaptation, "accuracy_before": before}}
     numbers: dict[str, float] = {}
     for name, value in record.items():
-        if name in IDENTITY or name in COUNTED or name.rpartition("/")[2] in NUMBERED:
+        if name in IDENTITY or any(fnmatchcase(name, pattern) for pattern in MEANINGLESS):
             continue
         if isinstance(value, Mapping):  # such as the seconds of a round; the prefix keeps names such as "round" in it
             numbers |= scalars({f"{name}/{part}": number for part, number in value.items()})

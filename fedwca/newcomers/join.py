@@ -104,17 +104,17 @@ def join(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
         )
-    if epochs and method.aggregator.cached_models:
-        raise UsageError(
-            f"clients of method {method.name!r} train with what they kept of earlier rounds, which a newcomer has not; "
-            "take --adapt 0"
-        )
     if method.aggregator.local_layers:
         raise UsageError(
             f"method {method.name!r} leaves the last layers with its clients, so there is no whole model for a "
             "newcomer to join with; `fedwca bench` measures what other clients' would do"
         )
     check_newcomer_adapts(federation, adaptation)
+    if epochs and method.aggregator.cached_models:
+        raise UsageError(
+            f"clients of method {method.name!r} train with what they kept of earlier rounds, which a newcomer has not; "
+            "take --adapt 0"
+        )
     newcomer, newcomer_images = source_network(federation), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(
         newcomer, [newcomer_images], federation.device, 1, federation.batch_norm, federation.precision

@@ -91,7 +91,7 @@ class SkewedDomains(DomainPartition):
             images = count_of(len(domain), "image")
             raise DataError(
                 f"domain {domain.name!r} has {images}, too few for {clients} clients with {self.least} or more each; "
-                f"partition.least = {len(domain) // clients} is the most"
+                "take fewer --clients or a smaller partition.least"
             )
         groups = np.arange(len(domain)) if domain.groups is None else domain.groups
         _, first, member = np.unique(groups, return_index=True, return_inverse=True)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fedwca.core.mean import mean
+
 FEWEST = 6
 """Minimum number of pairs for the signed-rank test: with 5, its smallest two-sided p is 0.0625, never significant."""
+
+ROUNDING = 5e-10
+"""Accuracies, in percent, that differ by less are equal: they are shares of whole images, and sums deviate in the last
+digits."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -115,14 +121,22 @@ def _count_patterns(nonzero: Sequence[float]) -> float:
 
 
 def list_differences(values: Mapping[Key, float], reference: Mapping[Key, float]) -> list[float]:
-    """Differences ``values - reference`` over the keys that both have, to nine decimals.
-
-    Accuracies are shares of whole images: sums make equal ones deviate in the last digits, here they differ by 0.
+    """Differences ``values - reference`` over the keys that both have; one below `ROUNDING` is 0.
 
     >>> list_differences({"a": 0.1 + 0.2, "b": 2.0}, {"a": 0.3, "b": 1.0})
     [0.0, 1.0]
     """
-    return [round(value - reference[run], 9) + 0.0 for run, value in values.items() if run in reference]  # no -0.0
+    differences = [value - reference[run] for run, value in values.items() if run in reference]
+    return [0.0 if abs(difference) < ROUNDING else difference for difference in differences]
+
+
+def mean_difference(differences: Iterable[float]) -> float:
+    """Mean of differences without NaN, free of rounding, so that differences that cancel have the mean 0 and no sign.
+
+    >>> mean_difference([-0.1, 0.3, -0.2])
+    0.0
+    """
+    return round(mean(differences), 9) + 0.0  # not -0.0
 
 
 def paired_difference(
@@ -140,4 +154,4 @@ def paired_difference(
         return None
     sample, bounds = sample_of(differences), interval(differences, level)
     low, high = bounds if bounds else (None, None)
-    return Difference(sample.mean, sample.std, sample.n, low, high, signed_rank(differences))
+    return Difference(mean_difference(differences), sample.std, sample.n, low, high, signed_rank(differences))

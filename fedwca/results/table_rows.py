@@ -12,7 +12,7 @@ from fedwca.core.mean import is_lower, mean
 from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, find_divergences, mark_divergence, whole_runs
 from fedwca.results.reference_method import reference_among
-from fedwca.results.statistics import deviation, list_differences, sample_of
+from fedwca.results.statistics import deviation, list_differences, mean_difference, sample_of
 from fedwca.results.trial_key import TrialKey
 
 Record = Mapping[str, Any]
@@ -267,7 +267,7 @@ def summarise(table: Sequence[Row]) -> dict[str, Any]:
         ):
             entry["difference"] = {
                 "to": reference,
-                "mean": mean(differences),
+                "mean": mean_difference(differences),
                 "std": deviation(differences),
                 "n": sample_of(differences).n,
             }

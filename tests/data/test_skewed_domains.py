@@ -114,7 +114,7 @@ def test_a_client_for_each_unit() -> None:
         ("skewed_domains:by=writer", {}, InvalidConfig, "by: Input should be 'class', 'client' or 'size'"),
         ("skewed_domains:target_ratio=0.5", {}, InvalidConfig, "target_ratio: Input should be greater than or equal"),
         ("skewed_domains:alpha=0.01,least=250", {}, DataError, "'b': a client would have fewer than 250 of its 1000"),
-        ("skewed_domains:least=251", {}, DataError, "with 251 or more each; partition.least = 250 is the most"),
+        ("skewed_domains:least=251", {}, DataError, "with 251 or more each; take fewer --clients or a smaller"),
         ("skewed_domains", {"clients": 2000}, UsageError, "too few for 2000 clients"),
         ("unit_domains", {}, UsageError, "domain 'b' does not say units"),
         ("unit_domains", {"data": with_units((5, 5))}, UsageError, "has 2 units, too few for 4 clients; --clients 2"),

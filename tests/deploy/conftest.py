@@ -97,4 +97,4 @@ def flower_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run as if Flower were installed; nothing here starts it."""
     for command in ("deploy", "server", "client"):
         monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
-    monkeypatch.setattr("fedwca.deploy.flower.processes.find_programs", Path)
+    monkeypatch.setattr("fedwca.deploy.flower.processes.find_flwr", lambda: Path("flwr"))

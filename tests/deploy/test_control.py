@@ -57,7 +57,7 @@ def test_a_server_that_never_comes(pauses: list[float]) -> None:
 def test_the_settings_of_flowers_command_are_whole_whenever_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedwca.deploy.flower.processes.find_programs", Path)
+    monkeypatch.setattr("fedwca.deploy.flower.processes.find_flwr", lambda: Path("flwr"))
     control.write_connection(tmp_path, "127.0.0.1:1", insecure=True)
     control.write_connection(tmp_path, "127.0.0.1:2", insecure=True)
     assert [path.name for path in (tmp_path / "flwr").iterdir()] == ["config.toml"]
@@ -91,7 +91,7 @@ def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[...
                 return subprocess.CompletedProcess(command, 1, "", state)
             return subprocess.CompletedProcess(command, 0, json.dumps({"success": True, "runs": [state]}), "")
 
-        monkeypatch.setattr(control, "find_programs", Path)
+        monkeypatch.setattr(control, "find_flwr", lambda: "flwr")
         monkeypatch.setattr(control.subprocess, "run", run)
         return commands
 

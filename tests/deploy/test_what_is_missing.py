@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import site
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from fedwca.deploy.flower.check_keys import check_certificate, check_private_key
 from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.keys import certify, make_key
-from fedwca.deploy.flower.processes import STEADY, check_reachable, find_programs, run_with_restarts, server_command
+from fedwca.deploy.flower.processes import STEADY, check_reachable, find_flwr, run_with_restarts, server_command
 from fedwca.deploy.server_status import RUNNING
 from fedwca.errors import FedwcaError, UsageError
 
@@ -313,15 +315,16 @@ def test_a_client_that_lost_its_server_ends_whatever_flower_leaves_running() -> 
     assert subprocess.run([sys.executable, "-c", text], timeout=60, check=False).returncode == 1
 
 
-def test_flowers_programs_are_where_pip_has_put_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flowers_command_is_where_pip_has_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not always beside this Python: Debian's has /usr/local/bin, and a user's installation ~/.local/bin."""
-    packages, programs = tmp_path / "lib" / "packages", tmp_path / "bin"
-    (packages / "flwr-1.0.dist-info").mkdir(parents=True)
-    (packages / "flwr-1.0.dist-info" / "METADATA").write_text("Name: flwr\nVersion: 1.0\n")
-    (packages / "flwr-1.0.dist-info" / "RECORD").write_text("flwr/__init__.py,,\n../../bin/flwr,,\n")
-    monkeypatch.setattr(sys, "path", [str(packages)])
-    with pytest.raises(UsageError, match=r"flwr is not installed for .*; pip install 'fedwca\[flower\]'"):
-        find_programs()
-    programs.mkdir()
-    (programs / "flwr").touch()
-    assert find_programs() == programs
+    folders = {name: tmp_path / name for name in ("beside", "scripts", "user")}
+    for folder in folders.values():
+        folder.mkdir()
+    monkeypatch.setattr(sys, "executable", str(folders["beside"] / "python"))
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name, *scheme: str(folders["user" if scheme else name]))
+    with pytest.raises(UsageError, match=r"flwr is not in .*beside or .*scripts or .*user; pip install 'fedwca\["):
+        find_flwr()
+    for folder in reversed(folders.values()):
+        (folder / "flwr").touch(0o755)
+        assert find_flwr() == folder / "flwr"

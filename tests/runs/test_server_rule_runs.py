@@ -101,6 +101,8 @@ def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> No
     for more in ([], ["--adapt", "entropy"]):
         joined = call("join", str(run), "--method", "pfl_sampled", *words, *more)
         assert (joined.code, "so there is no whole model for a newcomer" in joined.err) == (2, True)
+    untrained = call("join", str(run), "--method", "scaffold", *words, "--adapt", "5")
+    assert (untrained.code, "take --adapt entropy" in untrained.err) == (2, True)
     assert call("join", str(run), "--method", "scaffold", *words, "--adapt", "entropy").code == 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedwca.core.files import write_text_atomically
 from fedwca.deploy.flower.check_keys import check_public_key
-from fedwca.deploy.flower.processes import ELSEWHERE, find_programs, flower_environment, parse_address, toml_string
+from fedwca.deploy.flower.processes import ELSEWHERE, find_flwr, flower_environment, parse_address, toml_string
 from fedwca.errors import FedwcaError, UsageError
 
 SELDOM, SOON = 30.0, 3.0
@@ -50,7 +50,7 @@ def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -
     Raises:
         FedwcaError: the command failed, or did not answer within ``timeout`` seconds; gives its message.
     """
-    command = [str(find_programs() / "flwr"), *arguments, "--format", "json"]
+    command = [str(find_flwr()), *arguments, "--format", "json"]
     try:
         result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
+import site
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,18 +44,18 @@ ELSEWHERE = "the server takes runs and orders from its own machine alone; submit
 """The server's answer to requests from other machines that are not a client's."""
 
 
-def find_programs() -> Path:
-    """Return the folder of Flower's programs: beside this Python, or where else pip puts scripts on this system.
+def find_flwr() -> Path:
+    """Return the path of Flower's command: beside this Python, or where else pip puts this Python's scripts.
 
     Raises:
         UsageError: Flower is not installed.
     """
-    with suppress(PackageNotFoundError):
-        for file in distribution("flwr").files or ():
-            path = Path(str(file.locate()))
-            if path.name in ("flwr", "flwr.exe") and path.is_file():
-                return path.parent.resolve()
-    raise UsageError(f"flwr is not installed for {sys.executable}; pip install 'fedwca[flower]'")
+    folders = [str(Path(sys.executable).parent), sysconfig.get_path("scripts")]  # Debian's differ
+    if site.ENABLE_USER_SITE:
+        folders.append(sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user")))
+    if path := shutil.which("flwr", path=os.pathsep.join(folders)):
+        return Path(path)
+    raise UsageError(f"flwr is not in {' or '.join(dict.fromkeys(folders))}; pip install 'fedwca[flower]'")
 
 
 def flower_environment(home: Path) -> dict[str, str]:
@@ -64,7 +65,7 @@ def flower_environment(home: Path) -> dict[str, str]:
         UsageError: Flower is not installed.
     """
     # Flower starts further processes by name: its programs must come first.
-    path = os.pathsep.join([str(find_programs()), os.environ.get("PATH", "")])
+    path = os.pathsep.join([str(find_flwr().parent), os.environ.get("PATH", "")])
     home.mkdir(parents=True, exist_ok=True)
     return {**QUIET, **os.environ, "FLWR_HOME": str(home.resolve()), "PATH": path}
 
