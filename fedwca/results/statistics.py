@@ -126,17 +126,20 @@ def list_differences(values: Mapping[Key, float], reference: Mapping[Key, float]
     >>> list_differences({"a": 0.1 + 0.2, "b": 2.0}, {"a": 0.3, "b": 1.0})
     [0.0, 1.0]
     """
-    differences = [value - reference[run] for run, value in values.items() if run in reference]
-    return [0.0 if abs(difference) < ROUNDING else difference for difference in differences]
+    return [_without_rounding(value - reference[run]) for run, value in values.items() if run in reference]
 
 
 def mean_difference(differences: Iterable[float]) -> float:
-    """Mean of differences without NaN, free of rounding, so that differences that cancel have the mean 0 and no sign.
+    """Mean of the differences that are not NaN; 0, without a sign, where they cancel up to `ROUNDING`.
 
     >>> mean_difference([-0.1, 0.3, -0.2])
     0.0
     """
-    return round(mean(differences), 9) + 0.0  # not -0.0
+    return _without_rounding(mean(differences))
+
+
+def _without_rounding(difference: float) -> float:
+    return 0.0 if abs(difference) < ROUNDING else difference
 
 
 def paired_difference(
