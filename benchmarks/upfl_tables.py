@@ -10,6 +10,7 @@ from typing import Any
 
 from readings import noted, on_machines
 
+from fedwca.core.mean import without_rounding
 from fedwca.data.labelled_clients import NEW, TRAINING
 from fedwca.results.statistics import Difference, Sample, paired_difference
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
@@ -54,8 +55,8 @@ def sample(entry: dict[str, Any]) -> Cell:
 def ahead(entry: dict[str, Any]) -> Cell:
     if not entry["ahead"]:
         return Cell("")
-    # Stored by a version that did not round differences.
-    return difference_cell(Difference(**{name: v and round(v, 9) + 0.0 for name, v in entry["ahead"].items()}))
+    # Stored by a version that kept what is rounding alone.
+    return difference_cell(Difference(**{name: v and without_rounding(v) for name, v in entry["ahead"].items()}))
 
 
 def printed(entry: dict[str, Any]) -> Cell:

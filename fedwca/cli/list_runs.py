@@ -1,4 +1,4 @@
-"""The list that `fedwca runs` prints: an entry for each run of a folder, filtered and sorted."""
+"""The list that `fedwca runs` prints: an entry for each run, sorted, and a table of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.table import Column, Table
 
 from fedwca.cli.terminal import make_console, say
 from fedwca.core.printable import printable
+from fedwca.errors import FedwcaError
 
 if TYPE_CHECKING:
     from fedwca.results.read_run import Run
@@ -45,7 +46,6 @@ ORDERS: dict[Order, Callable[[Entry], Any]] = {
 
 def list_entries(folders: Sequence[Path], order: Order) -> list[Entry]:
     """Entries of runs: damaged ones, of which a warning is printed, first, then the others in this order."""
-    from fedwca.errors import FedwcaError
     from fedwca.results.read_run import read_run
 
     entries, damaged = [], []

@@ -8,14 +8,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fedwca.core.mean import mean
+from fedwca.core.mean import mean, without_rounding
 
 FEWEST = 6
 """Minimum number of pairs for the signed-rank test: with 5, its smallest two-sided p is 0.0625, never significant."""
-
-ROUNDING = 5e-10
-"""Accuracies, in percent, that differ by less are equal: they are shares of whole images, and sums deviate in the last
-digits."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -121,25 +117,21 @@ def _count_patterns(nonzero: Sequence[float]) -> float:
 
 
 def list_differences(values: Mapping[Key, float], reference: Mapping[Key, float]) -> list[float]:
-    """Differences ``values - reference`` over the keys that both have; one below `ROUNDING` is 0.
+    """Differences ``values - reference`` over the keys that both have; one that is rounding alone is 0.
 
     >>> list_differences({"a": 0.1 + 0.2, "b": 2.0}, {"a": 0.3, "b": 1.0})
     [0.0, 1.0]
     """
-    return [_without_rounding(value - reference[run]) for run, value in values.items() if run in reference]
+    return [without_rounding(value - reference[run]) for run, value in values.items() if run in reference]
 
 
 def mean_difference(differences: Iterable[float]) -> float:
-    """Mean of the differences that are not NaN; 0, without a sign, where they cancel up to `ROUNDING`.
+    """Mean of the differences that are not NaN; 0, without a sign, where they cancel.
 
     >>> mean_difference([-0.1, 0.3, -0.2])
     0.0
     """
-    return _without_rounding(mean(differences))
-
-
-def _without_rounding(difference: float) -> float:
-    return 0.0 if abs(difference) < ROUNDING else difference
+    return without_rounding(mean(differences))
 
 
 def paired_difference(
