@@ -106,7 +106,7 @@ def table(
     for method, entries in runs.items():
         if not entries:
             continue
-        values, label = means(entries), next(iter(entries.values()))["label"]
+        values = means(entries)
         by_source = [[v for run, v in values.items() if run[0] == source] for source in sources]
         cells = [sample_cell(sample_of(sample)) for sample in by_source]
         differences = [
@@ -116,7 +116,7 @@ def table(
         ari = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
         lines.append(
             [
-                label,
+                label_of(pieces, method),
                 *cells,
                 mean_cell(statistics.fmean(statistics.fmean(sample) for sample in by_source if sample)),
                 *map(difference_cell, differences),
@@ -124,8 +124,7 @@ def table(
                 Cell(f"{len(values)}"),
             ]
         )
-    names = [next(iter(runs[method].values()))["label"] if runs.get(method) else "FedWCA" for method in compared]
-    minus = [f"{name} minus it" for name in names]
+    minus = [f"{label_of(pieces, method)} minus it" for method in compared]
     heads = ("method", *(f"source {source}" for source in sources), "mean", *minus, "ARI", "n")
     return Table("", heads, lines, notes(pieces)).markdown()
 
@@ -143,8 +142,9 @@ def by_target(pieces: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[st
 
 
 def label_of(pieces: Sequence[Mapping[str, Any]], method: str) -> str:
-    """Label of a method in the pieces that have it; its name if none does."""
-    return next((str(piece["methods"][method]["label"]) for piece in pieces if method in piece["methods"]), method)
+    """Label of a method in most of the pieces that have it (the oldest may say it otherwise); its name if none does."""
+    labels = [str(piece["methods"][method]["label"]) for piece in pieces if method in piece["methods"]]
+    return statistics.mode(labels or [method])
 
 
 def methods_of_any(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -265,9 +265,11 @@ def curves(kind: Kind, spacing: int = 10) -> str:
         ]
         method_curves = [curve for curve in method_curves if len(curve) > max(rounds)]
         if method_curves:
-            label = next(iter(entries.values()))["label"]
             rows.append(
-                [label, *(mean_cell(statistics.fmean(curve[r] for curve in method_curves)) for r in (0, *rounds))]
+                [
+                    label_of(pieces, method),
+                    *(mean_cell(statistics.fmean(curve[r] for curve in method_curves)) for r in (0, *rounds)),
+                ]
             )
     if not rows:
         return f"Not measured yet: {command(kind)}."
