@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Batch, Latent
 from fedwca.engine import client_program as program
-from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.client_task import Task
 from fedwca.engine.differentiable_step import step_parameters
 from fedwca.engine.parameter_layout import EXTRAS, Layout
@@ -22,8 +20,9 @@ from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.network import StackedInput
 from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.step_groups import StepGroup
+from fedwca.engine.stacked.step_inputs import show_images, step_draws
+from fedwca.engine.stacked.step_losses import client_losses, model_penalties
 from fedwca.engine.stacked.targets import StackedContext
-from fedwca.engine.stacked.vmap import map_tree, vmap_or_loop
 
 Capture = Callable[[Mapping[Hashable, int]], Callable[..., None]]
 """Takes the number of steps of each kind between two labellings and returns a function that runs one of them.
@@ -102,7 +101,7 @@ def train_step(
         if training.trains == "all"
         else torch.cat([group_models[:, : trained.start], leaf, group_models[:, trained.stop : trained_count]], 1)
     )
-    inputs, mixed = _show_images(batch, context, rows, places, indices, number)
+    inputs, mixed = show_images(batch, context, rows, places, indices, number)
     logits, features, new_statistics = batch.network(
         parameters,
         statistics,
@@ -114,9 +113,9 @@ def train_step(
     # A client's loss depends on no other client's model, so the gradient of the sum is that of each client.
     adapted = _adapted_logits(batch, rows, parameters, statistics, inputs, logits[:, : indices.shape[1]])
     extra_fields = _beside_outputs(batch, rows, parameters, number, indices)
-    losses = _losses(batch, context, rows, indices, mixed, logits, features, adapted, extra_fields)
+    losses = client_losses(batch, context, rows, indices, mixed, logits, features, adapted, extra_fields)
     program.check_is_trained(losses, batch.task.objectives)
-    losses = losses + _penalties(batch.task, all_trained, context, rows)
+    losses = losses + model_penalties(batch.task, all_trained, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)
     for slot in layout.statistics:
@@ -179,152 +178,9 @@ def _beside_outputs(
     if extras := batch.network.extra_parameters(parameters):
         entries["networks"] = extras
     if count := program.noise_numbers(batch.task.objectives):
-        draws = _step_draws(batch, rows, number)
+        draws = step_draws(batch, rows, number)
         all_places = torch.arange(indices.shape[1], device=indices.device).expand(len(indices), -1)
         noise = draws.noise(all_places, count)
         assert noise is not None
         entries["noise"] = noise.to(parameters[batch.layout.parameters[0].name].dtype)
     return entries
-
-
-def _step_draws(batch: TrialBatch, rows: slice, number: Tensor) -> StepDraws:
-    """Random draws of a step of the clients in ``rows``."""
-    task = batch.task
-    keys = lambda purpose: batch.keys(purpose)[rows, None, None]  # noqa: E731
-    return StepDraws(batch.network.network, keys, number[:, None], task.training.batch_size, task.training.trains)
-
-
-@dataclass(frozen=True)
-class _MixedPlaces:
-    """Places of mixed images of g clients in a step."""
-
-    places: Tensor
-    """Places of the images that are mixed ``[g, m]``, those that are real first."""
-    valid: Tensor
-    """Which of these are real ``[g, m]``; the others are padding."""
-
-
-def _show_images(
-    batch: TrialBatch, context: StackedContext, rows: slice, places: int, indices: Tensor, number: Tensor
-) -> tuple[StackedInput, _MixedPlaces]:
-    """Inputs of clients in a step: plain images, mixed images and strong views, in this order."""
-    task, batch_size, draws = batch.task, batch.task.training.batch_size, _step_draws(batch, rows, number)
-    all_places = torch.arange(indices.shape[1], device=indices.device).expand(len(indices), -1)
-    network = batch.network.network
-    inputs, positions, mixed = [], all_places, all_places[:, :0]
-
-    def views(show: Callable[[Tensor, Tensor], Tensor], places: Tensor, positions: Tensor) -> Tensor:
-        return torch.unflatten(show(batch.take(rows, places), positions), 0, places.shape)
-
-    if not draws.plain:
-        inputs.append(views(draws.weak, indices, all_places))
-    valid = all_real = torch.ones_like(indices, dtype=torch.bool)
-    real = [all_real]
-    if places:
-        targets = context.targets
-        is_mixed = _of(targets["partner_weights"], rows, indices) > 0
-        mixed = (~is_mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, :places]
-        valid, samples = is_mixed.gather(1, mixed), indices.gather(1, mixed)
-        partners = targets["partners"][rows].gather(1, samples).clamp_min(0)
-        partner_views = views(draws.weak, partners, batch_size + mixed)
-        mix = targets["partner_weights"][rows].gather(1, samples).to(partner_views.dtype)
-        if inputs:
-            index = mixed.view(*mixed.shape, 1, 1, 1).expand(-1, -1, *partner_views.shape[2:])
-            originals = inputs[0].gather(1, index)
-        else:
-            originals = views(draws.weak, samples, mixed)
-        inputs.append(torch.lerp(originals, partner_views, mix.view(*mix.shape, 1, 1, 1)))
-        real.append(valid)
-        positions = torch.cat([all_places, batch_size + mixed], 1)
-    strong = program.wants_strong_views(task.objectives)
-    if strong:
-        inputs.append(views(draws.strong, indices, all_places))
-        real.append(all_real)
-    parts = [batch.take_embedded(rows, indices)] if draws.plain else []
-    if inputs:
-        x = torch.cat(inputs, 1)
-        parts.append(network.embed(x.flatten(0, 1)).unflatten(0, x.shape[:2]) if network.backbone.frozen else x)
-    x = torch.cat(parts, 1)
-    masks = [mask.to(x.dtype) for mask in draws.masks(positions, all_places if strong else None)]
-    step_inputs = StackedInput(x, masks, torch.cat(real, 1) if places else None)
-    return step_inputs, _MixedPlaces(mixed, valid)
-
-
-def _losses(
-    batch: TrialBatch,
-    context: StackedContext,
-    rows: slice,
-    indices: Tensor,
-    mixed: _MixedPlaces,
-    logits: Tensor,
-    features: Tensor,
-    adapted: Tensor | None,
-    extra_fields: Mapping[str, Any],
-) -> Tensor:
-    """Loss of each client's step ``[g]``, without penalties."""
-    objectives, targets, images, m = batch.task.objectives, context.targets, indices.shape[1], mixed.places.shape[1]
-    plain, strong_logits = logits[:, :images], logits[:, images + m :]
-
-    def target_of(logits: Tensor) -> Tensor:
-        plain = logits[:, :images]
-        if not m:
-            return plain
-        index = mixed.places[..., None].expand(-1, -1, plain.shape[-1])
-        blended = logits[:, images : images + m]
-        return plain.scatter(1, index, torch.where(mixed.valid[..., None], blended, plain.gather(1, index)))
-
-    plain_features, latent = batch.network.network.split_latent(features[:, :images])
-    tree = {
-        **extra_fields,
-        **({} if latent is None else {"latent": latent}),
-        **({} if adapted is None else {"adapted_logits": target_of(adapted)}),
-        "logits": plain,
-        "features": plain_features,
-        "target_logits": target_of(logits),
-        "labels": _of(targets["labels"], rows, indices),
-        "weights": _of(targets["weights"], rows, indices).to(plain.dtype),
-        "reference_logits": {name: _of(value, rows, indices) for name, value in context.taught.items()},
-        "view_logits": {
-            "plain": plain,
-            "weak": plain,
-            **({"strong": strong_logits} if program.wants_strong_views(objectives) else {}),
-        },
-        "observed": {name: value[rows] for name, value in context.observed.items()},
-    }
-    if batch.several:
-        tree["pooled_uploads"] = {name: value[rows] for name, value in context.shared.items()}
-
-    def loss(fields: dict[str, Any]) -> Tensor:
-        fields = {"pooled_uploads": context.shared, **fields}
-        if "latent" in fields:
-            fields["latent"] = Latent(*fields["latent"])
-        if "networks" in fields:
-            parameters = fields["networks"]
-            fields["networks"] = batch.network.bind_extras(parameters)
-            fields["frozen_networks"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, parameters))
-        return program.batch_loss(objectives, Batch(**fields), (tree, context.shared))
-
-    losses: Tensor = vmap_or_loop(f"the loss of {program.names_of(objectives)}", loss, tree)
-    return losses
-
-
-def _penalties(task: Task, leaf: Tensor, context: StackedContext, rows: slice) -> Tensor:
-    """The objectives' penalties on the models themselves ``[g]``, or 0 ``[]`` if there are none."""
-    if not program.penalizing(task.objectives):
-        return leaf[:0].sum()
-    anchors = {name: value[rows] for name, value in context.anchors.items()}
-
-    def penalty(tree: dict[str, Any]) -> Tensor:
-        value = program.penalty(task.objectives, tree["leaf"], tree["anchors"])
-        return tree["leaf"][:0].sum() if value is None else value
-
-    description = f"the penalty of {program.names_of(program.penalizing(task.objectives))}"
-    penalties: Tensor = vmap_or_loop(description, penalty, {"leaf": leaf, "anchors": anchors})
-    return penalties
-
-
-def _of(values: Tensor, rows: slice, indices: Tensor) -> Tensor:
-    """Select from values ``[G, N, …]`` those of the images in a step ``[g, B, …]``."""
-    values = values[rows]
-    index = indices.view(*indices.shape, *(1,) * (values.ndim - 2))
-    return values.gather(1, index.expand(*indices.shape, *values.shape[2:]))
