@@ -12,6 +12,7 @@ import pytest
 from fedwca.results.pictures.bars import draw_bars
 from fedwca.results.pictures.clusters import clusters
 from fedwca.results.pictures.confusion import NOTHING, confusion
+from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.style import looks
 
 from ..fork_server import CommandLine, ForkServer
@@ -71,7 +72,8 @@ def test_halves_are_rounded_up() -> None:
 
 
 def test_a_class_without_test_images_is_not_drawn_as_0_percent() -> None:
-    figure = confusion([np.array([0, 0])], [np.array([0, 1])], ["a", "b"], ["photo"], "title")
+    truth, predicted, unused = [np.array([0, 0])], [np.array([0, 1])], [[]]
+    figure = confusion(Models("title", ["a", "b"], ["photo"], [0], unused, truth, predicted, *[unused] * 3))
     axis = figure.axes[0]
     percentages = axis.images[0].get_array()
     assert percentages.mask.tolist() == [[False, False], [True, True]]

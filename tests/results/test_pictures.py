@@ -164,18 +164,14 @@ def test_pictures_without_data_say_why(models: Models) -> None:
     from dataclasses import replace
 
     empty: Any = [[] for _ in models.domains]
-    title = models.title
     with pytest.raises(NotDrawn, match="no client has test images"):
-        pictures.confusion(empty, empty, models.classes, models.domains, title)
+        pictures.confusion(replace(models, truth=empty, predicted=empty))
     with pytest.raises(NotDrawn, match="no test image is classified wrongly"):
-        pictures.mistakes(
-            models.images, models.truth, models.truth, models.confidences, models.classes, models.domains, title
-        )
+        pictures.mistakes(replace(models, predicted=models.truth))
     with pytest.raises(NotDrawn, match="no client has test images"):
-        pictures.clusters(models.labels, empty, models.domains, title)
+        pictures.clusters(models.labels, empty, models.domains, models.title)
     with pytest.raises(NotDrawn, match="too few"):
-        pictures.embedding(empty, empty, empty, models.classes, models.domains, title)
-    assert replace(models, title="x").title == "x"
+        pictures.embedding(replace(models, before=empty, after=empty, truth=empty))
 
 
 def test_tsne_is_the_same_every_time() -> None:

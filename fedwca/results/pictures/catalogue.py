@@ -68,22 +68,9 @@ def _clusters(request: PictureRequest) -> Any:
     return pictures.clusters(m.labels, m.images, m.domains, m.title)
 
 
-def _confusion(request: PictureRequest) -> Any:
-    m = request.models()
-    return pictures.confusion(m.truth, m.predicted, m.classes, m.domains, m.title)
-
-
 def _embedding(request: PictureRequest) -> Any:
-    m = request.models()
     projection: Any = request.how
-    return pictures.embedding(
-        m.before, m.after, m.truth, m.classes, m.domains, m.title, projection, request.run.first_model
-    )
-
-
-def _mistakes(request: PictureRequest) -> Any:
-    m = request.models()
-    return pictures.mistakes(m.images, m.truth, m.predicted, m.confidences, m.classes, m.domains, m.title)
+    return pictures.embedding(request.models(), projection, request.run.first_model)
 
 
 PICTURES: Mapping[str, Picture] = {
@@ -104,9 +91,9 @@ PICTURES: Mapping[str, Picture] = {
     "cost": Picture("accuracy against bytes sent and against seconds", lambda c: pictures.cost(c.run)),
     "clusters": Picture("images of the clients in each cluster (Figure 6)", _clusters),
     "neighbours": Picture("FINCH's first-neighbour graph with the true domains", _neighbours),
-    "confusion": Picture("confusion matrix of each client", _confusion),
+    "confusion": Picture("confusion matrix of each client", lambda c: pictures.confusion(c.models())),
     "embedding": Picture("features in a plane, before and after", _embedding),
-    "mistakes": Picture("test images that models are surest of and wrong", _mistakes),
+    "mistakes": Picture("test images that models are surest of and wrong", lambda c: pictures.mistakes(c.models())),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedwca.results.pictures import style
+from fedwca.results.pictures.final_models import Models
 
 NOTHING = "#d0d0d0"
 """Colour of rows without test images; it does not occur in the colour map."""
@@ -14,17 +15,8 @@ MOST = 12
 """Maximum number of clients with a matrix each; with more, there is a matrix per domain."""
 
 
-def confusion(
-    truth: Sequence[Any], predicted: Sequence[Any], classes: Sequence[str], domains: Sequence[str], title: str
-) -> Any:
+def confusion(models: Models) -> Any:
     """Confusion matrices of the delivered models on test images: rows are true classes and sum to 100 %.
-
-    Args:
-        truth: class of each test image ``[N]``, K arrays.
-        predicted: class that the model predicts ``[N]``, K arrays.
-        classes: names of the classes.
-        domains: true domain of each client.
-        title: title of the run.
 
     Raises:
         NotDrawn: no client has test images.
@@ -32,11 +24,12 @@ def confusion(
     import numpy as np
 
     groups: dict[str, list[int]] = {}
-    by_client = len(domains) <= MOST
-    for client, domain in enumerate(domains):
+    classes, by_client = models.classes, len(models.domains) <= MOST
+    for client, domain in enumerate(models.domains):
         groups.setdefault(f"client {client}, {domain}" if by_client else domain, []).append(client)
     tables = {
-        name: matrix([(truth[k], predicted[k]) for k in clients], len(classes)) for name, clients in groups.items()
+        name: matrix([(models.truth[k], models.predicted[k]) for k in clients], len(classes))
+        for name, clients in groups.items()
     }
     tables = {name: table for name, table in tables.items() if table.sum() > 0}
     if not tables:
@@ -46,7 +39,7 @@ def confusion(
     unit = "client" if by_client else "domain, all its clients together"
     has_gaps = any((table.sum(1) == 0).any() for table in tables.values())
     note = "; grey: no test image of that class" if has_gaps else ""
-    fig = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {unit}{note}\n{title}")
+    fig = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {unit}{note}\n{models.title}")
     axes = fig.subplots(rows, columns, squeeze=False)
     fig.get_layout_engine().set(h_pad=0.1)
     for axis in axes.flat[len(tables) :]:

@@ -6,30 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from fedwca.results.pictures import style
+from fedwca.results.pictures.final_models import Models
 
 MOST = 1200
 """Maximum number of images in the picture; of more, every n-th is drawn."""
 
 
-def embedding(
-    before: Sequence[Any],
-    after: Sequence[Any],
-    truth: Sequence[Any],
-    classes: Sequence[str],
-    domains: Sequence[str],
-    title: str,
-    projection: Literal["pca", "tsne"] = "tsne",
-    first: str = "source model",
-) -> Any:
+def embedding(models: Models, projection: Literal["pca", "tsne"] = "tsne", first: str = "source model") -> Any:
     """Four panels: features of the first model and of the delivered models, by true class and by true domain.
 
     Args:
-        before: features ``[N, q]`` by the model that clients start from, K arrays.
-        after: the same by each client's final model.
-        truth: class of each image ``[N]``, K arrays.
-        classes: names of the classes.
-        domains: true domain of each client.
-        title: title of the run.
+        models: their features are drawn.
         projection: principal components, or t-SNE with a fixed seed, which shows neighbourhoods but not distances.
         first: what clients start from, in words.
 
@@ -38,24 +25,26 @@ def embedding(
     """
     import numpy as np
 
-    image_domains = [domain for domain, labels in zip(domains, truth, strict=True) for _ in range(len(labels))]
+    classes, pairs = models.classes, zip(models.domains, models.truth, strict=True)
+    image_domains = [domain for domain, labels in pairs for _ in range(len(labels))]
     step = max(1, -(-len(image_domains) // MOST))
     if len(image_domains) < 5:
         raise style.NotDrawn(f"{len(image_domains)} test images are too few for a plane")
     sampled_domains = np.array(image_domains)[::step]
-    sampled_classes = np.concatenate([np.asarray(t) for t in truth])[::step]
+    sampled_classes = np.concatenate([np.asarray(t) for t in models.truth])[::step]
     fig = style.figure(
         10.5,
         9.2,
         f"Features of {len(sampled_domains)} test images "
-        f"({projection.replace('tsne', 't-SNE').replace('pca', 'PCA')})\n{title}",
+        f"({projection.replace('tsne', 't-SNE').replace('pca', 'PCA')})\n{models.title}",
     )
     axes = fig.subplots(2, 2)
     size = 16 if len(sampled_domains) > 300 else 30
-    for column, (model_name, features) in enumerate(((f"{first}, before", before), ("delivered models, after", after))):
+    panels = {f"{first}, before": models.before, "delivered models, after": models.after}
+    for column, (model_name, features) in enumerate(panels.items()):
         points = project_to_plane(np.concatenate([np.asarray(f) for f in features])[::step], projection)
         _by_class(axes[0, column], points, sampled_classes, classes, size)
-        for domain, look in style.domain_looks(domains).items():
+        for domain, look in style.domain_looks(models.domains).items():
             x, y = points[sampled_domains == domain].T
             axes[1, column].scatter(x, y, s=size, alpha=0.75, linewidths=0, label=style.legend_label(domain), **look)
         axes[0, column].set_title(f"{model_name}, by true class", fontsize=10)

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from fedwca.results.pictures import style
+from fedwca.results.pictures.final_models import Models
 
 COLUMNS = 10
 MOST = 8
 
 
-def mistakes(
-    images: Sequence[Any],
-    truth: Sequence[Any],
-    predicted: Sequence[Any],
-    confidences: Sequence[Any],
-    classes: Sequence[str],
-    domains: Sequence[str],
-    title: str,
-) -> Any:
+def mistakes(models: Models) -> Any:
     """A row of misclassified images per domain, the most confident first: true class, predicted class, confidence.
-
-    Args:
-        images: test images ``[N, H, W, 3]`` uint8, K arrays.
-        truth: class of each image ``[N]``.
-        predicted: class that the model predicts ``[N]``.
-        confidences: output for the predicted class ``[N]``, 0 to 1.
-        classes: names of the classes.
-        domains: true domain of each client.
-        title: title of the run.
 
     Raises:
         NotDrawn: every test image is classified correctly, or there are none.
     """
-    rows = {}
-    for domain in dict.fromkeys(domains):
-        clients = [k for k, name in enumerate(domains) if name == domain]
+    rows, classes, truth, predicted = {}, models.classes, models.truth, models.predicted
+    for domain in dict.fromkeys(models.domains):
+        clients = [k for k, name in enumerate(models.domains) if name == domain]
         total = sum(len(truth[k]) for k in clients)
         wrong = [[(k, i) for i in range(len(truth[k])) if truth[k][i] != predicted[k][i]] for k in clients]
         if any(wrong):
@@ -47,19 +30,19 @@ def mistakes(
         )
     shown = dict(list(rows.items())[:MOST])
     note = f"; the first {MOST} of {len(rows)} domains" if len(rows) > MOST else ""
-    heading = f"Most confident mistakes: true → predicted, confidence{note}\n{title}"
+    heading = f"Most confident mistakes: true → predicted, confidence{note}\n{models.title}"
     fig = style.figure(11.5, 0.9 + 1.5 * len(shown), heading)
     axes = fig.subplots(len(shown), COLUMNS, squeeze=False)
     for row_axes, (domain, (pairs, total)) in zip(axes, shown.items(), strict=True):
         for axis in row_axes:
             axis.set(xticks=[], yticks=[])
             axis.spines[:].set_visible(False)
-        surest = sorted(pairs, key=lambda pair: -float(confidences[pair[0]][pair[1]]))
+        surest = sorted(pairs, key=lambda pair: -float(models.confidences[pair[0]][pair[1]]))
         for axis, (client, index) in zip(row_axes, surest, strict=False):
-            axis.imshow(images[client][index])
+            axis.imshow(models.images[client][index])
             true_class, predicted_class = classes[int(truth[client][index])], classes[int(predicted[client][index])]
             long = len(true_class) + len(predicted_class) > 12
-            confidence = f"{style.whole_percent(100 * float(confidences[client][index]))} %"
+            confidence = f"{style.whole_percent(100 * float(models.confidences[client][index]))} %"
             axis.set_title(
                 f"{true_class}\n→ {predicted_class}\n{confidence}"
                 if long
