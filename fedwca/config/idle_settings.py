@@ -55,30 +55,18 @@ def without_idle_tables(config: RunConfig) -> RunConfig:
     return config.model_copy(update=defaults)
 
 
-def without_table(table: str, config: RunConfig, origins: Mapping[str, str]) -> tuple[RunConfig, dict[str, str]]:
-    """The configuration with a table set to its defaults, and the origins without the table's keys.
-
-    Args:
-        table: field of the configuration for a training that does not take place, checked by `check_idle_table`.
-        config: to be copied.
-        origins: dotted key → layer that its value came from.
-    """
-    kept_origins = {key: origin for key, origin in origins.items() if not key.startswith(f"{table}.")}
-    return config.model_copy(update={table: RunConfig.model_fields[table].default}), kept_origins
-
-
-def check_idle_table(
+def drop_idle_table(
     table: str,
     config: RunConfig,
     origins: Mapping[str, str],
     base: Layer,
     reason: str,
     repeats: Sequence[str] = ("config",),
-) -> None:
-    """Refuse values that the user gives for a training that does not take place.
+) -> tuple[RunConfig, dict[str, str]]:
+    """The configuration and its origins without the values of a training that does not take place.
 
     Args:
-        table: field of the configuration.
+        table: field of the configuration, which gets its defaults.
         config: holds the values.
         origins: dotted key → layer that its value came from.
         base: the preset's layer.
@@ -86,14 +74,15 @@ def check_idle_table(
         repeats: origins that may repeat the preset's values or the defaults, since a run's file holds all values.
 
     Raises:
-        UsageError: names the key.
+        UsageError: the user gives a value in the table; names its key.
     """
-    table_type = RunConfig.model_fields[table].annotation
-    assert table_type is not None
-    values, defaults = getattr(config, table).model_dump(), table_type().model_dump()
-    preset_values = table_type(**base.get(table, {})).model_dump()
-    for key in sorted(key for key in origins if key.startswith(f"{table}.")):
+    default = RunConfig.model_fields[table].default
+    values, defaults = getattr(config, table).model_dump(), default.model_dump()
+    preset_values = type(default)(**base.get(table, {})).model_dump()
+    keys = sorted(key for key in origins if key.startswith(f"{table}."))
+    for key in keys:
         name = key.removeprefix(f"{table}.")
         is_repeated = origins[key] in repeats and values.get(name) in (defaults.get(name), preset_values.get(name))
         if origins[key] in ("CLI", "config") and not is_repeated:
             raise UsageError(f"{key} is given, but {reason}; leave out one of both")
+    return config.model_copy(update={table: default}), {k: origins[k] for k in origins if k not in keys}

@@ -17,10 +17,9 @@ from fedwca.config.compose_methods import (
 )
 from fedwca.config.idle_settings import (
     NOT_TRAINED,
-    check_idle_table,
     check_trainings_are_used,
+    drop_idle_table,
     idle_tables,
-    without_table,
 )
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
@@ -124,12 +123,11 @@ def resolve_plan(
     base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
         reason = f"with {option_selecting(partition)} {NOT_TRAINED[table]}"
-        check_idle_table(table, config, origins, base, reason, repeats=("CLI", "config"))
-        config, origins = without_table(table, config, origins)
+        config, origins = drop_idle_table(table, config, origins, base, reason, repeats=("CLI", "config"))
     check_newcomer_fields(config)
     if config.checkpoint is not None:
-        check_idle_table("source_training", config, origins, base, "with a checkpoint no source model is trained")
-        config, origins = without_table("source_training", config, origins)
+        reason = "with a checkpoint no source model is trained"
+        config, origins = drop_idle_table("source_training", config, origins, base, reason)
     check_clusterer_fields(config, origins.get("clusterer", ""))
     methods = compose(config)
     if not checked:
