@@ -57,14 +57,12 @@ def partition_of(config: RunConfig) -> type[Partition]:
     return partitions.get(config.partition)
 
 
-def assemble(
-    name: str, label: str | None, parts: RunConfig | Baseline, fields: Components, clusterer: str | None
-) -> Method:
+def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Components, clusterer: str | None) -> Method:
     """A method from names of components and their fields; its training settings are set by `with_training`.
 
     Args:
         name: of the method, in records.
-        label: of the method, in tables; None: its name.
+        label: of the method, in tables.
         parts: the names of the components.
         fields: of the components.
         clusterer: name of the clusterer; None: `USUAL_CLUSTERER` if the aggregator needs one.
@@ -76,25 +74,22 @@ def assemble(
     check_clusterer_is_used(aggregator, clusterer)
     needs_clusterer = aggregator.grouping.needs_clusterer
     built_clusterer = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needs_clusterer else None
-    full_label = label or name
     if isinstance(parts, RunConfig) and not parts.name:
-        full_label = ", ".join([full_label, *_parts_unlike_the_paper(parts, aggregator, built_clusterer)])
+        label = ", ".join([label, *_parts_unlike_the_paper(parts, aggregator, built_clusterer)])
     if built_clusterer is not None and built_clusterer.oracle:
-        full_label = f"{full_label} (ORACLE)"
+        label = f"{label} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
     start_name = parts.central if isinstance(parts, Baseline) else None
     start = None if start_name is None else component("central", start_name, fields)
     if start is not None and start.oracle:
-        full_label = f"{full_label} (ORACLE)"
+        label = f"{label} (ORACLE)"
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
     check_views_are_known((*objectives, *finish))
     check_adaptation_is_used(name, adaptation, objectives, finish)
-    return Method(
-        name, full_label, aggregator, labeler, objectives, built_clusterer, finish, start, adaptation=adaptation
-    )
+    return Method(name, label, aggregator, labeler, objectives, built_clusterer, finish, start, adaptation=adaptation)
 
 
 def _parts_unlike_the_paper(config: RunConfig, aggregator: Aggregator, clusterer: Clusterer | None) -> list[str]:
@@ -196,13 +191,8 @@ def _compose_baseline(config: RunConfig, partition: type[Partition], text: str) 
     """A baseline or a variant of one, and its maximum number of rounds (None: no maximum)."""
     spec = parse_method(text)
     definition = baseline_for(spec, partition, config.methods.get(spec.head))
-    method = assemble(
-        spec.name,
-        definition.label,
-        definition,
-        merge(config.components, definition.components),
-        definition.clusterer or None,
-    )
+    fields = merge(config.components, definition.components)
+    method = assemble(spec.name, definition.label, definition, fields, definition.clusterer)
     return with_training(method, config, definition.training, definition.finish_training), definition.rounds
 
 
