@@ -86,14 +86,12 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
 
     Raises:
         UnknownComponent: there is no such file.
-        InvalidConfig: the file has an unknown field, the old name of one, or a wrong value.
+        InvalidConfig: the file has an unknown field or a wrong value.
     """
     name = canonical_name(name)
     if name not in baseline_names(setting):
         raise UnknownComponent(describe_unknown("baseline", name, baseline_names(setting)))
     values = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text(encoding="utf-8"))
-    if "start" in values:
-        raise InvalidConfig(f"baseline {name}: start has been called central since fedwca 0.2; rename it")
     try:
         return Baseline(**spell_out(values))
     except ValidationError as error:

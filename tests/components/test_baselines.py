@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedwca.config import baselines
-from fedwca.config.baselines import baseline, baseline_folder, baseline_names
+from fedwca.config.baselines import baseline_folder, baseline_names
 from fedwca.config.compose_methods import component_values
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -144,14 +142,3 @@ def test_a_baselines_rounds_are_a_limit() -> None:
 
     assert rounds(100) == {"fedpcl_pl": 20, "source_only": 0, "fedavg": 100, "own": 100}
     assert rounds(3) == {"fedpcl_pl": 3, "source_only": 0, "fedavg": 3, "own": 3}
-
-
-def test_a_file_with_the_old_name_of_a_key_is_refused_with_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (baseline_folder() / "sfda" / "dann.toml").read_text()
-    (tmp_path / "sfda").mkdir()
-    (tmp_path / "sfda" / "mine.toml").write_text(text.replace("central =", "start ="))
-    monkeypatch.setattr(baselines, "baseline_folder", lambda: tmp_path)
-    with pytest.raises(InvalidConfig, match="baseline mine: start has been called central since"):
-        baseline("mine", "sfda")
