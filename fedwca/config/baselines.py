@@ -133,7 +133,9 @@ def baseline_for(
         return baseline(spec.head, partition.setting)
     else:
         raise UnknownComponent(describe_unknown("method", spec.head, [*names, *aggregators.names()]))
-    head = _lay_values_over(head, values or MethodValues())
+    values = values or MethodValues()
+    own_values = {name: merge(getattr(head, name), getattr(values, name)) for name in MethodValues.model_fields}
+    head = head.model_copy(update=own_values)
     if spec.plain:
         return head
     changes: dict[str, Any] = {
@@ -164,11 +166,6 @@ def _place_fields(spec: MethodSpec, head: Baseline, changes: Mapping[str, Any]) 
             f"{kind}={changes[kind]}:{spec.fields}"
         )
     return {kind: f"{name}:{spec.fields}"}
-
-
-def _lay_values_over(head: Baseline, values: MethodValues) -> Baseline:
-    merged = {name: merge(getattr(head, name), getattr(values, name)) for name in MethodValues.model_fields}
-    return head.model_copy(update=merged)
 
 
 def _named_in(head: Baseline, part: str) -> list[tuple[str, str]]:
