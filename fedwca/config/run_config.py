@@ -20,14 +20,7 @@ from fedwca.config.method_spec import NOTHING, parse_method
 from fedwca.config.method_values import MethodValues, drop_overridden_values
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
-from fedwca.core.training_settings import (
-    DROPPED,
-    CentralTraining,
-    FinishTraining,
-    Precision,
-    SourceTraining,
-    Training,
-)
+from fedwca.core.training_settings import CentralTraining, FinishTraining, Precision, SourceTraining, Training
 from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import canonical_name
@@ -180,13 +173,6 @@ class RunConfig(UserValues):
     def _canonical_finish(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in _canonical_all(value) if name != NOTHING)
 
-    @field_validator("kernels", mode="before")
-    @classmethod
-    def _kept(cls, value: object) -> object:
-        if value in DROPPED:
-            raise ValueError("was dropped, since it was slower in all that was measured; take auto")
-        return value
-
     @field_validator("name", mode="after")
     @classmethod
     def _can_be_shown(cls, value: str | None) -> str | None:
@@ -248,21 +234,6 @@ def validate(values: Layer) -> RunConfig:
         return RunConfig(**values)
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error)) from error
-
-
-def restore_config(values: Layer) -> RunConfig:
-    """The configuration in a run folder, also of an earlier release.
-
-    Kernels that no longer exist are read as auto. A schedule of the last phase, which had no effect, is left out.
-
-    Raises:
-        InvalidConfig: see `validate`.
-    """
-    updated = {**values, "kernels": "auto"} if values.get("kernels") in DROPPED else dict(values)
-    if isinstance(finish_training := updated.get("finish_training"), Mapping):
-        schedule = ("cosine", "decay", "decay_rounds")
-        updated["finish_training"] = {key: value for key, value in finish_training.items() if key not in schedule}
-    return validate(updated)
 
 
 def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

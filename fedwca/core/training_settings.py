@@ -24,8 +24,6 @@ Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
 bfloat16 where that is safe; bf16-all: evidence and labels too."""
 Trains = Literal["all", "classifier", "extractor"]
 """Part of a model that training changes."""
-DROPPED = {"products", "compile"}
-"""Kernels that the stacked engine had in earlier releases; they were slower in every measurement."""
 
 
 class Training(UserValues):

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.run_config import RunConfig, restore_config
+from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Objective
 from fedwca.describe_problems import describe_unknown
@@ -54,7 +54,7 @@ def open_run(
     """
     path = find_run(run)
     metadata = read_configuration(path)
-    config = locate_paths(restore_config(metadata["config"]), metadata, path)
+    config = locate_paths(validate(metadata["config"]), metadata, path)
     if not has_device(config.device):
         config = config.model_copy(update={"device": "auto"})
     if config.precision == "tf32" and not resolve_device(config.device).startswith("cuda"):
@@ -94,17 +94,14 @@ def _trained_parts(method_entry: Mapping[str, Any]) -> list[Adaptation | Objecti
     """A method's adaptation and objectives, built from its entry in ``config.json``; see `Method.trained`."""
     parts: list[Adaptation | Objective] = []
     for component in method_entry["components"]:
-        if component["kind"] == "adaptation":
-            parts.append(
-                registry_of("adaptation").build({key: value for key, value in component.items() if key != "kind"})
-            )
-        elif component["kind"] == "objective":
+        kind, spec = component["kind"], {key: value for key, value in component.items() if key != "kind"}
+        if kind == "adaptation":
+            parts.append(registry_of(kind).build(spec))
+        elif kind == "objective":
             # An objective that is no longer installed is left out. If it had trained an extra network, reading the
             # checkpoint fails because the model does not fit.
             with suppress(UnknownComponent, InvalidConfig):
-                parts.append(
-                    registry_of("objective").build({k: value for k, value in component.items() if k != "kind"})
-                )
+                parts.append(registry_of(kind).build(spec))
     return parts
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedwca.cli import main, terminal
 from fedwca.clusterers.single import Single
-from fedwca.config.run_config import restore_config
+from fedwca.config.run_config import validate
 from fedwca.core.messages import Signatures
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import PHASES
@@ -528,6 +528,6 @@ def test_the_published_split_needs_parts_in_the_archives(bench: Bench, shades: P
             np.savez(tmp_path / file.name, **arrays, part=np.arange(count, dtype=np.int64) % 4 // 3)
     run = bench("--data", str(tmp_path), "--split", "published", "--clients", "1", "--baseline", "source-only")
     assert run.code == 0, run.err
-    config = restore_config(json.loads((run.folder / "config.json").read_text())["config"])
+    config = validate(json.loads((run.folder / "config.json").read_text())["config"])
     dataset, source = load(config)
     assert [len(client.test) for client in split_trial(config, dataset, source, 0, 0).clients] == [count // 4] * 2

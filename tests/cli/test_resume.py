@@ -268,21 +268,6 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
     assert "Kernels: eager (as before)" in again.out
 
 
-def test_a_run_of_kernels_that_were_dropped_is_read_but_not_continued(bench: Make) -> None:
-    run = bench("--rounds", "1", "--engine", "stacked")
-    assert run.code == 0, run.err
-    contents = json.loads((run.folder / "config.json").read_text())
-    contents["kernels"] = contents["config"]["kernels"] = "products"
-    (run.folder / "config.json").write_text(json.dumps(contents))
-    again = resume(run.folder)
-    assert again.code == 0, again.err
-    assert "is finished; nothing is left to do" in again.err
-    (run.folder / "summary.json").unlink()
-    again = resume(run.folder)
-    assert again.code == 2
-    assert "the run was begun with kernels products, which were dropped" in again.err
-
-
 def test_a_run_of_trials_together_goes_on_where_they_cannot_be(bench: Make) -> None:
     run = bench(*TOGETHER, "--json", "--keep", "all")
     assert run.code == 0, run.err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedwca.config.resolve_config import RunPlan, resolve_plan
-from fedwca.config.run_config import Layer, RunConfig, resolve, restore_config
+from fedwca.config.run_config import Layer, RunConfig, resolve
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from tests.cli.conftest import call
@@ -224,9 +224,3 @@ def test_how_a_method_trains_is_read_by_the_steps_of_its_adaptation() -> None:
     assert run_plan.methods[0][0].training is not None
     with pytest.raises(UsageError, match=r"methods\.source_only\.training\.lr is given, but no method of this run"):
         resolve_plan({"baselines": ["source_only"], "composed": False, "methods": values})
-
-
-def test_a_schedule_of_the_last_phase_in_an_earlier_run_is_left_out() -> None:
-    values = resolve_plan({"target": "neon"}).config.model_dump(mode="json")
-    values["finish_training"] |= {"cosine": 5, "decay": 0.5}
-    assert restore_config(values).finish_training.cosine is None

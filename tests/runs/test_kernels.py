@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fedwca.config.compose_methods import compose
-from fedwca.config.run_config import RunConfig, restore_config, validate
+from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
-from fedwca.errors import InvalidConfig, UsageError
+from fedwca.errors import UsageError
 from fedwca.runs.resources import select_kernels as kernels
 from fedwca.runs.resources.select_engine import choose_engine, choose_engines
 from fedwca.runs.resources.select_kernels import choose_kernels, measure_kernels, restore_kernels
@@ -43,16 +43,6 @@ def test_graphs_need_a_gpu(images: list[ClientImages]) -> None:
     assert restore_kernels("graphs", "cuda:1") == "graphs"
     assert restore_kernels("graphs", "cpu") == "eager"
     assert restore_kernels("channels-last", "cpu") == "channels-last"
-
-
-@pytest.mark.parametrize("dropped", ["products", "compile"])
-def test_dropped_kernels_are_refused_and_old_configurations_read(dropped: str) -> None:
-    sentence = rf"^kernels: was dropped, since it was slower in all that was measured; take auto \(given '{dropped}'\)$"
-    with pytest.raises(InvalidConfig, match=sentence):
-        validate({"kernels": dropped})
-    assert restore_config({"kernels": dropped, "rounds": 3}) == RunConfig(rounds=3)
-    with pytest.raises(UsageError, match=f"begun with kernels {dropped}, which were dropped, .*; run it anew"):
-        restore_kernels(dropped, "cpu")
 
 
 def test_nothing_is_measured_unless_asked_for(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:

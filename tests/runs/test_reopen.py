@@ -54,9 +54,9 @@ def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: 
     assert reopened.config.device == "auto"
     assert torch.equal(reopened.delivered.cpu(), open_run(run).delivered.cpu())
     assert [has_device(name) for name in ("cpu", "auto", "cuda:99", "tpu")] == [True, True, False, False]
-    original = opening.restore_config
+    original = opening.validate
     settings = {"device": "cuda:7", "precision": "tf32"}
-    monkeypatch.setattr(opening, "restore_config", lambda values: original(values).model_copy(update=settings))
+    monkeypatch.setattr(opening, "validate", lambda values: original(values).model_copy(update=settings))
     monkeypatch.setattr(opening, "has_device", lambda name: not name.startswith("cuda"))
     opened = open_run(run).config
     assert (opened.device, opened.precision) == ("auto", "fp32")

@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 
 from fedwca.config.run_config import RunConfig
-from fedwca.core.training_settings import DROPPED
 from fedwca.data.federation import ClientImages
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
@@ -39,13 +38,11 @@ class KernelChoice:
     @property
     def sentence(self) -> str:
         """The choice as text for the user."""
-        timings = [f"{name} {describe_step_time(measurement)}" for name, measurement in self.measured.items()]
+        timings = [
+            f"{name} failed" if "error" in measurement else f"{name} {1000 * measurement['seconds']:.1f} ms a step"
+            for name, measurement in self.measured.items()
+        ]
         return f"{self.chosen} ({self.why}{': ' + ', '.join(timings) if timings else ''})"
-
-
-def describe_step_time(measurement: dict[str, Any]) -> str:
-    """The time of one candidate's step as text, or that it failed."""
-    return "failed" if "error" in measurement else f"{1000 * measurement['seconds']:.1f} ms a step"
 
 
 def choose_kernels(
@@ -80,16 +77,7 @@ def choose_kernels(
 
 
 def restore_kernels(original: str, device: str) -> Kernels:
-    """The kernels of a resumed run: the original ones, or eager if the device no longer supports graphs.
-
-    Raises:
-        UsageError: the original kernels were removed from fedwca; others would change the last digits of results.
-    """
-    if original in DROPPED:
-        raise UsageError(
-            f"the run was begun with kernels {original}, which were dropped, since they were slower in all that was "
-            "measured, so it cannot be continued; run it anew"
-        )
+    """The kernels of a resumed run: the original ones, or eager if the device no longer supports graphs."""
     return cast(Kernels, "eager" if original == "graphs" and torch.device(device).type != "cuda" else original)
 
 

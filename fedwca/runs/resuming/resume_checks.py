@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.resolve_config import RunPlan
-from fedwca.config.run_config import restore_config
+from fedwca.config.run_config import validate
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.federated.source_model import StartModel
@@ -67,7 +67,7 @@ def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
         plan = plan.at(load(plan.config)[1])
     stored_request = {
         **metadata,
-        "config": without_idle_tables(restore_config(metadata["config"])).model_dump(mode="json"),
+        "config": without_idle_tables(validate(metadata["config"])).model_dump(mode="json"),
     }
     return differing_settings(stored_request, plan.described())
 

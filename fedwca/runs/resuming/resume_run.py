@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
-from fedwca.config.run_config import RunConfig, restore_config
+from fedwca.config.run_config import validate
 from fedwca.errors import UsageError
-from fedwca.results.read_run import Run, read_run
+from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
@@ -46,14 +46,15 @@ def resume_run(
     """
     started = time.perf_counter()
     metadata = read_configuration(path)
-    config = restore_config(metadata["config"])
+    config = validate(metadata["config"])
     if metadata.get("schema", 1) < 2:
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
-    if read_run(path).state == "done":
+    run = read_run(path)
+    if run.state == "done":  # read from its folder alone: neither its images nor its components need be there
         if ranks.world is not None:
             ranks.world.everyone.broadcast_object({})  # tells the other ranks that nothing is left to do
         reporter.nothing_left(path)
-        return reopen_finished(read_run(path), config)
+        return FinishedRun(config, run.dataset_name, run.table, dict(run.summary), path)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     plan = RunPlan(config, compose(config), dict(metadata.get("origins", {})))
@@ -64,8 +65,3 @@ def resume_run(
         dataset, domain = load_same_images(plan.config, metadata, path)
         claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)
-
-
-def reopen_finished(run: Run, config: RunConfig) -> FinishedRun:
-    """The result of a finished run, read from its folder alone; needs neither its images nor its components."""
-    return FinishedRun(config, run.dataset_name, run.table, dict(run.summary), run.path)
