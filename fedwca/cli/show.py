@@ -73,9 +73,8 @@ def _describe(plural: str, name: str) -> str:
         return _first_sentence(" ".join(line.lstrip("# ") for line in comment))
     if ":" in name:
         return ""
-    kind = next(kind for kind, kind_plural in PLURALS.items() if kind_plural == plural)
     try:
-        component = registry_of(kind).get(name)
+        component = registry_of(plural).get(name)
     except FedwcaError as error:  # a broken plugin must not keep the others from being listed
         return f"({error})"
     return _first_sentence((component.__doc__ or "").partition("\n\n")[0])

@@ -10,16 +10,11 @@ from fedwca.errors import UsageError
 from fedwca.registry import Registry, canonical_name
 
 PLURALS = {
-    "dataset": "datasets",
-    "model": "models",
-    "partition": "partitions",
-    "clusterer": "clusterers",
-    "aggregator": "aggregators",
-    "pseudo_labeler": "pseudo_labelers",
-    "objective": "objectives",
-    "adaptation": "adaptations",
-    "central": "centrals",
-    "logger": "loggers",
+    kind: f"{kind}s"
+    for kind in (
+        *("dataset", "model", "partition", "clusterer", "aggregator", "pseudo_labeler"),
+        *("objective", "adaptation", "central", "logger"),
+    )
 }
 
 
