@@ -21,30 +21,18 @@ DECODER = 2
 """Version of how image files become pixels: raised with each change, so that old caches are not read."""
 
 
-def decode_image(path: Path, size: int, stretch: bool = False) -> Images:
-    """Decode one image file to ``[size, size, 3]``; see `fedwca.data.read_image_folder`.
-
-    Raises:
-        DataError: the file does not decode; the message names the file.
-    """
-    return _decode(path, str(path), size, stretch)
-
-
-def decode_bytes(content: bytes, name: str, size: int) -> Images:
-    """Decode the content of an image file; see `decode_image`.
+def decode_image(source: Path | io.BytesIO, size: int, stretch: bool = False, name: str = "") -> Images:
+    """Decode one image to ``[size, size, 3]``; see `fedwca.data.read_image_folder`.
 
     Args:
-        content: of the file.
-        name: of the image in error messages.
+        source: an image file, or the content of one.
         size: height and width in pixels.
+        stretch: whether an image that is not square is stretched instead of cropped.
+        name: of the image in error messages; empty: the path.
 
     Raises:
-        DataError: the content does not decode.
+        DataError: the image does not decode; the message names it.
     """
-    return _decode(io.BytesIO(content), name, size, False)
-
-
-def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> Images:
     try:
         if isinstance(source, Path):
             check_not_special(source)
@@ -56,7 +44,7 @@ def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> I
     except DataError:
         raise
     except Exception as error:  # Pillow raises many kinds of exceptions for broken files
-        raise DataError(f"{name} does not decode as an image: {error}") from error
+        raise DataError(f"{name or source} does not decode as an image: {error}") from error
 
 
 def _turn_upright(file: Image.Image) -> Image.Image:

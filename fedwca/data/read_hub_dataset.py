@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedwca.data.archives import Archive
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import FederatedDataset, Images, Integers, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import decode_all, decode_with_cache
-from fedwca.data.image_files import DECODER, decode_bytes, decode_image
+from fedwca.data.image_files import DECODER, decode_image
 from fedwca.data.open_hub_tables import CONFIGURATION, SPLIT, HubTable, open_hub_tables
 from fedwca.data.read_domains import assemble_dataset
 from fedwca.errors import DataError
@@ -220,7 +221,7 @@ def _one_image(name: str, value: Any, size: int) -> Images:
     content = value.get("bytes") if isinstance(value, Mapping) else value
     path = value.get("path") if isinstance(value, Mapping) else None
     if isinstance(content, bytes):
-        return decode_bytes(content, name, size)
+        return decode_image(BytesIO(content), size, name=name)
     if content is None and isinstance(path, str):
         return decode_image(Path(path), size)
     raise DataError(f"{name} holds no encoded image")
