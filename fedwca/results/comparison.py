@@ -10,7 +10,7 @@ from fedwca.results.describe_run import first_model, shown_round
 from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
 from fedwca.results.results_table import ON_REQUEST, check_columns
 from fedwca.results.statistics import FEWEST, Difference, Sample, paired_difference, sample_of
-from fedwca.results.table_rows import NUMBERS, Row
+from fedwca.results.table_rows import Row
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, sample_cell
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class Comparison:
                 "source": source or f"all runs of all {self.named}s",
                 **asdict(self.sample(method, source)),
                 "diverged": len(self.diverged_part(method, source)),
-                **{name: self._plain_number(method, name, source) for name in NUMBERS},
+                **{name: self._plain_number(method, name, source) for name in ON_REQUEST},
                 "difference": asdict(difference) if (difference := self.difference(method, source)) else None,
             }
             for method, label in self.labels.items()

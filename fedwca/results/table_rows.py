@@ -84,27 +84,31 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
     for name, label in labels.items():
         if not last[name] and not diverged[name]:
             continue
-        runs = {trial: mean(record["accuracy"]) for trial, record in sorted(shown[name].items())}
-        adapted = {trial for trial, record in last[name].items() if "phase" in record}
+        rounds = dict(sorted(shown[name].items()))
+        runs = {trial: mean(record["accuracy"]) for trial, record in rounds.items()}
         before = {
-            trial: mean(record["accuracy"]) for trial, record in sorted(last_rounds[name].items()) if trial in adapted
+            trial: mean(record["accuracy"])
+            for trial, record in sorted(last_rounds[name].items())
+            if "phase" in last[name][trial]
         }
-        by_domain: dict[str, list[float]] = {domain: [] for domain in counted_domains}
-        for _, record in sorted(shown[name].items()):
-            for domain, values in by_domain.items():
-                accuracies = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
-                values.append(mean(accuracies))
+        by_domain = {
+            domain: [
+                mean(a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain)
+                for record in rounds.values()
+            ]
+            for domain in counted_domains
+        }
         selected = {
             trial: record
-            for trial, record in sorted(shown[name].items())
+            for trial, record in rounds.items()
             if VALIDATION in record and not math.isnan(mean(record[VALIDATION]))
         }
         extra_fields: dict[str, Any] = {
             "validation": {trial: mean(record[VALIDATION]) for trial, record in selected.items()},
             "shown": {trial: record["round"] + 1 for trial, record in selected.items()},
             "last": {trial: mean(last[name][trial]["accuracy"]) for trial in selected},
-            "numbers": _by_name({trial: count_numbers(record) for trial, record in sorted(shown[name].items())}),
-            "classes": {trial: class_accuracies(r) for trial, r in sorted(shown[name].items()) if "confusion" in r},
+            "numbers": _by_name({trial: count_numbers(record) for trial, record in rounds.items()}),
+            "classes": {trial: class_accuracies(r) for trial, r in rounds.items() if "confusion" in r},
             "diverged": dict(sorted(diverged[name].items())),
         }
         table.append(Row(name, label, runs, by_domain, before, **extra_fields))
@@ -113,8 +117,6 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
 
 CLOSE = 1.02
 """Limit on ``margins`` of a record: a second neighbour at most 2 % farther than the first is nearly a tie."""
-NUMBERS = ("f1", "worst", "client_std", "calibration_error")
-"""Names of the numbers that `count_numbers` may return."""
 
 
 def count_numbers(record: Record) -> dict[str, float]:
