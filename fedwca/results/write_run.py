@@ -49,32 +49,26 @@ class RunFolder:
             raise FedwcaError(f"{path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB")
 
     def _claim(self) -> FileLock:
-        message = (
-            f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
-        )
         try:
-            self._check_holds_no_run(message)
+            self._check_holds_no_run()
             self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._there = {file.name for file in self.path.iterdir()}
             run_lock = lock.hold_lock(self.path)
             # Another process may have started a run before the lock was held; files without a lock are of a killed one.
-            self._check_holds_no_run(message)
+            self._check_holds_no_run()
             (self.path / "rounds.jsonl").touch()
             return run_lock
-        except FileExistsError:
-            raise FedwcaError(
-                f"{self.path}: cannot be written (a file is in the way); choose a place with --out"
-            ) from None
         except OSError as error:
-            raise FedwcaError(
-                f"{self.path}: cannot be written ({error.strerror or error}); choose a place with --out"
-            ) from None
+            reason = "a file is in the way" if isinstance(error, FileExistsError) else error.strerror or error
+            raise FedwcaError(f"{self.path}: cannot be written ({reason}); choose a place with --out") from None
 
-    def _check_holds_no_run(self, message: str) -> None:
+    def _check_holds_no_run(self) -> None:
         rounds = self.path / "rounds.jsonl"
         if (self.path / "config.json").exists():
-            raise UsageError(message)
+            raise UsageError(
+                f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
+            )
         if rounds.exists() and rounds.stat().st_size:
             raise UsageError(
                 f"--out {self.path}: holds rounds of a run whose config.json is gone; remove it or name another folder"
