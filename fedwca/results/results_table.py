@@ -142,8 +142,3 @@ def results_table(
         rows.append([*row_heads, *leading_cells, *by_domain, *trailing_cells])
     headings = (*heads, *(c.heading for c in leading), *domains, *(c.heading for c in trailing))
     return Table(title, headings, rows, heads=len(heads))
-
-
-def narrow_columns() -> list[ResultColumn]:
-    """The columns in `COLUMNS` that a terminal shows."""
-    return [column for column in COLUMNS if column.narrow]

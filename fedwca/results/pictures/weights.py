@@ -165,6 +165,8 @@ def draw_panel(
     axis: Any, domains: Sequence[str], record: Record, high: float, show_labels: bool, groups: Groups = ()
 ) -> Any:
     """Draw one round's heat map, with a frame around each client's own cluster, and numbers where there is room."""
+    from matplotlib.patches import Rectangle
+
     labels, table = label_rows(domains, record, groups)
     image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)
     columns = len(table[0])
@@ -177,15 +179,9 @@ def draw_panel(
         axis.set_ylabel("clients, averaged" if groups else "client (true domain, number)")
     for y, row in enumerate(table):
         if not groups and len(row) > record["labels"][y] and columns <= 24:
-            frame = {"fill": False, "edgecolor": style.COLOURS[5], "linewidth": 1.6}
-            axis.add_patch(_box(record["labels"][y], y, frame))
+            corner = (record["labels"][y] - 0.5, y - 0.5)
+            axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=style.COLOURS[5], linewidth=1.6))
         for x, value in enumerate(row if columns <= 8 and not math.isnan(row[0]) else ()):
             colour = "white" if value < 0.55 * high else "black"
             axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
     return image
-
-
-def _box(x: int, y: int, frame: dict[str, Any]) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - 0.5, y - 0.5), 1, 1, **frame)
