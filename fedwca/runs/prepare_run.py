@@ -14,7 +14,7 @@ from fedwca.config.partition_and_domain import name_domain
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.federation import ClientImages, Federation
+from fedwca.data.federation import Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger
@@ -235,37 +235,19 @@ def size_run(
         if shared and together > 1:
             reporter.warn(f"ranks share each trial's clients: trials go one after the other, not {together} together")
         config = plan.config.model_copy(update={"trials_at_once": 1 if shared else together})
-    else:
-        config = restore_sizes(plan.config, claimed.earlier, classes, clients, device, reporter)
+    else:  # other kernels and trials at once than the run began with would change the last digits of results
+        original = claimed.earlier.get("trials_at_once", 1)
+        kernels = KernelChoice(restore_kernels(claimed.earlier.get("kernels", "eager"), device), "as before")
+        config = plan.config.model_copy(update={"kernels": kernels.chosen})
+        config = restore_trials_at_once(config, classes, clients, original)
+        warn_of_fewer_together(original, config.trials_at_once, reporter)
     needed = memory.estimate_run(config, plan.methods, classes, first)
     memory.check_run_fits(needed, free_bytes(device), device, config.trials_at_once or 1)
     if claimed.earlier is None:
         kernels = choose_kernels(config, plan.methods, classes, clients)
-    else:
-        kernels = KernelChoice(restore_kernels(claimed.earlier.get("kernels", "eager"), device), "as before")
     config = config.model_copy(update={"kernels": kernels.chosen})
     # Estimated again: the chosen kernels may need more memory than the requested setting.
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
-
-
-def restore_sizes(
-    config: RunConfig,
-    earlier: Mapping[str, Any],
-    classes: int,
-    clients: Sequence[ClientImages],
-    device: str,
-    reporter: RunReporter,
-) -> RunConfig:
-    """The configuration with the kernels and trials at once that the run began with, as far as that is still possible.
-
-    Other values would change the last digits of results.
-    """
-    original = earlier.get("trials_at_once", 1)
-    kernels = restore_kernels(earlier.get("kernels", "eager"), device)
-    config = config.model_copy(update={"kernels": kernels})
-    config = restore_trials_at_once(config, classes, clients, original)
-    warn_of_fewer_together(original, config.trials_at_once, reporter)
-    return config
 
 
 def warn_of_fewer_together(original: int, now: int | None, reporter: RunReporter) -> None:
