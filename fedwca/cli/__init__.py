@@ -100,29 +100,18 @@ def run(arguments: Sequence[str]) -> int:
             warnings.showwarning = _show_warning
         try:
             return _run_and_flush(arguments)
-        except FedwcaError as error:
-            if debug:
-                raise
-            say(f"Error: {error}", err=True)
-            return error.exit_code
         except BrokenPipeError:
             drop_unwritten(sys.stdout)  # the reader closed the pipe (| head), so there is nobody to report to
-            return 1
-        except OSError as error:
-            if debug:
-                raise
-            drop_unwritten(sys.stdout)
-            # An error without a file name comes from an output stream.
-            sentence = _say_which_part_failed(error) or describe_os_error(error, "the output cannot be written")
-            say(f"Error: {sentence}", err=True)
             return 1
         except KeyboardInterrupt as interrupt:
             return _end_stopped(interrupt)
         except Exception as error:
             if debug:
                 raise
-            say(f"Error: {_say_what_was_unexpected(error)}", err=True)
-            return 1
+            if isinstance(error, OSError):
+                drop_unwritten(sys.stdout)
+            say(f"Error: {_describe_error(error)}", err=True)
+            return error.exit_code if isinstance(error, FedwcaError) else 1
 
 
 def _end_stopped(interrupt: KeyboardInterrupt) -> int:
@@ -159,18 +148,17 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _say_what_was_unexpected(error: Exception) -> str:
-    """The sentence for an unexpected error: names the plugin component that raised it, else asks to report a bug."""
-    unexpected = f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
-    return _say_which_part_failed(error) or unexpected
-
-
-def _say_which_part_failed(error: Exception) -> str | None:
-    """The sentence for an error that a plugin component raised; None: no plugin did."""
+def _describe_error(error: Exception) -> str:
+    """The sentence for an error: our own, else one that names the plugin component that raised it, else what it is."""
+    if isinstance(error, FedwcaError):
+        return str(error)
     from fedwca.runs.failed_part import describe_part_failure
 
-    failure = describe_part_failure(error)
-    return failure and f"{failure}; --debug shows how"
+    if failure := describe_part_failure(error):
+        return f"{failure}; --debug shows how"
+    if isinstance(error, OSError):  # without a file name, it comes from an output stream
+        return describe_os_error(error, "the output cannot be written")
+    return f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
