@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
@@ -25,7 +23,7 @@ from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
-from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
+from fedwca.results.diverged_runs import divergence_notes, find_divergences
 from fedwca.results.table_rows import VALIDATION
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.central_models import central_model
@@ -103,10 +101,6 @@ class _Bench:
         newcomers = Newcomers.of(config, network, federation.newcomers, fresh_models)
         return Trial(federation.metrics, keys, newcomers, public)
 
-    def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
-        """Untrained models ``[S, P]``, one of each size."""
-        return untrained_rows(architecture(self.config), method.trained, network, self.config.seed + index)
-
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """The source model, or ``start`` in its place, with a method's extra networks."""
         network = self.models[index].network if start is None else start
@@ -124,10 +118,10 @@ class _Bench:
 
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
         """The last record of a unit that diverged; also warns the user."""
-        divergence = Divergence(record["round"] + 1, record[DIVERGED])
-        (sentence,) = divergence_notes({method.label: {TrialKey(unit.source_model, unit.trial): divergence}})
+        tagged = {**_tag(unit), **record}
+        (sentence,) = divergence_notes({method.label: find_divergences([tagged])[method.name]})
         self.progress.warn(sentence)
-        return {**_tag(unit), **record}
+        return tagged
 
     def run_method(
         self,
@@ -154,8 +148,9 @@ class _Bench:
             state = self.checkpointer.restore(unit, engine, model)
             if state is None:
                 start, initial_rows = self.grow(unit.source_model, method, model.network), None
-                rows = self.fresh_rows(unit.source_model, method, start)
-                if len(rows) > 1:
+                seed = self.config.seed + unit.source_model
+                rows = untrained_rows(architecture(self.config), method.trained, start, seed)
+                if len(rows) > 1:  # one of each size
                     initial_rows = rows[draw_sizes(trials[i].keys, range(client_counts[i]), len(rows))]
                 state = RoundState(-1, init_server(engine, start, initial_rows))
                 start_entries = measure_start(trials[i], engine, method, state.server, self.config.training, rounds)

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.config.resolve_config import RunPlan
 from fedwca.results.pictures import overview
 from fedwca.results.read_run import read_run
 from fedwca.results.table_rows import Row, summarise, table_rows
@@ -26,7 +25,7 @@ def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> t
     """
     folder, plan = run.folder, run.plan
     records = folder.records()
-    table = tabulate(plan, records, run.domains)
+    table = table_rows(records, {method.name: method.label for method, _ in plan.methods}, run.domains)
     seconds = dict.fromkeys((method.name for method, _ in plan.methods), 0.0)
     for record in records:
         seconds[record["method"]] += seconds_spent(record)
@@ -47,11 +46,6 @@ def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> t
     # Written last, since it marks the run as complete.
     folder.write("summary.json", summary)
     return table, json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
-
-
-def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence[str]) -> list[Row]:
-    """The table's rows, in the order of the plan's methods."""
-    return table_rows(records, {method.name: method.label for method, _ in plan.methods}, domains)
 
 
 def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:

@@ -40,12 +40,7 @@ class RankSchedule(Schedule):
         keep: store where rank 0 saves checkpoints that other subgroups send.
     """
 
-    def __init__(
-        self,
-        world: RankWorld,
-        per_trial: int,
-        keep: CheckpointStore | None = None,
-    ) -> None:
+    def __init__(self, world: RankWorld, per_trial: int, keep: CheckpointStore | None = None) -> None:
         self.world, self.size, self._keep = world, per_trial, keep
         self.ranks = {"world": world.size, "per_trial": self.size}
         starts = range(0, world.size, self.size)

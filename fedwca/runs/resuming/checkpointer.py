@@ -83,7 +83,9 @@ class Checkpointer:
         if saved is None:
             return None
         check_same_source_model(saved.path, saved.facts, model)
-        return state_from_tensors(saved, engine)
+        state, bank = read_round_state(saved, len(engine.bank), engine.layout.width, engine.device)
+        engine.bank.copy_(bank)
+        return state
 
     def save(
         self,
@@ -137,17 +139,6 @@ def state_to_tensors(state: RoundState, engine: Engine) -> tuple[dict[str, Tenso
     # Sorted, so that the same state gives the same file.
     tensors = dict(sorted(tensors.items()))
     return tensors, {name: tensor.device.type for name, tensor in tensors.items()}
-
-
-def state_from_tensors(saved: SavedCheckpoint, engine: Engine) -> RoundState:
-    """The state a checkpoint holds; its bank is copied into the engine.
-
-    Raises:
-        CheckpointError: see `read_round_state`.
-    """
-    state, bank = read_round_state(saved, len(engine.bank), engine.layout.width, engine.device)
-    engine.bank.copy_(bank)
-    return state
 
 
 def read_round_state(

@@ -83,7 +83,8 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         elif not missing:  # otherwise running the missing methods raises an error
             reporter.warn(f"{dataset_text}: {checkpoint} is not there, so it is not known whether it is still the same")
     for path in dict.fromkeys(run.path for run in finished_runs.values()):
-        labels = [plan_label(plan, name) for name, run in finished_runs.items() if run.path == path]
+        names = {name for name, run in finished_runs.items() if run.path == path}
+        labels = [method.label for method, _ in plan.methods if method.name in names]
         reporter.note(
             f"{dataset_text}: {', '.join(labels)} from {path}, finished with the same configuration, not run again"
         )
@@ -154,11 +155,6 @@ def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> N
                         "version of torch or checkpoint file), so what sets them apart is not their methods alone"
                     )
                     break
-
-
-def plan_label(plan: RunPlan, name: str) -> str:
-    """The label in tables of a plan's method."""
-    return next(method.label for method, _ in plan.methods if method.name == name)
 
 
 def sort_methods(plan: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
