@@ -78,12 +78,11 @@ def check_dataset(name: Name, data: Data = None) -> None:
     dataset = _loaded(source)
     columns = {name: domain.class_counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
     table = Table("class", *(Column(name, justify="right") for name in columns))
-    empty_labels = [
+    empty_labels = {
         label for label in range(len(dataset.classes)) if not any(counts[label] for counts in columns.values())
-    ]
-    hidden_labels = (
-        set(empty_labels) if 2 * len(empty_labels) > len(dataset.classes) else set()
-    )  # their rows would bury those of the other classes
+    }
+    # Rows of many empty classes would bury those of the others.
+    hidden_labels = empty_labels if 2 * len(empty_labels) > len(dataset.classes) else set()
     for label, title in enumerate(dataset.classes):
         if label not in hidden_labels:
             table.add_row(title, *(f"{counts[label]:,}" for counts in columns.values()))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-import numpy as np
-
 from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
@@ -70,12 +68,12 @@ def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
     Warns:
         DatasetWarning: the source has no image of a class.
     """
-    present = np.bincount(dataset.domain(source).labels, minlength=len(dataset.classes)) > 0
-    absent = [name for name, is_present in zip(dataset.classes, present, strict=True) if not is_present]
+    counts = dataset.domain(source).class_counts(len(dataset.classes))
+    absent = [name for name, count in zip(dataset.classes, counts, strict=True) if not count]
     if absent:
         listed = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         warnings.warn(
-            f"source {source!r} has no image of {len(absent)} of {len(present)} classes ({listed}): a model that is "
+            f"source {source!r} has no image of {len(absent)} of {len(counts)} classes ({listed}): a model that is "
             "trained on it does not learn them",
             DatasetWarning,
             stacklevel=2,
