@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,10 +48,10 @@ def last_phase_notes(records: Sequence[Record], labels: Mapping[str, str]) -> li
 
 def _less_even(shifts: Sequence[Mapping[str, Any]]) -> str:
     """Evidence of unlabeled images against the last phase, over the clients of all runs; empty if there is none."""
+    from scipy.stats import entropy
+
     pairs = [(shift, client) for shift in shifts for client in shift["agreement"]]
-    entropy_before, entropy_after = (
-        mean(histogram_entropy(s[when][k]) for s, k in pairs) for when in ("before", "after")
-    )
+    entropy_before, entropy_after = (mean(entropy(s[when][k]) for s, k in pairs) for when in ("before", "after"))
     if entropy_before - entropy_after <= LESS_EVEN:
         return ""
     share_before, share_after = (
@@ -64,13 +63,3 @@ def _less_even(shifts: Sequence[Mapping[str, Any]]) -> str:
         f"({share_before:.0f} % before; "
         f"entropy of classes {entropy_before:.2f} → {entropy_after:.2f} nats), and {changed_share:.0f} % changed theirs"
     )
-
-
-def histogram_entropy(counts: Sequence[int]) -> float:
-    """Entropy in nats of a class histogram.
-
-    >>> round(histogram_entropy([2, 2, 0]), 4)
-    0.6931
-    """
-    total = sum(counts)
-    return -sum(count / total * math.log(count / total) for count in counts if count)

@@ -63,20 +63,14 @@ def components(nearest: Sequence[int]) -> list[list[int]]:
     >>> components([1, 0, 3, 2, 1])
     [[0, 1, 4], [2, 3]]
     """
-    root = list(range(len(nearest)))
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def find(client: int) -> int:
-        while root[client] != client:
-            client = root[client]
-        return client
-
-    for client, neighbour in enumerate(nearest):
-        low, high = sorted((find(client), find(neighbour)))
-        root[high] = low
-    clients_by_root: dict[int, list[int]] = {}
-    for client in range(len(nearest)):
-        clients_by_root.setdefault(find(client), []).append(client)
-    return list(clients_by_root.values())
+    clients, shape = np.arange(len(nearest)), (len(nearest), len(nearest))
+    arrows = coo_array((np.ones_like(clients), (clients, nearest)), shape)
+    _, labels = connected_components(arrows, directed=False)
+    return [clients[labels == label].tolist() for label in dict.fromkeys(labels.tolist())]
 
 
 def _tree(part: Sequence[int], nearest: Sequence[int]) -> dict[int, Point]:

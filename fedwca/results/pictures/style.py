@@ -162,8 +162,8 @@ def count_domains(values: Sequence[str]) -> str:
     >>> count_domains(["photo", "neon", "photo"])
     'photo ×2, neon'
     """
-    counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])
-    shown = [name if count == 1 else f"{name} ×{count}" for count, name in counts[:3]]
+    counts = Counter(values)
+    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common(3)]
     hidden = len(counts) - 3
     return ", ".join(shown) + (f", {count_of(hidden, 'more domain')}" if hidden > 0 else "")
 
