@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from fedwca.config.method_spec import NOTHING, parse_method
-from fedwca.config.method_values import MethodValues, drop_overridden_values
+from fedwca.config.method_values import LENGTHS, MethodValues, drop_overridden_values
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
 from fedwca.core.training_settings import CentralTraining, FinishTraining, Precision, SourceTraining, Training
@@ -257,9 +257,8 @@ def lay_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> Layer:
     """
     merged = merge(low, high)
     training = high.get("training", {})
-    if isinstance(training, Mapping) and ("steps" in training) != ("epochs" in training):
-        replaced = "epochs" if "steps" in training else "steps"
-        merged["training"] = {key: value for key, value in merged["training"].items() if key != replaced}
+    if isinstance(training, Mapping) and len(given := LENGTHS & training.keys()) == 1:
+        merged["training"] = {key: value for key, value in merged["training"].items() if key not in LENGTHS - given}
     return merged
 
 
