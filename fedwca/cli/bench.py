@@ -140,12 +140,11 @@ def command(
 def print_dry_run(request: RunRequest) -> None:
     """Print the plan of a run and its estimated cost; run nothing."""
     from fedwca.cli.console_reporter import ConsoleReporter
-    from fedwca.config.partition_and_domain import domain_of
     from fedwca.reproduce.cost_estimate import describe_cost, estimate_plan
     from fedwca.runs.start_run import check_run
 
     plan = check_run(request, ConsoleReporter(dry=True))
-    say(f"Cost: {describe_cost(estimate_plan(plan, domain_of(plan.config) or ''))}")
+    say(f"Cost: {describe_cost(estimate_plan(plan, plan.domain or ''))}")
 
 
 def check_no_idle_options(**options: object) -> None:

@@ -130,7 +130,7 @@ def baseline_for(
         fields = {kind: by_name for kind, by_name in default_head.components.items() if kind != "aggregator"}
         head = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **parts)
     elif spec.plain:
-        return baseline(spec.head, partition.setting)
+        raise UnknownComponent(describe_unknown("baseline", spec.head, names))
     else:
         raise UnknownComponent(describe_unknown("method", spec.head, [*names, *aggregators.names()]))
     values = values or MethodValues()

@@ -38,7 +38,7 @@ class PlannedComparison:
     def plans(self) -> dict[str, RunPlan]:
         """Plans by source or target domain; by partition if it has neither."""
         plans = [request.plan() for request in self.requests]
-        return {domain_of(plan.config) or plan.config.partition: plan for plan in plans}
+        return {plan.domain or plan.config.partition: plan for plan in plans}
 
 
 def run_comparison(

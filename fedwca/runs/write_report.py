@@ -62,7 +62,7 @@ def write_report(
     """
     runs = check_several("runs", runs)
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
-    file = expand_home(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
+    file = expand_home(out) if out else (find_run(runs[0]) if len(runs) == 1 else Path()) / "report.html"
     with name_unwritable(f"--out {file}"):
         write_text_atomically(file, text)
     return file
