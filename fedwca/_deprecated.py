@@ -109,40 +109,18 @@ def forward_modules() -> None:
 
 
 MEMBERS: Mapping[str, Mapping[str, str]] = {
-    "Component": {"leading": "positional_field", "leading_values": "positional_values"},
     "Aggregator": {
         "travels": "sends_models",
-        "asks": "queries_clients",
-        "holds": "cached_models",
-        "keeps": "local_layers",
         "declares": "answer_bounds",
         "expected": "expected_reports",
         "first": "first_groups",
         "learn": "next_state",
     },
-    "PseudoLabeler": {"trusts": "trust"},
-    "Objective": {
-        "on": "trained_on",
-        "noise": "noise_per_image",
-        "stays": "local_networks",
-        "declares": "upload_bounds",
-        "rates": "learning_rates",
-    },
-    "Adaptation": {"by_client": "generates_models", "rates": "learning_rates"},
-    "Central": {"by_source": "loss_per_source", "parts": "extra_modules", "mix": "gradient_weights"},
-    "Partition": {
-        "named": "domain_role",
-        "usual": "default_baseline",
-        "table": "preset_table",
-        "whole": "trains_classifier",
-        "newcomers": "has_newcomers",
-        "uneven": "has_skewed_clients",
-    },
+    "Objective": {"declares": "upload_bounds"},
     "DatasetSource": {
         "counts": "image_counts",
         "where": "origin",
         "default_source": "default_domain",
-        "is_there": "has_domain",
         "there": "available_domains",
         "missing": "missing_files_error",
         "folder": "root_folder",
@@ -151,7 +129,7 @@ MEMBERS: Mapping[str, Mapping[str, str]] = {
         "compare": "compare_with_published",
         "verify": "verify_checksums",
     },
-    "Architecture": {"stored": "stored_side", "variants": "size_variants", "without_folders": "shareable_values"},
+    "Architecture": {"stored": "stored_side"},
     "Backbone": {"width": "out_features", "together": "forward_stacked"},
     "Logger": {"ready": "check_installed"},
 }

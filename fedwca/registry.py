@@ -77,9 +77,6 @@ class Component(UserValues):
         return []
 
 
-Component.__class_vars__ |= MEMBERS["Component"].keys()
-
-
 def code_digest(cls: type[Component]) -> dict[str, str]:
     """``{"code": hash}`` of the files that define a plugin's class and its bases; empty for a class of fedwca.
 
