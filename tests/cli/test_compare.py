@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from fedwca.config.added_fields import with_added_fields
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.models.lenet import LeNet
 from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
-from fedwca.runs.resuming.reuse_runs import comparable_settings, fill_in_defaults
+from fedwca.runs.resuming.reuse_runs import comparable_settings
 
 from .conftest import SIZE, SMALL, Run, call
 
@@ -111,7 +112,14 @@ def test_a_run_from_before_a_field_is_reused_at_its_default_alone(first: tuple[P
     file = out / "shades-amber/config.json"
     contents, text = json.loads(file.read_text()), file.read_text()
     (part,) = (p for p in contents["methods"]["fedavg"]["components"] if p["kind"] == "objective")
-    with_defaults = fill_in_defaults({"components": [{"kind": "objective", "name": part["name"]}]})["components"][0]
+
+    def completed(name: str) -> dict[str, Any]:
+        (component,) = with_added_fields({"m": {"components": [{"kind": "objective", "name": name}]}})["m"][
+            "components"
+        ]
+        return component
+
+    with_defaults = completed(part["name"])
     assert {**with_defaults, **part} == part
     del part[next(name for name in with_defaults if name not in ("kind", "name"))]
     file.write_text(json.dumps(contents))
@@ -119,9 +127,7 @@ def test_a_run_from_before_a_field_is_reused_at_its_default_alone(first: tuple[P
         assert "not run again" in compare(shades, out, "fedavg", "--source", "amber", "--trials", "2").err
     finally:
         file.write_text(text)
-    assert fill_in_defaults({"components": [{"kind": "objective", "name": "gone"}]})["components"] == [
-        {"kind": "objective", "name": "gone"}
-    ]
+    assert completed("gone") == {"kind": "objective", "name": "gone"}
 
 
 def copied(first: tuple[Path, Run], out: Path, **changes: Mapping[str, Any]) -> Path:

@@ -408,6 +408,19 @@ def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeyp
     assert "was run before checkpoints were kept" in resume(folder).err
 
 
+@pytest.mark.parametrize("command", ["resume", "bench"])
+def test_a_run_from_before_a_field_goes_on_at_its_default(
+    every: Path, bench: Make, tmp_path: Path, command: str
+) -> None:
+    folder = stopped(every, tmp_path / "run", 0)
+    contents = json.loads((folder / "config.json").read_text())
+    del contents["methods"]["wca"]["components"][1]["direction"]
+    (folder / "config.json").write_text(json.dumps(contents))
+    run = resume(folder) if command == "resume" else bench(*GIVEN, "--resume", out=folder)
+    assert run.code == 0, run.err
+    assert result(folder)[:2] == result(every)[:2]  # checkpoints hold a hash of the fields
+
+
 def write_groups(data: Path, size: int) -> None:
     """Mark every ``size`` images in turn of each archive as variants of one image."""
     for file in data.glob("*.npz"):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedwca.config.added_fields import with_added_fields
 from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import validate
@@ -66,8 +67,8 @@ def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
     if plan.domain is None and is_set_up(metadata):
         plan = plan.at(load(plan.config)[1])
     stored_request = {
-        **metadata,
         "config": without_idle_tables(validate(metadata["config"])).model_dump(mode="json"),
+        "methods": with_added_fields(metadata["methods"]),
     }
     return differing_settings(stored_request, plan.described())
 
@@ -83,7 +84,8 @@ def check_same_components(path: Path, metadata: Mapping[str, Any], plan: RunPlan
     Raises:
         UsageError: a component has other fields now than when the run began.
     """
-    if differences := differing_settings(metadata, {**plan.described(), "config": metadata["config"]}):
+    begun = {"config": metadata["config"], "methods": with_added_fields(metadata["methods"])}
+    if differences := differing_settings(begun, {**plan.described(), "config": metadata["config"]}):
         key, (stored, installed) = next(iter(differences.items()))
         raise UsageError(
             f"{path}: was begun with other components than are installed now: {key} was {stored}, is {installed}; run "

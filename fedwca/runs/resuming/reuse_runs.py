@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.component_registries import registry_of
+from fedwca.config.added_fields import with_added_fields
 from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
@@ -163,7 +163,7 @@ def sort_methods(plan: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
     finished: dict[str, Run] = {}
     for run in filter(None, map(read_if_run, run_folders(out))):
         if is_reusable(run, plan.config):
-            stored = {name: fill_in_defaults(run.methods[name]) for name in requested if name in run.methods}
+            stored = with_added_fields({name: run.methods[name] for name in requested if name in run.methods})
             matching = {
                 name for name, entry in stored.items() if entry | {"label": requested[name]["label"]} == requested[name]
             }
@@ -179,25 +179,6 @@ def other_starts(plan: RunPlan, run: Run) -> list[str]:
     own_start_methods = [method.name for method, _ in plan.methods if method.start is not None]
     same_length = plan.config.central_training.epochs is not None or run.config.get("rounds") == plan.config.rounds
     return [] if same_length else own_start_methods
-
-
-def fill_in_defaults(method: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's entry of a method, with component fields that were added since then at their defaults.
-
-    Defaults of new fields are chosen so that results stay the same.
-    """
-    return {**method, "components": [_whole_component(part) for part in method["components"]]}
-
-
-def _whole_component(stored: Mapping[str, Any]) -> dict[str, Any]:
-    registry = registry_of(stored["kind"])
-    if stored["name"] not in registry.names():
-        return dict(stored)  # a plugin that is not installed; its entry stays as it is
-    fields = registry.get(stored["name"]).model_fields
-    return {
-        **{name: to_plain(field.get_default(call_default_factory=True)) for name, field in fields.items()},
-        **stored,
-    }
 
 
 def is_reusable(run: Run, config: RunConfig) -> bool:

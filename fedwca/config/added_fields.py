@@ -1,0 +1,31 @@
+"""Component fields that were added since a run began: the run has them at their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedwca.config.component_registries import registry_of
+from fedwca.core.plain_values import to_plain
+
+
+def with_added_fields(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A run's methods by name, with component fields that were added since it began at their defaults.
+
+    Defaults of new fields are chosen so that results stay the same.
+    """
+    return {
+        name: {**method, "components": [_whole_component(part) for part in method["components"]]}
+        for name, method in methods.items()
+    }
+
+
+def _whole_component(stored: Mapping[str, Any]) -> dict[str, Any]:
+    registry = registry_of(stored["kind"])
+    if stored["name"] not in registry.names():
+        return dict(stored)  # a plugin that is not installed; its entry stays as it is
+    fields = registry.get(stored["name"]).model_fields
+    return {
+        **{name: to_plain(field.get_default(call_default_factory=True)) for name, field in fields.items()},
+        **stored,
+    }
