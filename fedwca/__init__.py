@@ -73,7 +73,7 @@ __all__ = [
     "write_report",
 ]
 
-_old_name = forward_names(__name__, _RENAMED)
+_old_name = forward_names(__name__, _RENAMED, stacklevel=4)
 forward_modules()
 
 

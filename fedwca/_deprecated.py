@@ -15,18 +15,19 @@ GONE_IN = "0.4"
 """The version that removes the old names: two minor versions after the last one that renamed any."""
 
 
-def warn_renamed(old: str, new: str) -> None:
-    """Warn that an old name was used."""
+def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
+    """Warn that an old name was used; ``stacklevel`` as of ``warnings.warn``, by default the caller's caller."""
     message = f"{old} is now {new}; the old name goes in fedwca {GONE_IN}"
-    warnings.warn(message, FutureWarning, stacklevel=3)
+    warnings.warn(message, FutureWarning, stacklevel=stacklevel)
 
 
-def forward_names(module: str, renamed: Mapping[str, str]) -> Callable[[str], Any]:
+def forward_names(module: str, renamed: Mapping[str, str], stacklevel: int = 3) -> Callable[[str], Any]:
     """Make a module's ``__getattr__`` that forwards names which were renamed or have moved.
 
     Args:
         module: dotted name of the module that gets the ``__getattr__``.
         renamed: old name to the new one, dotted, starting with the package.
+        stacklevel: of the warning; one more where the module's ``__getattr__`` calls the function.
 
     Returns:
         The function; it raises ``AttributeError`` for a name that is not in ``renamed``.
@@ -36,7 +37,7 @@ def forward_names(module: str, renamed: Mapping[str, str]) -> Callable[[str], An
         if name not in renamed:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new_module, _, new_name = renamed[name].rpartition(".")
-        warn_renamed(f"{module}.{name}", renamed[name])
+        warn_renamed(f"{module}.{name}", renamed[name], stacklevel)
         return getattr(importlib.import_module(new_module), new_name)
 
     return get

@@ -1,6 +1,7 @@
 """Modules that have moved, by their old names."""
 
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,15 @@ def test_a_module_that_moved_forwards_and_says_where_it_is_now(old: str) -> None
         with pytest.warns(FutureWarning, match=f"{old} is now {new_module or new}; the old name goes in fedwca"):
             attribute = getattr(module, name)
         assert attribute is getattr(importlib.import_module(new_module) if new_module else target, now)
+
+
+@pytest.mark.parametrize(
+    "code", ["import fedwca; fedwca.find", "from fedwca import find", "from fedwca.functional import strong"]
+)
+def test_the_warning_points_to_the_line_with_the_old_name(code: str) -> None:
+    with pytest.warns(FutureWarning, match="the old name goes in fedwca") as caught:
+        exec(compile(code, "user.py", "exec"))
+    assert {Path(warning.filename).name for warning in caught} == {"user.py"}
 
 
 def test_what_never_was_is_not_there() -> None:
