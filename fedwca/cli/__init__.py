@@ -21,7 +21,7 @@ from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
-from fedwca.errors import FedwcaError, describe_os_error
+from fedwca.errors import FedwcaError, describe_os_error, first_line
 
 COMMANDS = {
     **{name: (name, "command") for name in ("bench", "resume", "plot", "report", "compare", "reproduce", "sweep")},
@@ -152,8 +152,10 @@ def _describe_error(error: Exception) -> str:
     """The sentence for an error: our own, else one that names the plugin component that raised it, else what it is."""
     if isinstance(error, FedwcaError):
         return str(error)
-    from fedwca.runs.failed_part import describe_part_failure
-
+    try:
+        from fedwca.runs.failed_part import describe_part_failure
+    except Exception:  # by this, since torch cannot be loaded again, but not why
+        return f"a library that fedwca needs cannot be loaded ({first_line(error)}); --debug shows which"
     if failure := describe_part_failure(error):
         return f"{failure}; --debug shows how"
     if isinstance(error, OSError):  # without a file name, it comes from an output stream

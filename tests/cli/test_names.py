@@ -183,6 +183,16 @@ def test_a_closed_stdout_is_none_to_worry_about() -> None:
     assert run_command("list", close=1).returncode == 0
 
 
+@pytest.mark.parametrize("error", ["OSError('no fbgemm.dll')", "ImportError('no libcublas.so')"])
+def test_a_torch_that_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path, error: str) -> None:
+    (tmp_path / "torch.py").write_text(f"raise {error}")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    completed = run_command("data", "check", "digits-mini", PYTHONPATH=path)
+    assert completed.returncode == 1
+    assert b"a library that fedwca needs cannot be loaded (no " in completed.stderr
+    assert b"Traceback" not in completed.stderr
+
+
 def test_a_legend_names_every_method() -> None:
     from fedwca.results.pictures.bars import draw_bars
 
