@@ -85,9 +85,10 @@ def tried_values(optuna: Any, study: Any) -> list[dict[str, Any]]:
 
 
 def _storage(optuna: Any, folder: Path) -> Any:
-    # Optuna's lock is a symbolic link to the path as given, which a relative path would break.
-    backend = optuna.storages.journal.JournalFileBackend(str((folder / JOURNAL).absolute()))
-    return optuna.storages.JournalStorage(backend)
+    journal, path = optuna.storages.journal, str(folder / JOURNAL)
+    # Optuna's other lock, the default, is a symbolic link, which cannot be made everywhere.
+    lock = journal.JournalFileOpenLock(path)
+    return optuna.storages.JournalStorage(journal.JournalFileBackend(path, lock))
 
 
 def _typed(about: Mapping[str, Any]) -> dict[str, Any]:
