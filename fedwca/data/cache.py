@@ -17,14 +17,17 @@ def cache_dir() -> Path:
     Windows, in ``~/Library/Caches`` on a Mac, and in ``$XDG_CACHE_HOME`` or ``~/.cache`` elsewhere.
 
     Raises:
-        UsageError: the variable names a file.
+        UsageError: the variable names a file, or there is no home folder for the platform's.
     """
     if value := os.environ.get("FEDWCA_CACHE"):
         folder = _expanded("FEDWCA_CACHE", value)
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"FEDWCA_CACHE: {folder} is a file; name a folder, which need not exist yet")
         return folder
-    return _platform_cache(sys.platform) / "fedwca"
+    try:
+        return _platform_cache(sys.platform) / "fedwca"
+    except RuntimeError:  # as of a container's user who is in no list of users
+        raise UsageError("there is no home folder; set FEDWCA_CACHE to a folder for files that are kept") from None
 
 
 def _expanded(variable: str, value: str) -> Path:

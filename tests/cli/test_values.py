@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -231,6 +232,13 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "file"))
     (tmp_path / "file").write_text("")
     refused(call("bench", "--rounds", "1"), "FEDWCA_CACHE", "is a file")
+
+
+def test_without_a_home_folder_a_cache_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FEDWCA_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", Mock(side_effect=KeyError))
+    refused(call("bench", "--rounds", "1"), "no home folder; set FEDWCA_CACHE")
 
 
 @pytest.mark.parametrize(
