@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,8 @@ def available_cores() -> int:
 def free_memory() -> int | None:
     """Bytes of main memory that this process may still take; None where the system does not say."""
     available = list(_memory_in_groups())
-    if text := _read(MEMORY):
-        lines = dict(line.split(":") for line in text.splitlines())
-        available.append(1024 * int(lines["MemAvailable"].split()[0]))
+    if kilobytes := re.search(r"^MemAvailable: *(\d+)", _read(MEMORY), re.MULTILINE):
+        available.append(1024 * int(kilobytes[1]))
     return min(available, default=None)
 
 
