@@ -17,6 +17,7 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.runs.resources import clients_at_once as sizes
 from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials_at_once
 from fedwca.runs.resources.select_engine import ENGINES, choose_engine, choose_engines
+from fedwca.runs.run_folder_name import new_run_path
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])
@@ -29,6 +30,10 @@ def test_the_engine_is_chosen_by_name(network: Network, images: list[ClientImage
 def test_every_name_but_auto_is_an_engine() -> None:
     allowed = RunConfig.model_json_schema()["properties"]["engine"]["enum"]
     assert {*ENGINES, "auto"} == set(allowed)
+
+
+def test_the_default_run_folder_has_a_name_that_windows_takes() -> None:
+    assert not set(new_run_path('tuned: <a/b>\\"c"|d?*').name) & set('<>:"/\\|?*')
 
 
 def test_every_engine_is_built_from_the_table(
