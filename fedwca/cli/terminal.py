@@ -95,7 +95,7 @@ class Waiting:
     def _show(self, console: Console) -> None:
         with self._guard:
             if self._timer is not None:
-                self._status = console.status(self._text)
+                self._status = console.status(self._text, spinner="line")  # in ASCII, which any terminal has
                 self._status.start()
 
 

@@ -206,10 +206,12 @@ def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
     monkeypatch.setattr(terminal.Waiting, "AFTER", 0.0)
     waiting = terminal.Waiting()
     with waiting.showing("loading"):
-        deadline = time.monotonic() + 60
-        while "loading" not in capsys.readouterr().err and time.monotonic() < deadline:
+        deadline, shown = time.monotonic() + 60, ""
+        while "loading" not in shown and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert time.monotonic() < deadline
+            shown += capsys.readouterr().err
+        assert "loading" in shown
+        assert shown.isascii()
         waiting.end()
         capsys.readouterr()
     monkeypatch.setenv("FORCE_COLOR", "")
