@@ -143,6 +143,7 @@ def prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  # open until the process ends
+            null = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # open until the process ends
+            setattr(sys, name, null)
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=ENCODING_ERRORS)

@@ -181,6 +181,8 @@ def test_any_text_is_said_in_any_encoding(plain: Run, encoding: str, tmp_path: P
 
 def test_a_closed_stdout_is_none_to_worry_about() -> None:
     assert run_command("list", close=1).returncode == 0
+    ascii_locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    assert run_command("show", "objective", "shot", close=1, **ascii_locale).returncode == 0
 
 
 @pytest.mark.parametrize("error", ["OSError('no fbgemm.dll')", "ImportError('no libcublas.so')"])
