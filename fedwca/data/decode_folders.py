@@ -89,7 +89,7 @@ def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...
     files = [
         (file, label)
         for label, name in enumerate(classes)
-        for file in sorted((path / name).iterdir())
+        for file in sorted((path / name).iterdir(), key=lambda file: file.name)  # paths of Windows ignore case
         if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file()
     ]
     return files, classes

@@ -172,7 +172,7 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
 def digest_files(folder: Path) -> str:
     """SHA-256 of names and contents of all files in a folder but hidden ones and the record, as 64 hex digits."""
     sha = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.parts):
         name = path.relative_to(folder)
         if name.as_posix() == RECORD or any(part.startswith(".") for part in name.parts):
             continue

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from PIL import Image
 from fedwca.data import cache as cache_module
 from fedwca.data import cache_dir, data_dir, decode_folders, read_image_folder, write_atomically
 from fedwca.data.dataset import DatasetWarning
-from fedwca.data.decode_folders import list_files_below
+from fedwca.data.decode_folders import list_files_below, list_image_files
 from fedwca.data.image_files import decode_image
 from fedwca.errors import DataError
 
@@ -179,6 +179,15 @@ def test_a_damaged_or_unwritable_cache_does_no_harm(tmp_path: Path, monkeypatch:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "file" / "below"))
     assert (read_image_folder(root, 8)[0] == first[0]).all()
+
+
+def test_images_have_the_same_order_where_paths_ignore_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PurePath, "__lt__", lambda path, other: str(path).lower() < str(other).lower())  # as on Windows
+    root = write_images(tmp_path / "photo", {"": {"dog": 1}})
+    for name in ("B.png", "a.png", "C.png"):
+        shutil.copy(root / "dog" / "0.png", root / "dog" / name)
+    files, _ = list_image_files(root)
+    assert [file.name for file, _ in files] == ["0.png", "B.png", "C.png", "a.png"]
 
 
 def test_atomic_write_leaves_old_or_new_and_nothing_else(tmp_path: Path) -> None:
