@@ -21,6 +21,7 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError, first_line
 from fedwca.export.inference import InferenceModel
 from fedwca.models import models
+from fedwca.runs.resources.choose_device import resolve_device
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = Fals
 
     Args:
         path: of a ``.safetensors``, ``.onnx`` or ``.pt2`` file.
-        device: where the model runs, for example ``cuda:1``.
+        device: where the model runs, for example ``cuda:1``; ``auto``: a GPU if there is one.
         trust_code: whether ``.pt2`` files may be opened: `torch.export.load` runs code in the file, so set it only for
             files you made.
 
@@ -77,6 +78,7 @@ def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = Fals
             f"{path}: a .pt2 file is a program and runs with your rights; open only files you made, with --trust-code "
             "(in Python: trust_code=True)"
         )
+    device = resolve_device(device)
     try:
         return readers[path.suffix](path, device)
     except (CheckpointError, UsageError):

@@ -157,6 +157,14 @@ def test_foreign_files_are_refused(tmp_path: Path, network: Network) -> None:
             open_model(tmp_path / "a.onnx")
 
 
+@kinds
+def test_a_device_that_cannot_be_used_is_not_the_files_fault(
+    kind: Kind, tmp_path: Path, network: Network, about: ModelDescription
+) -> None:
+    with pytest.raises(UsageError, match="mps: only cpu and cuda are supported"):
+        open_model(written(tmp_path, kind, network, about), "mps", trust_code=True)
+
+
 def test_an_architecture_that_is_not_here_is_named(tmp_path: Path, network: Network, about: ModelDescription) -> None:
     path = tmp_path / "model.safetensors"
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
