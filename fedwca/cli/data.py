@@ -64,7 +64,7 @@ def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
         expected = source.image_counts.get(domain)
         mismatch = f", published are {expected:,}" if expected not in (None, count) else ""
         console.print(f"{domain}: {count:,} images{mismatch}", soft_wrap=True)
-    data_option = f" --data {quote(str(data))}" if data else ""
+    data_option = f" --data {quote(data.as_posix())}" if data else ""
     make_console().print(
         f"{download_plan.folder}\nCheck it: fedwca data check {source.name}{data_option}", soft_wrap=True
     )

@@ -72,7 +72,7 @@ def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str])
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
-        f"and pictures: {finished.path}\nA page of it: fedwca report {quote(str(finished.path))}",
+        f"and pictures: {finished.path}\nA page of it: fedwca report {quote(finished.path.as_posix())}",
         soft_wrap=True,
     )
 

@@ -99,7 +99,7 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         )
     draw_grid(ResultsTable("", ("method", *headings), rows), console)
     if shown_run.state == "stopped":
-        console.print(f"Continue it with: fedwca resume {quote(str(shown_run.path))}", soft_wrap=True)
+        console.print(f"Continue it with: fedwca resume {quote(shown_run.path.as_posix())}", soft_wrap=True)
 
 
 @app.command("tag")

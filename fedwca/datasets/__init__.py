@@ -169,7 +169,7 @@ class DatasetSource(Component):
         """The error for missing files, which names the problem, the layout looked for and how to get the files."""
         from fedwca.errors import DatasetMissing
 
-        data_option = f" --data {quote(str(self.root_folder))}" if self.root else ""
+        data_option = f" --data {quote(self.root_folder.as_posix())}" if self.root else ""
         command = f"with `fedwca data get {self.name}{data_option}`, or from" if self.downloads else "from"
         return DatasetMissing(
             f"data set {self.name!r} is not complete in {self.root_folder}: {problem}.\nLooked for:\n{self.layout}\n"

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
@@ -28,6 +27,7 @@ from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.resources.choose_device import has_device, resolve_device
 from fedwca.runs.resuming.checkpointer import read_round_state
+from fedwca.runs.resuming.how_to_continue import say_how_to_continue
 from fedwca.runs.run_images import load_same_images, locate_paths
 
 
@@ -148,7 +148,7 @@ def _kept(store: Checkpoints, path: Path, unit: Unit, round: int | None) -> Save
             f"--round {older}"
         )
     if saved is None:
-        hint = "" if read_run(path).state == "done" else f", or continue it with: fedwca resume {quote(str(path))}"
+        hint = "" if read_run(path).state == "done" else f", or {say_how_to_continue(path)}"
         raise CheckpointError(
             f"{path}: no checkpoint of {unit.method} (source model {unit.source_model}, trial {unit.trial}) is kept; "
             f"run it again with --keep last{hint}"

@@ -10,13 +10,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
+from fedwca.cli.deploy import next_steps
 from fedwca.core.printable import printable
 from fedwca.results.rounds_as_table import export_table
 from fedwca.results.tables import Table, comma_separated
+from fedwca.runs.resuming.how_to_continue import say_how_to_continue
 
 from ..shades import write_shades
 from .conftest import SMALL, Run, call
@@ -193,6 +195,12 @@ def test_a_torch_that_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path, err
     assert completed.returncode == 1
     assert b"a library that fedwca needs cannot be loaded (no " in completed.stderr
     assert b"Traceback" not in completed.stderr
+
+
+def test_commands_to_paste_name_paths_without_quotes_on_windows() -> None:
+    """The command prompt there takes single quotes, which backslashes would need, for part of the name."""
+    assert say_how_to_continue(PureWindowsPath("runs\\first")) == "continue with: fedwca resume runs/first"
+    assert " C:/fl/clients/0 --data C:/fl/data/client-0.npz " in next_steps(PureWindowsPath("C:\\fl"), 2, True, False)
 
 
 def test_a_legend_names_every_method() -> None:

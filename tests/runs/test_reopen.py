@@ -110,7 +110,7 @@ def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) 
     with pytest.raises(CheckpointError, match=r"no checkpoint of wca .* is kept; run it again with --keep last$"):
         open_run(copy)
     (copy / "summary.json").unlink(missing_ok=True)
-    with pytest.raises(CheckpointError, match=r"--keep last, or continue it with: fedwca resume "):
+    with pytest.raises(CheckpointError, match=r"--keep last, or continue with: fedwca resume "):
         open_run(copy)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "schema": 99}))

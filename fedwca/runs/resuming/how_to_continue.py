@@ -14,7 +14,7 @@ from fedwca.runs.reporter import RunReporter
 
 def say_how_to_continue(folder: Path) -> str:
     """The command that continues the run in a folder."""
-    return f"continue with: fedwca resume {quote(str(folder))}"
+    return f"continue with: fedwca resume {quote(folder.as_posix())}"
 
 
 @contextmanager
