@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os.path
 
 
 def expand_argument(argument: str) -> str:
@@ -18,4 +18,5 @@ def expand_argument(argument: str) -> str:
 
 
 def _expand(path: str) -> str:
-    return str(Path(path).expanduser()) if path == "~" or path.startswith("~/") else path
+    # Without a home folder, ~ stays as it is.
+    return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111

@@ -239,6 +239,7 @@ def test_without_a_home_folder_a_cache_is_asked_for(monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", Mock(side_effect=KeyError))
     refused(call("bench", "--rounds", "1"), "no home folder; set FEDWCA_CACHE")
+    refused(call("report", "~/none"), "~/none")
 
 
 @pytest.mark.parametrize(
