@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rich.table import Column, Table
 
 from fedwca.cli.download_progress import describe_download, showing_bytes
 from fedwca.cli.terminal import make_console
+from fedwca.core.printable import quote_path
 from fedwca.datasets import DatasetSource, datasets, find_dataset
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
         expected = source.image_counts.get(domain)
         mismatch = f", published are {expected:,}" if expected not in (None, count) else ""
         console.print(f"{domain}: {count:,} images{mismatch}", soft_wrap=True)
-    data_option = f" --data {quote(data.as_posix())}" if data else ""
+    data_option = f" --data {quote_path(data)}" if data else ""
     make_console().print(
         f"{download_plan.folder}\nCheck it: fedwca data check {source.name}{data_option}", soft_wrap=True
     )

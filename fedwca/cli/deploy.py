@@ -6,7 +6,6 @@ import ipaddress
 import re
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ import typer
 from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.shared_options import check_finite
 from fedwca.cli.terminal import say
+from fedwca.core.printable import quote_path
 from fedwca.errors import FedwcaError, UsageError
 
 app = typer.Typer(help="Run a composition on real machines, over Flower.", no_args_is_help=True)
@@ -111,15 +111,15 @@ def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
     """The commands that follow `init`, as lines to paste: the server, the first client, the run."""
     flag = " --insecure" if insecure else ""
     other_clients = f"clients 1 to {count - 1}" if count > 2 else "client 1"
-    images = quote(f"{folder.as_posix()}/data/client-0.npz") if dealt else "IMAGES"
+    images = quote_path(folder / "data/client-0.npz") if dealt else "IMAGES"
     notes = [f"{other_clients} likewise"] if count > 1 else []
     notes += [] if dealt else ["IMAGES is the folder of a client's own images"]
     notes_text = f" ({'; '.join(notes)})" if notes else ""
     return (
         f"Wrote {folder} for {count} clients. Next, each in a terminal of its own{notes_text}:\n"
-        f"  fedwca server {quote(folder.as_posix())}{flag}\n"
-        f"  fedwca client {quote(f'{folder.as_posix()}/clients/0')} --data {images} --number 0{flag}\n"
-        f"  fedwca deploy run {quote(folder.as_posix())}{flag}"
+        f"  fedwca server {quote_path(folder)}{flag}\n"
+        f"  fedwca client {quote_path(folder / 'clients/0')} --data {images} --number 0{flag}\n"
+        f"  fedwca deploy run {quote_path(folder)}{flag}"
     )
 
 
@@ -188,7 +188,7 @@ def run_deployment(
     except KeyboardInterrupt as interrupt:
         flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
         interrupt.args = (
-            f"Run {number} goes on at the server; fedwca deploy stop {quote(folder.as_posix())}{flags} ends it",
+            f"Run {number} goes on at the server; fedwca deploy stop {quote_path(folder)}{flags} ends it",
         )
         raise
     if status == "stopped":

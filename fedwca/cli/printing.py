@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from shlex import quote
 from typing import Any
 
 from rich.table import Table as TerminalTable
@@ -15,6 +14,7 @@ from fedwca.cli.shared_options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
 from fedwca.core.plain_values import to_plain
+from fedwca.core.printable import quote_path
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.results.describe_run import trained_methods
 from fedwca.results.diverged_runs import divergence_notes
@@ -72,7 +72,7 @@ def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str])
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
-        f"and pictures: {finished.path}\nA page of it: fedwca report {quote(finished.path.as_posix())}",
+        f"and pictures: {finished.path}\nA page of it: fedwca report {quote_path(finished.path)}",
         soft_wrap=True,
     )
 

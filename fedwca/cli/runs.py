@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from fnmatch import fnmatchcase
 from pathlib import Path
-from shlex import quote
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from rich.table import Column, Table
 from fedwca.cli.list_runs import Order, State, describe_entry, entry_as_json, list_entries, notes_cell, print_entries
 from fedwca.cli.shared_options import MoreColumns, PlainJson
 from fedwca.cli.terminal import WAITING, make_console, say
-from fedwca.core.printable import printable
+from fedwca.core.printable import printable, quote_path
 from fedwca.errors import UsageError
 
 app = typer.Typer(help="Runs: list, show, tag, compare, export, remove.", invoke_without_command=True)
@@ -99,7 +98,7 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         )
     draw_grid(ResultsTable("", ("method", *headings), rows), console)
     if shown_run.state == "stopped":
-        console.print(f"Continue it with: fedwca resume {quote(shown_run.path.as_posix())}", soft_wrap=True)
+        console.print(f"Continue it with: fedwca resume {quote_path(shown_run.path)}", soft_wrap=True)
 
 
 @app.command("tag")

@@ -6,7 +6,9 @@ Nothing in a name moves the cursor, reverses the direction of a line, or is take
 from __future__ import annotations
 
 import codecs
+import shlex
 import unicodedata
+from pathlib import PurePath, PureWindowsPath
 
 JOINERS = "\u200c\u200d"
 """Invisible characters that are kept, because they join letters of some scripts and parts of some emoji."""
@@ -54,6 +56,18 @@ def _has_shape(character: str, lines: bool) -> bool:
 
 def _written_out(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def quote_path(path: PurePath) -> str:
+    r"""A path as a word of a command to paste, in quotes where a shell needs some.
+
+    The command prompt of Windows knows no single quotes, and no path there holds a double one.
+
+    >>> print(quote_path(PureWindowsPath(r"my runs\first")))
+    "my runs/first"
+    """
+    word = shlex.quote(path.as_posix())
+    return f'"{path.as_posix()}"' if word.startswith("'") and isinstance(path, PureWindowsPath) else word
 
 
 def _replace_signs(error: UnicodeError) -> tuple[str, int]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedwca.core.files import expand_home
+from fedwca.core.printable import quote_path
 from fedwca.errors import UnknownComponent
 from fedwca.registry import Component, Registry, canonical_name
 
@@ -169,7 +169,7 @@ class DatasetSource(Component):
         """The error for missing files, which names the problem, the layout looked for and how to get the files."""
         from fedwca.errors import DatasetMissing
 
-        data_option = f" --data {quote(self.root_folder.as_posix())}" if self.root else ""
+        data_option = f" --data {quote_path(self.root_folder)}" if self.root else ""
         command = f"with `fedwca data get {self.name}{data_option}`, or from" if self.downloads else "from"
         return DatasetMissing(
             f"data set {self.name!r} is not complete in {self.root_folder}: {problem}.\nLooked for:\n{self.layout}\n"

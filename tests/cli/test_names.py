@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 
@@ -197,9 +197,11 @@ def test_a_torch_that_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path, err
     assert b"Traceback" not in completed.stderr
 
 
-def test_commands_to_paste_name_paths_without_quotes_on_windows() -> None:
-    """The command prompt there takes single quotes, which backslashes would need, for part of the name."""
+def test_commands_to_paste_name_paths_without_single_quotes_on_windows() -> None:
+    """The command prompt there takes these for part of the name."""
     assert say_how_to_continue(PureWindowsPath("runs\\first")) == "continue with: fedwca resume runs/first"
+    assert say_how_to_continue(PureWindowsPath("C:\\Users\\Zoë\\a b")).endswith(' resume "C:/Users/Zoë/a b"')
+    assert say_how_to_continue(PurePosixPath("a b")).endswith(" resume 'a b'")
     assert " C:/fl/clients/0 --data C:/fl/data/client-0.npz " in next_steps(PureWindowsPath("C:\\fl"), 2, True, False)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 
+from fedwca.core.printable import quote_path
 from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
@@ -14,7 +14,7 @@ from fedwca.runs.reporter import RunReporter
 
 def say_how_to_continue(folder: Path) -> str:
     """The command that continues the run in a folder."""
-    return f"continue with: fedwca resume {quote(folder.as_posix())}"
+    return f"continue with: fedwca resume {quote_path(folder)}"
 
 
 @contextmanager
