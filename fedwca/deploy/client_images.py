@@ -53,10 +53,10 @@ def _image_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         problem = "is a file that is no .npz" if folder.exists() else "does not exist"
         raise DataError(f"{folder} {problem}; --data takes a folder of images or an .npz file")
-    files = sorted(file for file in list_files_below(folder) if file.suffix.lower() in SUFFIXES and file.is_file())
+    files = [file for file in list_files_below(folder) if file.suffix.lower() in SUFFIXES and file.is_file()]
     if not files:
         raise DataError(f"{folder} holds no images; any of {', '.join(sorted(SUFFIXES))} would do")
-    return files
+    return sorted(files, key=lambda file: file.parts)  # paths of Windows ignore case
 
 
 def _read_archive(path: Path) -> Images:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
@@ -237,6 +237,15 @@ def test_images_are_read_from_folders_and_archives(tmp_path: Path) -> None:
     assert images[:, 0].float().mean((1, 2)).tolist() == [0.0, 1.0]
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 3), np.uint8))
     assert read_images(tmp_path / "x.npz", 32).shape == (5, 3, 32, 32)
+
+
+def test_images_of_a_client_have_the_same_order_where_paths_ignore_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for brightness, name in enumerate(("B.png", "C.png", "a.png")):
+        Image.fromarray(np.full((32, 32, 3), brightness, np.uint8)).save(tmp_path / name)
+    monkeypatch.setattr(PurePath, "__lt__", lambda path, other: str(path).lower() < str(other).lower())  # as on Windows
+    assert read_images(tmp_path, 32)[:, 0, 0, 0].tolist() == [0, 1, 2]
 
 
 def test_images_that_are_not_there(tmp_path: Path) -> None:
