@@ -113,7 +113,9 @@ class Client:
             composition = read_composition(parcel)
             index, source = int(parcel.notes["client"]), dict(parcel.models["source"])
             # A restarted server sends everything again; this client's own state is kept then.
-            if not self._knows(composition, index, source):
+            if self._knows(composition, index, source):
+                self.composition = composition  # what it kept from an earlier version may lack names
+            else:
                 self.set_up(composition, index, source)
         if self.composition is None:
             return Parcel("lost", parcel.round, notes={"token": parcel.notes.get("token", "")})
@@ -130,10 +132,11 @@ class Client:
 
     def _knows(self, composition: Composition, index: int, source: dict[str, Tensor]) -> bool:
         """Return whether the client is already set up with these; see `set_up`."""
-        if (self.composition, self.index) != (composition, index):
+        if self.composition is None or self.index != index:
             return False
         held = self.engine.network.state_dict()
-        return held.keys() == source.keys() and all(torch.equal(held[name].cpu(), source[name]) for name in held)
+        same_source = held.keys() == source.keys() and all(torch.equal(held[key].cpu(), source[key]) for key in held)
+        return same_source and self.composition.plays_as(composition)
 
     def _models(self, parcel: Parcel) -> Tensor:
         """Return the models that were sent ``[Q+S, P]``.

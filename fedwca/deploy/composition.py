@@ -98,11 +98,12 @@ class Composition(UserValues):
     def plays_as(self, other: Composition) -> bool:
         """Return whether both describe the same run.
 
-        A component's field that one of them lacks, because a later version added it, counts as its default. Name and
-        label of the method are not compared.
+        A component's field that one of them lacks, because a later version added it, counts as its default, and so do
+        names of classes. Name and label of the method are not compared.
         """
         component_fields = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
-        dump, other_dump = (composition.model_dump(exclude=component_fields) for composition in (self, other))
+        excluded = component_fields if self.names and other.names else {*component_fields, "names"}
+        dump, other_dump = (composition.model_dump(exclude=excluded) for composition in (self, other))
         if dump != other_dump or replace(self.build(), name="", label="") != replace(other.build(), name="", label=""):
             return False
         return self.architecture().shareable_values() == other.architecture().shareable_values()

@@ -419,15 +419,32 @@ def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tm
 def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
     federation: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built, path = federation("wca:ta=1,tb=1"), tmp_path / "server.safetensors"
-    session = built.session()
+    built, path = federation("wca:ta=1,tb=1", names=("ape", "bee", "cat")), tmp_path / "server.safetensors"
+    session, client, upgraded = built.session(), built.clients()[0], built.clients()[0]
+    session.admit("client-0", 0)
+    client.handle(session.open([0])[0])
     composition = json.loads(session.composition.model_dump_json())
     assert composition.pop("moments", 0) is None  # its default
+    for field in ("method", "label", "names"):
+        del composition[field]
     del composition["aggregator"]["weighting"]
     monkeypatch.setattr(type(session.composition), "model_dump_json", lambda _: json.dumps(composition))
     save_session(session, path)
+    save_client(client, tmp_path / "client.safetensors")
     monkeypatch.undo()
-    resume_session(built.session(), path)
+    resumed, path_of_names = built.session(), tmp_path / "names.safetensors"
+    resume_session(resumed, path)
+    save_session(session, path_of_names)
+    with pytest.raises(CheckpointError, match="of another composition"):
+        resume_session(replace(built, options={"names": ("ant", "bee", "cat")}).session(), path_of_names)
+
+    resume_client(upgraded, tmp_path / "client.safetensors")
+    resumed.admit("client-0", 0)
+    parcel, engine = resumed.open([0])[0], upgraded.engine
+    assert "source" in parcel.models
+    upgraded.handle(replace(parcel, round=1))  # round 0 would begin with the source model
+    assert upgraded.engine is engine  # what it kept
+    assert upgraded.composition == session.composition
 
 
 @pytest.mark.parametrize("kept", [True, False])
