@@ -172,6 +172,7 @@ def resume_client(client: Client, path: Path) -> None:
         model, residual = tensors["own"], tensors.get("left")
         round_start = (int(notes["began"]), tensors["began"], tensors.get("left before")) if "began" in notes else None
         trust = float(notes.get("trust", math.nan))  # files of an earlier release lack it; NaN: not measured again
+    composition.build()  # fails here if a component is no longer installed
     client.set_up(composition, index, source)
     client.trust = trust
     bank = client.engine.bank

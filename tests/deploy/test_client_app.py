@@ -92,8 +92,12 @@ def test_what_was_learned_in_another_deployment_is_kept_aside(folder: Path, fede
 
 @pytest.mark.parametrize(
     ("now", "then"),
-    [('"name":"lenet"', '"name":"gone"'), ('"trial":0', '"trial":0,"gone":1')],
-    ids=["component", "field"],
+    [
+        ('"name":"lenet"', '"name":"gone"'),
+        ('"aggregator":{"name":"fedavg"', '"aggregator":{"name":"gone"'),
+        ('"trial":0', '"trial":0,"gone":1'),
+    ],
+    ids=["model", "aggregator", "field"],
 )
 def test_what_a_newer_version_does_not_know_keeps_nobody_out(
     folder: Path, federation: Build, now: str, then: str
