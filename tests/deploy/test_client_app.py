@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedwca._version import __version__
 from fedwca.deploy.state_files import CLIENT_FORMAT, read_state, write_state
 from fedwca.deploy.wire_messages import Parcel
 
@@ -16,7 +17,7 @@ from .conftest import Federation
 
 pytest.importorskip("flwr")
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedwca.deploy.flower.client_app import client_app
@@ -110,6 +111,18 @@ def test_what_a_newer_version_does_not_know_keeps_nobody_out(
     write_state(file, tensors, {**notes, "composition": unknown_composition}, CLIENT_FORMAT)
     assert kind(answered(folder, parcel)) == "upload"
     assert kept(folder, "client.safetensors.old") == unknown_composition
+
+
+def test_a_message_of_another_version_is_answered_by_what_to_install(
+    folder: Path, federation: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pack_as_before(tensors: Mapping[str, Any]) -> ArrayRecord:
+        return ArrayRecord({name: Array(tensor.numpy()) for name, tensor in tensors.items()})
+
+    monkeypatch.setattr("fedwca.deploy.flower.records.pack", pack_as_before)  # of 0.1.0
+    reason = answered(folder, asked(federation("fedavg"))).error.reason
+    assert reason.startswith("the server's message is not of the form of a fedwca message")
+    assert reason.endswith(f"; this client has fedwca {__version__}; install the server's version here")
 
 
 def test_a_damaged_file_is_kept_aside_and_all_is_asked_for_again(folder: Path, federation: Build) -> None:

@@ -74,8 +74,8 @@ def test_a_parcel_survives_the_wire() -> None:
     assert count_bytes(content) == parcel.bytes + sum(headers)
     with pytest.raises(FedwcaError, match=r"holds \d+ bytes of arrays; right is at most 100"):
         from_record(content, 100)
-    content["report"] = ArrayRecord({"beta": Array(np.ones(2))})
-    with pytest.raises(FedwcaError, match=r"an array record has \['beta'\]; right is safetensors alone"):
+    content["report"] = ArrayRecord({"beta": Array(np.ones(2)), "alpha": Array(np.ones(2))})
+    with pytest.raises(FedwcaError, match="an array record has 2 arrays; right is one, named safetensors"):
         from_record(content)
     content["report"] = ArrayRecord({"safetensors": Array(np.ones(2))})
     with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):

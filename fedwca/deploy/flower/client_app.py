@@ -76,7 +76,7 @@ def _answer(message: Message, node_config: dict[str, Any]) -> Message:
     client = Client(
         partial(read_images, data), device, _read_privacy(node_config, ""), _read_privacy(node_config, "_moments")
     )
-    state_file, parcel = state / "client.safetensors", from_record(message.content)
+    state_file, parcel = state / "client.safetensors", _read_parcel(message)
     resumed_engine = client.engine if state_file.exists() and _resume(client, state_file, parcel) else None
     trust_known = client.trust is not None
     answer = client.handle(parcel)
@@ -92,6 +92,14 @@ def _answer(message: Message, node_config: dict[str, Any]) -> Message:
     else:
         save_client(client, state_file)
     return Message(to_record(answer), reply_to=message)
+
+
+def _read_parcel(message: Message) -> Parcel:
+    try:
+        return from_record(message.content)
+    except FedwcaError as error:
+        advice = f"this client has fedwca {__version__}; install the server's version here"
+        raise FedwcaError(f"the server's message {error}; {advice}") from error
 
 
 def _read_privacy(node_config: dict[str, Any], suffix: str) -> Privacy | None:

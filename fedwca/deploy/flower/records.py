@@ -88,7 +88,7 @@ def unpack(record: ArrayRecord) -> dict[str, Tensor]:
         ValueError: the record has other arrays.
     """
     if list(record) != [FILE]:
-        raise ValueError(f"an array record has {sorted(record)}; right is {FILE} alone")
+        raise ValueError(f"an array record has {len(record)} arrays; right is one, named {FILE}")
     return {name: torch.from_numpy(values.copy()) for name, values in safetensors.numpy.load(record[FILE].data).items()}
 
 
