@@ -27,7 +27,7 @@ from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import trials_together as several
 from fedwca.engine.stacked import worker as alone
 from fedwca.engine.stacked.train import train
-from fedwca.federated.round import open_round
+from fedwca.federated.open_round import open_round
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot

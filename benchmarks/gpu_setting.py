@@ -20,7 +20,8 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels
-from fedwca.federated.round import close_round, open_round
+from fedwca.federated.close_round import close_round
+from fedwca.federated.open_round import open_round
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype

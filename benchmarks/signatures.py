@@ -38,7 +38,7 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import Metrics
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.federated.round import open_round
+from fedwca.federated.open_round import open_round
 from fedwca.runs.load_data import load
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial

@@ -48,7 +48,7 @@ MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "fedwca.checkpoints": ("fedwca.core.tensor_files", {"fill": "fill_module"}),
     "fedwca.export.load": ("fedwca.export.load_model", {}),
     "fedwca.kinds": ("fedwca.core.interfaces", {}),
-    "fedwca.network": ("fedwca.core.network", {}),
+    "fedwca.network": ("fedwca.core.network", {"Architecture": "fedwca.core.architecture.Architecture"}),
     "fedwca.newcomers.federation": (
         "fedwca.newcomers.load_federation",
         {"ClusterAssignment": "fedwca.newcomers.choose_cluster.ClusterAssignment"},
@@ -60,12 +60,12 @@ MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "fedwca.round": (
         "fedwca.federated.round",
         {
-            "Turn": "OpenRound",
+            "Turn": "fedwca.federated.open_round.OpenRound",
             "begin": "init_server",
-            "prepare": "open_round",
-            "conclude": "close_round",
+            "prepare": "fedwca.federated.open_round.open_round",
+            "conclude": "fedwca.federated.close_round.close_round",
             "play": "run_round",
-            "attendance": "sample_clients",
+            "attendance": "fedwca.federated.participation.sample_clients",
             "source_for": "fedwca.federated.server.offer_source",
         },
     ),

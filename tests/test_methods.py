@@ -25,9 +25,10 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
-from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server, offer_source
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.functional import alignment, blend_weights, soft_cluster_weights, soft_neighborhood_density

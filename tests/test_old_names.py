@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedwca._deprecated import MEMBERS, MODULES
+from fedwca.core.architecture import Architecture
 from fedwca.core.backbone import Backbone
 from fedwca.core.interfaces import Aggregator, Objective
-from fedwca.core.network import Architecture
 from fedwca.datasets import DatasetSource
 from fedwca.errors import UsageError
 from fedwca.loggers import Logger
@@ -27,7 +27,13 @@ def test_a_module_that_moved_forwards_and_says_where_it_is_now(old: str) -> None
 
 
 @pytest.mark.parametrize(
-    "code", ["import fedwca; fedwca.find", "from fedwca import find", "from fedwca.functional import strong"]
+    "code",
+    [
+        "import fedwca; fedwca.find",
+        "from fedwca import find",
+        "from fedwca.functional import strong",
+        "from fedwca.core.network import Architecture",
+    ],
 )
 def test_the_warning_points_to_the_line_with_the_old_name(code: str) -> None:
     with pytest.warns(FutureWarning, match="the old name goes in fedwca") as caught:

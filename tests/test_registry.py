@@ -18,6 +18,7 @@ import pytest
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
+from fedwca.component import Component, code_digest
 from fedwca.config.baselines import baseline_names
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.presets import preset_names
@@ -26,7 +27,7 @@ from fedwca.datasets import DatasetSource
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers
-from fedwca.registry import Component, Registry, code_digest
+from fedwca.registry import Registry
 from tests.read_rounds import read_rounds
 
 from .shades import write_shades

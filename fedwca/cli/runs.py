@@ -192,7 +192,7 @@ def remove_command(
     """Remove runs and all they hold."""
     from fedwca.results.find_runs import find_run
     from fedwca.results.lock import is_locked
-    from fedwca.results.read_run import remove_run
+    from fedwca.results.remove_run import remove_run
 
     paths = list({path.resolve(): path for path in (find_run(name, context.obj) for name in names)}.values())
     for path in paths:

@@ -9,13 +9,19 @@ from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import Registry, canonical_name
 
-PLURALS = {
-    kind: f"{kind}s"
-    for kind in (
-        *("dataset", "model", "partition", "clusterer", "aggregator", "pseudo_labeler"),
-        *("objective", "adaptation", "central", "logger"),
-    )
-}
+KINDS = [
+    "dataset",
+    "model",
+    "partition",
+    "clusterer",
+    "aggregator",
+    "pseudo_labeler",
+    "objective",
+    "adaptation",
+    "central",
+    "logger",
+]
+PLURALS = {kind: f"{kind}s" for kind in KINDS}
 
 
 def registry_of(kind: str) -> Registry[Any]:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from fedwca.component import Component
 from fedwca.config.baselines import Baseline, baseline, baseline_for, baseline_names
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_checks import (
@@ -37,7 +38,7 @@ from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition, partitions
 from fedwca.partitions.domains import Domains
-from fedwca.registry import Component, canonical_name
+from fedwca.registry import canonical_name
 
 T = TypeVar("T", bound=Training)
 

@@ -8,8 +8,8 @@ from typing import get_args
 import torch
 
 from fedwca.core.adaptation import Adaptation
+from fedwca.core.architecture import Architecture
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
-from fedwca.core.network import Architecture
 from fedwca.core.objective import ImageView
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError

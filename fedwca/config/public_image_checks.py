@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedwca.core.network import Architecture
+from fedwca.core.architecture import Architecture
 from fedwca.core.public_objective import PublicObjective
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedwca.component import Component
 from fedwca.config.compose_methods import method_parts
 from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues, leave_out
@@ -14,7 +15,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.registry import Component, canonical_name
+from fedwca.registry import canonical_name
 
 Methods = Sequence[tuple[Method, int]]
 """(composed method, rounds)."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from fedwca.registry import Component
+from fedwca.component import Component
 
 ExtraNetworks = Mapping[str, Callable[[Tensor], Tensor]]
 """Extra networks by name, each a function from its input to its output."""

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca._deprecated import warn_renamed
+from fedwca.component import Component
 from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
 from fedwca.core.messages import Blend, Bounded, Offer, Predictions, Simplex, State, View
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.functional import cluster_means
-from fedwca.registry import Component
 
 
 class _OldPartition:

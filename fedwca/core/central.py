@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedwca.registry import Component
+from fedwca.component import Component
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from fedwca.component import Component
 from fedwca.core.messages import NormLayers, Signatures
 from fedwca.functional import Metric
-from fedwca.registry import Component
 
 
 class Clusterer(Component):

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.parametrizations import weight_norm
 
+from fedwca._deprecated import forward_names
 from fedwca.core.backbone import Backbone, Drop
-from fedwca.core.component_answers import describe_value
 from fedwca.core.drawn_features import SPREAD, classify_draws
 from fedwca.errors import UsageError
 from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
-from fedwca.registry import Component, code_digest
 
-__all__ = ["Architecture", "Backbone", "Drop", "Head", "Network", "call_module", "initial_weights"]
+__all__ = ["Backbone", "Drop", "Head", "Network", "call_module", "initial_weights"]
+
+_RENAMED = {"Architecture": "fedwca.core.architecture.Architecture"}
+if not TYPE_CHECKING:  # type checkers would otherwise accept any name
+    __getattr__ = forward_names(__name__, _RENAMED)
 
 Head = Literal["bottleneck", "hidden", "direct"]
 """The layers between backbone and classifier: bottleneck, a fully connected layer with BatchNorm and optional ReLU;
@@ -242,88 +242,3 @@ def call_module(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) 
     """The output of a module with the given parameters."""
     output: Tensor = functional_call(module, dict(parameters), (x,))
     return output
-
-
-class Architecture(Component):
-    """Builds networks; its fields describe everything after the backbone."""
-
-    side: PositiveInt = 32
-    """Height and width in pixels of what the backbone reads."""
-    bottleneck: Annotated[int, Field(ge=1, le=65_536)] = 256
-    """q, width of the feature that the classifier reads."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """Probability of dropping a bottleneck unit."""
-    classifier: Literal["linear", "wn"] = "linear"
-    """Plain linear layer, or one with weight normalisation as in SHOT."""
-    activation: Literal["none", "relu"] = "none"
-    """What follows the bottleneck's BatchNorm."""
-    head: Head = "bottleneck"
-    """What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm; hidden, one with
-    ReLU; direct, nothing."""
-
-    @property
-    def stored_side(self) -> int:
-        """Height and width in pixels at which images are kept; more than ``side`` leaves room for crops."""
-        return self.side
-
-    @abstractmethod
-    def backbone(self) -> Backbone:
-        """A freshly initialised backbone."""
-
-    @property
-    def size_variants(self) -> tuple[Architecture, ...]:
-        """The architecture at each of its sizes, smallest first; every client has one of them.
-
-        The last one builds the same network as this architecture. Without sizes, it is the only one.
-        """
-        return (self,)
-
-    def load_pretrained(self, backbone: Backbone) -> None:
-        """Load pre-trained weights into a new backbone; by default there are none.
-
-        Raises:
-            CheckpointError: the weights are missing or do not fit.
-        """
-
-    def identity(self) -> dict[str, Any]:
-        """Everything that determines the result of `build`, as plain values; a weights file by its content."""
-        fields = {"name": self.name, **self.model_dump(mode="json"), **code_digest(type(self))}
-        # Defaults are left out, so that source models made before these fields existed are recognised.
-        defaults: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
-        return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
-
-    def shareable_values(self) -> dict[str, Any]:
-        """The architecture as plain values that `Registry.build` accepts, for others to read.
-
-        A weights file is given by its name alone, because its folder is private.
-        """
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        files = {name: value.name for name, value in fields.items() if isinstance(value, Path)}
-        return {"name": self.name, **self.model_dump(mode="json"), **files}
-
-    def build(self, classes: int, seed: int = 0, pretrained: bool = True, trains_classifier: bool = False) -> Network:
-        """A network with initial weights drawn from ``seed``; the global generator is left as it was.
-
-        Args:
-            classes: M.
-            seed: of the weights that are not pre-trained.
-            pretrained: False where all weights will be replaced, so that pre-trained ones need not exist.
-            trains_classifier: whether clients train the classifier too; it changes no weight.
-
-        Raises:
-            UsageError: `backbone` gives no backbone, or one without ``out_features``.
-        """
-        with initial_weights(seed):
-            backbone: object = self.backbone()
-            if not isinstance(backbone, Backbone) or not hasattr(backbone, "out_features"):
-                description = describe_value(backbone)
-                raise UsageError(
-                    f"model {self.name!r}: backbone gave {description}; right is a Backbone that sets out_features"
-                )
-            if pretrained:
-                self.load_pretrained(backbone)
-            sizes = (self.bottleneck, self.dropout, classes)
-            network = Network(
-                *(backbone, *sizes, self.classifier, self.side, self.activation, trains_classifier, self.head)
-            )
-        return network.to(memory_format=torch.channels_last)

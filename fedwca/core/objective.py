@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
+from fedwca.component import Component
 from fedwca.core.messages import Batch, Bounded, Predictions, Targets
-from fedwca.registry import Component
 
 ImageView = Literal["plain", "weak", "strong"]
 

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fedwca.component import Component
 from fedwca.core.messages import Predictions, Targets
-from fedwca.registry import Component
 
 
 class PseudoLabeler(Component):

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fedwca.component import Component
 from fedwca.core.files import expand_home
 from fedwca.core.printable import quote_path
 from fedwca.errors import UnknownComponent
-from fedwca.registry import Component, Registry, canonical_name
+from fedwca.registry import Registry, canonical_name
 
 if TYPE_CHECKING:
     from fedwca.core.remote_files import Download

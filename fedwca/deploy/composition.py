@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
+from fedwca.core.architecture import Architecture
 from fedwca.core.messages import NormLayers
-from fedwca.core.network import Architecture
 from fedwca.core.training_settings import Precision, Training
 from fedwca.deploy.half_precision import Transport
 from fedwca.describe_problems import describe_problems

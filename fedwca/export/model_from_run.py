@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
+from fedwca.core.architecture import Architecture
 from fedwca.core.model_description import ModelDescription, weights_hash
-from fedwca.core.network import Architecture, Network
+from fedwca.core.network import Network
 from fedwca.datasets import stretches_images
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.parameter_layout import Layout
@@ -19,8 +20,8 @@ from fedwca.errors import DataError, UsageError
 from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.checkpoints import Unit
-from fedwca.results.read_run import run_identity
 from fedwca.results.read_run_files import read_records
+from fedwca.results.run_identity import run_identity
 from fedwca.results.table_rows import accuracy_of_all
 
 if TYPE_CHECKING:

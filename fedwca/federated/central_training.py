@@ -26,6 +26,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
+from fedwca.component import code_digest
 from fedwca.core.central import Central, DomainBatch
 from fedwca.core.component_answers import check_number, describe_value
 from fedwca.core.network import Network, initial_weights
@@ -40,7 +41,6 @@ from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
 from fedwca.federated.source_model import StartModel
-from fedwca.registry import code_digest
 
 RECIPE = 1
 """Increased whenever the procedure below changes, so that no cached model of an older procedure is used."""

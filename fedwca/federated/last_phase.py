@@ -14,8 +14,9 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import deliver_mixtures
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
-from fedwca.federated.round import OpenRound, Outcome
+from fedwca.federated.open_round import OpenRound
 from fedwca.federated.server import Server, find_unlabeled, offer_own
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.trusted_clients import labeler_trust

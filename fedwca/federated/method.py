@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedwca.component import Component
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.central import Central
 from fedwca.core.component_answers import describe_value
@@ -11,7 +12,6 @@ from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabel
 from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import FinishTraining, Training
 from fedwca.errors import UsageError
-from fedwca.registry import Component
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.network import Architecture, Network
+from fedwca.core.architecture import Architecture
+from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.federated.extra_networks import Part, grow_network

@@ -26,7 +26,7 @@ from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
-from fedwca.federated.round import OpenRound
+from fedwca.federated.open_round import OpenRound
 from fedwca.federated.server import offer_own, pool_collected
 from fedwca.federated.simulated_uploads import SimulatedUpload
 

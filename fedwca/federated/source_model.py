@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.architecture import Architecture
 from fedwca.core.files import expand_home
-from fedwca.core.network import Architecture, Network
+from fedwca.core.network import Network
 from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.tensor_files import check_no_other_tensors, checksum, file_digest, fill_module, read_tensors
 from fedwca.core.training_settings import SourceTraining

@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedwca.component import Component
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
-from fedwca.registry import Component, Registry
+from fedwca.registry import Registry
 
 Record = Mapping[str, Any]
 Log = Callable[[Record], None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedwca.registry import Registry
 
 if TYPE_CHECKING:
-    from fedwca.core.network import Architecture
+    from fedwca.core.architecture import Architecture
 
 models: Registry[Architecture] = Registry("model", __name__, requires=("backbone",))
 register = models

@@ -9,8 +9,9 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from torch import Tensor, nn
 
+from fedwca.core.architecture import Architecture
 from fedwca.core.files import expand_home
-from fedwca.core.network import Architecture, Backbone
+from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import file_digest
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
 
-from fedwca.core.network import Architecture
+from fedwca.core.architecture import Architecture
 from fedwca.user_values import split_numbers
 
 

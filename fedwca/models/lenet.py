@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedwca.core.network import Architecture, Backbone, Drop
+from fedwca.core.architecture import Architecture
+from fedwca.core.network import Backbone, Drop
 from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
 from fedwca.models._halving_pool import max_pool_2x2

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fedwca.registry import Component, Registry
+from fedwca.component import Component
+from fedwca.registry import Registry
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation

@@ -1,8 +1,7 @@
-"""Read and remove run folders, of this version and earlier ones; large files are read on demand."""
+"""Read run folders, of this version and earlier ones; large files are read on demand."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedwca.core.count_of import count_of
-from fedwca.core.plain_values import digest_plain_values, to_plain
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
 from fedwca.results.describe_run import data_name, first_model, run_title
@@ -259,43 +258,3 @@ def read_if_run(run: Path) -> Run | None:
         return loaded
     except FedwcaError:
         return None
-
-
-def remove_run(run: Path) -> None:
-    """Remove a run folder, and the link to it if ``run`` is one; the folder is locked meanwhile.
-
-    ``config.json`` is removed first, so that what remains after an interruption is not a run.
-
-    Raises:
-        UsageError: a process is working in the folder.
-        FedwcaError: a file in it cannot be removed.
-    """
-    folder = run.resolve()
-    run_lock = lock.hold_lock(run)
-    try:
-        (folder / "config.json").unlink()
-        for entry in folder.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            elif entry.name != lock.NAME:
-                entry.unlink()
-        # Network file systems keep an open file under another name, so the lock file is removed after it is closed.
-        run_lock.release()
-        shutil.rmtree(folder)
-        if run.is_symlink():
-            run.unlink()
-    except OSError as error:
-        raise FedwcaError(f"{run}: cannot be removed ({error.strerror or error})") from None
-    finally:
-        run_lock.release()
-
-
-def run_identity(configuration: Mapping[str, Any]) -> str:
-    """Hash of what determines a run's numbers: its methods, and its configuration without settings that have no effect.
-
-    Checkpoints store this hash, so each run folder records which settings its hash leaves out. Older folders do not
-    record it; they left out only ``workers``.
-    """
-    left_out = configuration.get("identity_without", ("workers",))
-    config = {key: value for key, value in configuration["config"].items() if key not in left_out}
-    return digest_plain_values(to_plain({"config": config, "methods": configuration["methods"]}))

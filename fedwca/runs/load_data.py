@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
+from fedwca.core.architecture import Architecture
 from fedwca.core.component_answers import describe_value
-from fedwca.core.network import Architecture, Network
+from fedwca.core.network import Network
 from fedwca.data.dataset import DatasetWarning, FederatedDataset
 from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size

@@ -20,8 +20,9 @@ from fedwca.registry import canonical_name
 from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
-from fedwca.results.read_run import read_run, run_identity
+from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration, trained_clients
+from fedwca.results.run_identity import run_identity
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.opened_run import OpenedRun

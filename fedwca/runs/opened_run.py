@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.core.network import Architecture, Network
+from fedwca.core.architecture import Architecture
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.batch_norm import BatchNormPolicy

@@ -22,8 +22,8 @@ from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 from fedwca.results.environment import changed_values, describe_environment, describe_move, describe_start
 from fedwca.results.low_trust import name_clients
-from fedwca.results.read_run import run_identity
 from fedwca.results.read_run_files import is_set_up, read_configuration, read_environment
+from fedwca.results.run_identity import run_identity
 from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder

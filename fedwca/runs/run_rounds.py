@@ -18,10 +18,11 @@ from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
 from fedwca.federated.aggregator_weights import deliver_mixtures
+from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
+from fedwca.federated.open_round import OpenRound, open_round
 from fedwca.federated.public_images import learn_from_predictions, upload_predictions
-from fedwca.federated.round import OpenRound, Outcome, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.upload_checks import finite_models

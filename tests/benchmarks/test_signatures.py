@@ -15,7 +15,7 @@ from fedwca.clusterers.true import TrueDomains
 from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.federated.round import open_round
+from fedwca.federated.open_round import open_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel

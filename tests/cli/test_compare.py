@@ -18,7 +18,8 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.models.lenet import LeNet
 from fedwca.results.differing_settings import differing_settings
-from fedwca.results.read_run import read_run, run_identity
+from fedwca.results.read_run import read_run
+from fedwca.results.run_identity import run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.resuming.reuse_runs import comparable_settings
 

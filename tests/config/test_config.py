@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from fedwca.component import Component
 from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
 from fedwca.config.run_config import RunConfig, resolve, validate
 from fedwca.config.spell_out import spell_out
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
-from fedwca.registry import Component
 
 METHOD_FIELDS = {"aggregator": "ta", "objective": "lam", "pseudo_labeler": "mu", "clusterer": "level"}
 

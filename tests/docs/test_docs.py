@@ -23,6 +23,7 @@ from fedwca.cli import make_app
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
+from fedwca.core import network
 from fedwca.core.training_settings import CentralTraining, FinishTraining, SourceTraining, Training
 from fedwca.errors import UnknownComponent
 from fedwca.registry import canonical_name
@@ -308,7 +309,7 @@ def old_names() -> str:
     """The table of deprecated names, as their page shows it."""
     rows = [
         f"| `{old}` in `{module.__name__}` | `{new}` |"
-        for module in (fedwca, fedwca.functional)
+        for module in (fedwca, fedwca.functional, network)
         for old, new in sorted(module._RENAMED.items())
     ]
     for old, (new, renamed) in sorted(MODULES.items()):

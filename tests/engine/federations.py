@@ -21,8 +21,9 @@ from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.models.cnn3 import Cnn3
 from fedwca.models.lenet import LeNet, _LeNet

@@ -32,8 +32,10 @@ from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import train as training_module
 from fedwca.engine.stacked.tuning.kernels import Kernels
+from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, close_round, init_server, open_round, run_round
+from fedwca.federated.open_round import open_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.functional import alignment, soft_neighborhood_density
 from fedwca.models.lenet import LeNet

@@ -23,8 +23,10 @@ from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs
 from fedwca.engine.stacked.tuning.kernels import Kernels
+from fedwca.federated.close_round import close_round
 from fedwca.federated.method import Method
-from fedwca.federated.round import close_round, init_server, open_round, run_round
+from fedwca.federated.open_round import open_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel

@@ -11,15 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedwca.core.network import Architecture, Network
-from fedwca.engine.memory import (
-    Footprint,
-    MeasuredMemory,
-    MemoryEstimate,
-    estimate_memory,
-    free_bytes,
-    slice_size,
-)
+from fedwca.core.architecture import Architecture
+from fedwca.core.network import Network
+from fedwca.engine.memory import Footprint, MeasuredMemory, MemoryEstimate, estimate_memory, free_bytes, slice_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.split_leaves import split_leaves

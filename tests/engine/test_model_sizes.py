@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.local import Local
-from fedwca.core.network import Architecture, Network
+from fedwca.core.architecture import Architecture
+from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.parameter_layout import Layout

@@ -12,9 +12,10 @@ from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
+from fedwca.core.architecture import Architecture
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
-from fedwca.core.network import Architecture, Backbone
+from fedwca.core.network import Backbone
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups

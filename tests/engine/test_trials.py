@@ -18,8 +18,10 @@ from fedwca.core.training_settings import Training
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
+from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, close_round, init_server, open_round
+from fedwca.federated.open_round import open_round
+from fedwca.federated.round import init_server
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18

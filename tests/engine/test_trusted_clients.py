@@ -25,7 +25,8 @@ from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.trials_together import StackedTrials
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
-from fedwca.federated.round import init_server, open_round, run_round
+from fedwca.federated.open_round import open_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import spread_trained_mean
 from fedwca.federated.trusted_clients import measure_trust
 from fedwca.functional import mutual_information

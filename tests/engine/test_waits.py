@@ -30,7 +30,8 @@ from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.trials_together import StackedTrials
 from fedwca.engine.stacked.tuning.graphs import RecordedSteps
 from fedwca.federated import simulated_uploads as uploads
-from fedwca.federated.round import OpenRound, init_server, open_round, run_round
+from fedwca.federated.open_round import OpenRound, open_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.pseudo_labelers import pseudo_labelers

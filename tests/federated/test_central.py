@@ -17,8 +17,9 @@ from torch.nn import functional as F
 from fedwca.centrals import centrals
 from fedwca.centrals.dann import Dann
 from fedwca.centrals.fada import Fada, cluster_gap, mutual_information_bound
+from fedwca.core.architecture import Architecture
 from fedwca.core.central import Central, DomainBatch
-from fedwca.core.network import Architecture, Backbone
+from fedwca.core.network import Backbone
 from fedwca.core.training_settings import CentralTraining
 from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.federated.central_training import CentralImages, train_central

@@ -24,9 +24,10 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.functional import centroid_weights
 from fedwca.models.lenet import LeNet

@@ -26,17 +26,13 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError
+from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import untrained_rows
-from fedwca.federated.public_images import (
-    FreshModels,
-    NoLabels,
-    holders_of,
-    learn_from_predictions,
-    upload_predictions,
-)
-from fedwca.federated.round import Outcome, close_round, init_server, open_round
+from fedwca.federated.open_round import open_round
+from fedwca.federated.public_images import FreshModels, NoLabels, holders_of, learn_from_predictions, upload_predictions
+from fedwca.federated.round import init_server
 from fedwca.federated.server import Server
 from fedwca.functional import paired_distillation
 from fedwca.models.mlp import Mlp

@@ -19,8 +19,9 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import Diverged, FedwcaError, UsageError
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers import pseudo_labelers

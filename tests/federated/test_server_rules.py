@@ -24,8 +24,10 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.federated.close_round import Outcome, measure_reach
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, init_server, measure_reach, open_round, run_round
+from fedwca.federated.open_round import open_round
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server, take_server_step
 from fedwca.federated.upload_checks import report_problem
 from fedwca.functional import control_update, project_simplex

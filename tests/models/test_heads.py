@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from fedwca.core.network import Architecture
+from fedwca.core.architecture import Architecture
 from fedwca.data.federation import ClientImages
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork

@@ -14,10 +14,11 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import environment
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.environment import command_line, commit_of, describe_move
-from fedwca.results.read_run import read_run, run_identity, run_notes
+from fedwca.results.read_run import read_run, run_notes
 from fedwca.results.read_run_files import read_notes
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
+from fedwca.results.run_identity import run_identity
 from fedwca.results.write_run import RunFolder
 
 from ..cli.conftest import call

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedwca.core.network import Architecture, Backbone, Drop
+from fedwca.core.architecture import Architecture
+from fedwca.core.network import Backbone, Drop
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs.check_model import check_model

@@ -10,7 +10,7 @@ import torch
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.federated.round import OpenRound
+from fedwca.federated.open_round import OpenRound
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs import run_rounds as federate
 from fedwca.runs.load_data import load

@@ -21,10 +21,11 @@ from fedwca.engine.stacked.batch_to_adapt import BatchToAdapt
 from fedwca.engine.stacked.client_batch import ClientBatch
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.packed_images import PackedImages
+from fedwca.engine.stacked.received_models import StackedReceived
 from fedwca.engine.stacked.train import Capture
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
-from fedwca.engine.stacked.worker import StackedReceived, StackedWorker
+from fedwca.engine.stacked.worker import StackedWorker
 from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ the same as it would for each client alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from fedwca.engine.randomness import keys_tensor, uniform
 from fedwca.engine.stacked.batch_to_adapt import BatchToAdapt
 from fedwca.engine.stacked.client_batch import ClientBatch, TrialBatch
 from fedwca.engine.stacked.network import StackedClassifiers
+from fedwca.engine.stacked.received_models import StackedReceived
 from fedwca.engine.stacked.targets import StackedContext, split_targets, targets_tree
 from fedwca.engine.stacked.train import Capture, train
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree, vmap_or_loop
@@ -30,26 +31,6 @@ from fedwca.functional import alignment, soft_neighborhood_density
 
 SIMILARITIES = 2**26
 """Entries of similarity matrices at a time, over all clients: 256 MiB in float32."""
-
-
-@dataclass(frozen=True)
-class StackedReceived:
-    """The models that G clients were sent, as mixtures of the server's rows."""
-
-    weights: Tensor
-    """``[G, Q+S, R]``"""
-    personal: int
-    """Q"""
-    resolve: Callable[[Tensor], Tensor]
-    """Turns mixtures of server rows ``[G, R]`` into these clients' models ``[G, P]``."""
-    resolve_common: Callable[[Tensor], Tensor] | None
-    """Turns a mixture of server rows ``[R]`` into the model ``[P]`` of every client; None: models differ by client."""
-    source: Tensor
-    """``[P]``, the source model, which every client was sent before round 0."""
-
-    def mix(self, mixtures: Tensor) -> Tensor:
-        """The models ``[G, P]`` that mixtures ``[G, Q+S]`` of the sent models give."""
-        return self.resolve((mixtures.to(self.weights)[:, None] @ self.weights)[:, 0])
 
 
 class StackedWorker(Clock):

@@ -15,9 +15,9 @@ from fedwca.data.metrics import Metrics
 from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.interface import Engine
 from fedwca.errors import UsageError
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.last_phase import Shift
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy
 from fedwca.results.run_schemas import UNCHECKED, RoundRecord
 from fedwca.runs.records.traffic import bytes_down, bytes_up

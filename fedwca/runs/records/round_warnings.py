@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note
 
 

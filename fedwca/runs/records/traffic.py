@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedwca.engine.interface import Engine
+from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome
 
 
 def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) -> int:

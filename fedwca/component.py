@@ -1,0 +1,78 @@
+"""The base class of all components, which users name, and the hash of a plugin's code."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from fedwca._deprecated import MEMBERS, describe_old_member
+from fedwca.component_class_checks import describe_wrong_class_variable, warn_of_misspelt_member
+from fedwca.errors import UsageError
+from fedwca.user_values import UserValues
+
+
+class Component(UserValues):
+    """A frozen value whose fields are its hyper-parameters; it holds no state."""
+
+    name: ClassVar[str] = ""
+    """The name it is registered under; set by the registry."""
+    label: ClassVar[str] = ""
+    """How tables call it; empty: the name."""
+    paper: ClassVar[str] = ""
+    """Paper and equation it comes from."""
+    positional_field: ClassVar[str] = ""
+    """The field that a first word without ``=`` sets, as in timm:resnet18; empty: there is none."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse old names and class variables of a wrong type, and warn of names that may be misspelt.
+
+        Raises:
+            UsageError: there is such a name or value; says what would be right.
+
+        Warns:
+            UserWarning: see `warn_of_misspelt_member`.
+        """
+        # pydantic itself refuses attributes without annotation that it does not know, and cannot name the new ones.
+        cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
+        if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
+            raise UsageError(problem)
+        warn_of_misspelt_member(cls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a field, or to keep anything else.
+
+        Raises:
+            UsageError: always, except for private attributes that the class declares.
+        """
+        try:
+            if name.startswith("_") and not name.startswith("__") and name not in self.__private_attributes__:
+                raise AttributeError(name)
+            super().__setattr__(name, value)
+        except (ValidationError, AttributeError) as error:
+            raise UsageError(
+                f"{type(self).__name__}.{name} cannot be set: components are frozen and keep nothing; what an "
+                "aggregator must remember belongs in the state that next_state returns"
+            ) from error
+
+    @classmethod
+    def positional_values(cls, pattern: str) -> list[str]:
+        """Known values of that field that match a pattern such as ``vit*``."""
+        return []
+
+
+def code_digest(cls: type[Component]) -> dict[str, str]:
+    """``{"code": hash}`` of the files that define a plugin's class and its bases; empty for a class of fedwca.
+
+    A cached result of a component is recognised by its name, its fields and this. Files that these import do not count.
+    """
+    bases = [base for base in cls.__mro__ if issubclass(base, Component) and not base.__module__.startswith("fedwca.")]
+    code = hashlib.sha256()
+    for base in bases:
+        with suppress(OSError, TypeError):  # of a class that was typed in, nothing may be known
+            code.update("".join(inspect.findsource(base)[0]).encode())
+    return {"code": code.hexdigest()[:16]} if bases else {}
