@@ -21,7 +21,7 @@ from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
 from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import DataError, UsageError
-from fedwca.federated import round as rounds
+from fedwca.federated import close_round as closing
 from fedwca.federated.source_model import initial_model
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
@@ -240,7 +240,7 @@ def test_bytes_are_those_of_two_models_down_and_centroids_up(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("call", "function", "module"),
-    [(2, "ask_about_mean", rounds), (1, "close_last_phase", run_rounds)],
+    [(2, "ask_about_mean", closing), (1, "close_last_phase", run_rounds)],
     ids=["between two gathers", "in the last phase"],
 )
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
