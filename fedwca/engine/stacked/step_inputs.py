@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -63,9 +63,9 @@ def show_images(
         real.append(all_real)
     parts = [batch.take_embedded(rows, indices)] if draws.plain else []
     if inputs:
-        x = torch.cat(inputs, 1)
+        x = join_images(inputs)
         parts.append(network.embed(x.flatten(0, 1)).unflatten(0, x.shape[:2]) if network.backbone.frozen else x)
-    x = torch.cat(parts, 1)
+    x = join_images(parts)
     masks = [mask.to(x.dtype) for mask in draws.masks(positions, all_places if strong else None)]
     step_inputs = StackedInput(x, masks, torch.cat(real, 1) if places else None)
     return step_inputs, MixedPlaces(mixed, valid)
@@ -76,6 +76,11 @@ def step_draws(batch: TrialBatch, rows: slice, number: Tensor) -> StepDraws:
     task = batch.task
     keys = lambda purpose: batch.keys(purpose)[rows, None, None]  # noqa: E731
     return StepDraws(batch.network.network, keys, number[:, None], task.training.batch_size, task.training.trains)
+
+
+def join_images(parts: Sequence[Tensor]) -> Tensor:
+    """Images ``[g, B, …]`` of several kinds one after another; those of a single kind are not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), 1)
 
 
 def values_in_step(values: Tensor, rows: slice, indices: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def client_losses(
 def model_penalties(task: Task, leaf: Tensor, context: StackedContext, rows: slice) -> Tensor:
     """The objectives' penalties on the models themselves ``[g]``, or 0 ``[]`` if there are none."""
     if not program.penalizing(task.objectives):
-        return leaf[:0].sum()
+        return leaf.new_zeros(())  # not a sum over no values of the leaf, whose gradient is as large as the leaf
     anchors = {name: value[rows] for name, value in context.anchors.items()}
 
     def penalty(tree: dict[str, Any]) -> Tensor:
