@@ -135,13 +135,17 @@ def tag_run(
 @app.command("diff")
 def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
+    from fedwca.config.added_fields import with_added_settings
     from fedwca.results.differing_settings import differing_settings
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import read_run
     from fedwca.results.tables import mean_cell
 
     first_run, second_run = (read_run(find_run(name, context.obj)) for name in (a, b))
-    settings = differing_settings(first_run.about, second_run.about)
+    try:
+        settings = differing_settings(*(with_added_settings(run.about) for run in (first_run, second_run)))
+    except UsageError:  # a part that is not installed here; what is stored can be compared all the same
+        settings = differing_settings(first_run.about, second_run.about)
     means = [run.results for run in (first_run, second_run)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
     if as_json:

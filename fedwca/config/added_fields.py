@@ -1,4 +1,4 @@
-"""Component fields that were added since a run began: the run has them at their defaults."""
+"""Settings and component fields that were added since a run began: the run has them at their defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
+from fedwca.config.idle_settings import without_idle_tables
+from fedwca.config.run_config import validate
 from fedwca.core.plain_values import to_plain
+
+
+def with_added_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Configuration and methods of a run, with settings that were added since it began at their defaults.
+
+    Args:
+        metadata: content of its ``config.json``.
+
+    Raises:
+        UsageError: the configuration is not valid here, for example since a plugin is not installed.
+    """
+    config = without_idle_tables(validate(metadata["config"])).model_dump(mode="json")
+    return {"config": config, "methods": with_added_fields(metadata["methods"])}
 
 
 def with_added_fields(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,22 @@ def test_show_and_diff(runs: Path) -> None:
     table = call("runs", "diff", "now", "old")
     assert "accuracy of wca" in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
+
+
+@pytest.mark.parametrize("changes", [{"seed": 5}, {"seed": 5, "dataset": "of_a_plugin"}])
+def test_settings_that_were_added_since_a_run_are_no_difference(runs: Path, changes: dict[str, Any]) -> None:
+    shutil.copytree(runs / "now", runs / "earlier")
+    file = runs / "earlier" / "config.json"
+    about = json.loads(file.read_text())
+    about["config"] |= changes
+    del about["config"]["training"]["nesterov"]
+    (aggregator,) = [part for part in about["methods"]["wca"]["components"] if part["kind"] == "aggregator"]
+    del aggregator["ta"]
+    file.write_text(json.dumps(about))
+    settings = json.loads(call("runs", "diff", "now", "earlier", "--json").out)["settings"]
+    assert settings["seed"] == [0, 5]
+    # Without the plugin, what is stored is compared.
+    assert (set(settings) == {"seed"}) == ("dataset" not in changes)
 
 
 def test_export_to_csv(runs: Path) -> None:

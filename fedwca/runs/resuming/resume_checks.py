@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.added_fields import with_added_fields
-from fedwca.config.idle_settings import without_idle_tables
+from fedwca.config.added_fields import with_added_fields, with_added_settings
 from fedwca.config.resolve_config import RunPlan
-from fedwca.config.run_config import validate
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.federated.source_model import StartModel
@@ -66,11 +64,7 @@ def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
     plan = with_canonical_domain(plan)
     if plan.domain is None and is_set_up(metadata):
         plan = plan.at(load(plan.config)[1])
-    stored_request = {
-        "config": without_idle_tables(validate(metadata["config"])).model_dump(mode="json"),
-        "methods": with_added_fields(metadata["methods"]),
-    }
-    return differing_settings(stored_request, plan.described())
+    return differing_settings(with_added_settings(metadata), plan.described())
 
 
 def with_canonical_domain(plan: RunPlan) -> RunPlan:
