@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -89,7 +90,6 @@ def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Compone
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
     check_views_are_known((*objectives, *finish))
-    check_adaptation_is_used(name, adaptation, objectives, finish)
     return Method(name, label, aggregator, labeler, objectives, built_clusterer, finish, start, adaptation=adaptation)
 
 
@@ -219,19 +219,31 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
 def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> tuple[Method, int]:
     """Check that a method fits the run; returns it with its rounds, where the last phase counts as one more."""
     partition, training = partition_of(config), method.training_in(config.training)
+    built_partition = component("partition", config.partition, config.components)
     model = component("model", config.model, config.components)
-    check_fits_partition(method, training, config.batch_norm, partition, config.checkpoint is not None)
-    check_public_images(method, component("partition", config.partition, config.components))
-    check_sizes(method, model, config.checkpoint is not None)
-    check_whole_model_is_trained(method, training)
-    check_networks_are_trained(method, training)
-    check_models_can_be_generated(method, config.engine, partition)
-    check_gradients_can_be_inferred(method, training)
-    check_layers_can_stay(method, partition, model)
     rounds = config.rounds if max_rounds is None else min(max_rounds, config.rounds)
-    check_epochs_are_whole(method, training, rounds)
-    check_steps_have_labels(method, training, partition)
+    with _name_in_errors(method.name):
+        check_adaptation_is_used(method)
+        check_fits_partition(method, training, config.batch_norm, partition, config.checkpoint is not None)
+        check_public_images(method, built_partition)
+        check_sizes(method, model, config.checkpoint is not None)
+        check_whole_model_is_trained(method, training)
+        check_networks_are_trained(method, training)
+        check_models_can_be_generated(method, config.engine, partition)
+        check_gradients_can_be_inferred(method, training)
+        check_layers_can_stay(method, partition, model)
+        check_epochs_are_whole(method, training, rounds)
+        check_steps_have_labels(method, training, partition)
     return method, rounds + bool(method.finish)
+
+
+@contextmanager
+def _name_in_errors(method: str) -> Iterator[None]:
+    """Begin the message of a check that fails with the name of the method."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"method {method!r}: {error}") from error
 
 
 def check_name_length(name: str) -> None:

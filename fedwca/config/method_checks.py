@@ -1,4 +1,7 @@
-"""Checks that a method's parts fit each other, made when the method is composed."""
+"""Checks that a method's parts fit each other, made when the method is composed.
+
+Where a check takes the whole method, the caller puts the method's name before the message.
+"""
 
 from __future__ import annotations
 
@@ -63,35 +66,31 @@ def check_views_are_known(objectives: Sequence[Objective]) -> None:
             )
 
 
-def check_adaptation_is_used(
-    name: str, adaptation: Adaptation | None, objectives: Sequence[Objective], finish: Sequence[Objective]
-) -> None:
+def check_adaptation_is_used(method: Method) -> None:
     """Refuse an objective that needs a missing adaptation, an adaptation beside a last phase, and untrained networks.
 
     Args:
-        name: of the method.
-        adaptation: of the method.
-        objectives: of its rounds.
-        finish: of its last phase.
+        method: composed.
 
     Raises:
         UsageError: says what to change.
     """
-    adapting = [objective for objective in (*objectives, *finish) if objective.adapts]
+    adaptation = method.adaptation
+    adapting = [objective for objective in (*method.objectives, *method.finish) if objective.adapts]
     if adapting and adaptation is None:
         raise UsageError(
-            f"method {name!r}: objective {adapting[0].name!r} trains through a step of an adaptation; say "
-            "which, such as --adaptation learned"
+            f"objective {adapting[0].name!r} trains through a step of an adaptation; say which, such as --adaptation "
+            "learned"
         )
-    if finish and adaptation is not None:
+    if method.finish and adaptation is not None:
         raise UsageError(
-            f"method {name!r}: clients without labels have a last phase or an adaptation, not both; take "
-            "--finish none or --adaptation none"
+            "clients without labels have a last phase or an adaptation, not both; take --finish none or --adaptation "
+            "none"
         )
     if adaptation is not None and make_networks(adaptation, 2, 2) and not adapting:
         raise UsageError(
-            f"method {name!r}: adaptation {adaptation.name!r} has a network of its own, which no objective of this "
-            "method trains; add --objective adapted, or take --adaptation entropy"
+            f"adaptation {adaptation.name!r} has a network of its own, which no objective of this method trains; add "
+            "--objective adapted, or take --adaptation entropy"
         )
 
 
@@ -109,7 +108,7 @@ def check_models_can_be_generated(method: Method, engine: str, partition: type[P
     adaptation = method.adaptation
     if adaptation is None or not adaptation.generates_models:
         return
-    prefix = f"method {method.name!r}: adaptation {adaptation.name!r} generates a model for each client, "
+    prefix = f"adaptation {adaptation.name!r} generates a model for each client, "
     if engine == "stacked":
         raise UsageError(f"{prefix}one by one; take --engine loop, or auto")
     if not partition.trains_classifier:
@@ -135,25 +134,21 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
     Raises:
         UsageError: names the part.
     """
-    prefix, names = f"method {method.name!r}: ", [name for part in method.trained for name in make_networks(part, 2, 2)]
+    names = [name for part in method.trained for name in make_networks(part, 2, 2)]
     if repeated_names := [name for name in names if names.count(name) > 1]:
-        raise UsageError(
-            f"{prefix}two of its parts have a network called {repeated_names[0]!r}; leave one of the parts out"
-        )
+        raise UsageError(f"two of its parts have a network called {repeated_names[0]!r}; leave one of the parts out")
     changing = [part for part in method.trained if changes_network(part)]
     if training.trains != "all" and changing:
         raise UsageError(
-            f"{prefix}{changing[0].name!r} trains networks beside the model, which trains = {training.trains} leaves "
-            "as they are; leave it out"
+            f"{changing[0].name!r} trains networks beside the model, which trains = {training.trains} leaves as they "
+            "are; leave it out"
         )
     if len([part for part in changing if isinstance(part, Adaptation) and part.generates_models]) and len(changing) > 1:
-        raise UsageError(
-            f"{prefix}a model that is generated has no other networks beside it, as {changing[1].name!r} asks"
-        )
+        raise UsageError(f"a model that is generated has no other networks beside it, as {changing[1].name!r} asks")
     if finish_parts := [objective for objective in method.finish if changes_network(objective)]:
         raise UsageError(
-            f"{prefix}objective {finish_parts[0].name!r} trains networks beside the model, which a last phase does not"
-            "; take it by --objective"
+            f"objective {finish_parts[0].name!r} trains networks beside the model, which a last phase does not; take "
+            "it by --objective"
         )
 
 
@@ -173,8 +168,8 @@ def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> N
         rounded_up = rounds - remainder + cuts
         valid_rounds = f"{rounds - remainder} or {rounded_up}" if rounds > cuts else f"{rounded_up}"
         raise UsageError(
-            f"method {method.name!r}: {rounds} rounds end inside an epoch, which training.cuts makes {cuts} rounds "
-            f"long; take --rounds {valid_rounds}"
+            f"{rounds} rounds end inside an epoch, which training.cuts makes {cuts} rounds long; take --rounds "
+            f"{valid_rounds}"
         )
 
 
@@ -192,8 +187,8 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
     steps = training.steps
     if steps is not None and not partition.trains_classifier and method.pseudo_labeler.renew == "epoch":
         raise UsageError(
-            f"method {method.name!r}: pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, "
-            f"and a round of {steps} steps has none; take renew=round, or epochs in place of steps"
+            f"pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, and a round of {steps} "
+            "steps has none; take renew=round, or epochs in place of steps"
         )
 
 
@@ -208,10 +203,7 @@ def check_whole_model_is_trained(method: Method, training: Training) -> None:
         UsageError: names the part.
     """
     if training.trains != "all" and any(objective.adapts for objective in method.objectives):
-        raise UsageError(
-            f"method {method.name!r}: a step of an adaptation moves the whole model; "
-            f"leave out trains = {training.trains}"
-        )
+        raise UsageError(f"a step of an adaptation moves the whole model; leave out trains = {training.trains}")
 
 
 def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
@@ -227,7 +219,7 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
     aggregator = method.aggregator
     if not aggregator.infers_gradients:
         return
-    prefix = f"method {method.name!r}: aggregator {aggregator.name!r} takes how far clients moved for their gradients"
+    prefix = f"aggregator {aggregator.name!r} takes how far clients moved for their gradients"
     if training.momentum:
         raise UsageError(f"{prefix}, which momentum {training.momentum:g} changes; take --set training.momentum=0")
     if training.extra_momentum and any(changes_network(part) for part in method.trained):
@@ -243,8 +235,8 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
     anchors = {name for objective in method.objectives for name in objective.anchors}
     if unread := [name for name in aggregator.references if name not in (*Aggregator.references, *anchors)]:
         raise UsageError(
-            f"method {method.name!r}: aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective "
-            "reads; add --objective control"
+            f"aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective reads; add --objective "
+            "control"
         )
 
 
@@ -263,14 +255,14 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
     local_layers = method.aggregator.local_layers
     if local_layers and (partition.some_unlabeled or not partition.trains_classifier):
         raise UsageError(
-            f"method {method.name!r}: aggregator {method.aggregator.name!r} leaves the last layer with the client that "
-            "trains it, which clients without labels do not; they all need labels, as with --partition shards"
+            f"aggregator {method.aggregator.name!r} leaves the last layer with the client that trains it, which "
+            "clients without labels do not; they all need labels, as with --partition shards"
         )
     averages_layers = local_layers and len(method.aggregator.deliver_new(2, torch.zeros(1)).nonzero()) > 1
     if averages_layers and (local_layers > 1 or model.classifier == "wn"):
         kind = f"{local_layers} layers" if local_layers > 1 else "a weight-normalised classifier"
         raise UsageError(
-            f"method {method.name!r}: new clients get the mean of all clients' last layers for the mean of their "
-            f"outputs, which it is of one linear layer, not of {kind}; take layers=1 and "
-            "--set model.classifier=linear, or new=sampled, as pfl-sampled does"
+            "new clients get the mean of all clients' last layers for the mean of their outputs, which it is of one "
+            f"linear layer, not of {kind}; take layers=1 and --set model.classifier=linear, or new=sampled, as "
+            "pfl-sampled does"
         )

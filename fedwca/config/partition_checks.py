@@ -27,7 +27,6 @@ def check_fits_partition(
     Raises:
         UsageError: names the part and what it needs.
     """
-    prefix = f"method {method.name!r}: "
     if partition.trains_classifier and not checkpoint:
         _check_needs_no_source_model(method)
     if partition.some_unlabeled:
@@ -37,22 +36,16 @@ def check_fits_partition(
             _check_new_clients_fit(method, batch_norm)
         if method.aggregator.queries_clients:
             raise UsageError(
-                f"{prefix}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it "
-                "needs one, by --target"
+                f"aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs one, "
+                "by --target"
             )
         if method.start is not None:
-            raise UsageError(
-                f"{prefix}central method {method.start.name!r} learns from several sources; it needs --target"
-            )
+            raise UsageError(f"central method {method.start.name!r} learns from several sources; it needs --target")
         if method.finish:
-            raise UsageError(
-                f"{prefix}a last phase is for clients without labels beside labelled ones; it needs --target"
-            )
+            raise UsageError("a last phase is for clients without labels beside labelled ones; it needs --target")
     for settings in (training, method.finish_training):
         if settings is not None and settings.trains == "classifier" and not partition.trains_classifier:
-            raise UsageError(
-                f"{prefix}trains = classifier, but with --source the classifier is frozen; take all or extractor"
-            )
+            raise UsageError("trains = classifier, but with --source the classifier is frozen; take all or extractor")
 
 
 def _check_needs_no_source_model(method: Method) -> None:
@@ -63,7 +56,7 @@ def _check_needs_no_source_model(method: Method) -> None:
     Raises:
         UsageError: names the part.
     """
-    prefix = f"method {method.name!r}: where clients have labels there is no source model, which"
+    prefix = "where clients have labels there is no source model, which"
     readers = [objective for objective in (*method.objectives, *method.finish) if "source" in objective.teachers]
     readers += [objective for objective in method.finish if "source" in objective.anchors]
     if readers:
@@ -81,14 +74,14 @@ def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
     """
     if method.aggregator.grouping != OneGroup() and method.public_objective is None:
         raise UsageError(
-            f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, "
-            "and a new client is in no group; new clients need one model of all that train, such as fedavg makes"
+            f"aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, and a new client is in "
+            "no group; new clients need one model of all that train, such as fedavg makes"
         )
     labeler = method.pseudo_labeler
     if labeler.name != UNREAD_LABELER or labeler != type(labeler)():
         raise UsageError(
-            f"method {method.name!r}: clients that train have labels and new ones train nothing, so pseudo-labeler "
-            f"{labeler.name!r} and its fields change nothing; leave them out"
+            f"clients that train have labels and new ones train nothing, so pseudo-labeler {labeler.name!r} and its "
+            "fields change nothing; leave them out"
         )
     if batch_norm in ("local", "recalibrated"):
         raise UsageError(
@@ -102,17 +95,16 @@ def _check_unlabeled_fit(method: Method, batch_norm: str) -> None:
     Raises:
         UsageError: names the part or the policy.
     """
-    prefix = f"method {method.name!r}: "
     if method.aggregator.grouping != OneGroup():
         raise UsageError(
-            f"{prefix}aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, which is for "
-            "clients that all have images alone (--source); a target without labels needs one model of all the "
-            "others, such as mdmgb or fedavg makes"
+            f"aggregator {method.aggregator.name!r} {method.aggregator.grouping.description}, which is for clients "
+            "that all have images alone (--source); a target without labels needs one model of all the others, such as "
+            "mdmgb or fedavg makes"
         )
     if method.aggregator.infers_gradients or method.aggregator.reports:
         raise UsageError(
-            f"{prefix}aggregator {method.aggregator.name!r} learns of every client from its training, and a target "
-            "without labels trains in no round; take mdmgb or fedavg"
+            f"aggregator {method.aggregator.name!r} learns of every client from its training, and a target without "
+            "labels trains in no round; take mdmgb or fedavg"
         )
     if batch_norm == "local":
         raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")

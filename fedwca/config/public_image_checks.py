@@ -20,7 +20,6 @@ def check_public_images(method: Method, partition: Partition) -> None:
     Raises:
         UsageError: says what to change.
     """
-    prefix = f"method {method.name!r}: "
     public_objectives = [
         objective for objective in (*method.objectives, *method.finish) if isinstance(objective, PublicObjective)
     ]
@@ -28,21 +27,21 @@ def check_public_images(method: Method, partition: Partition) -> None:
         return
     name = public_objectives[0].name
     if len(public_objectives) > 1 or public_objectives[0] in method.finish:
-        raise UsageError(f"{prefix}objective {name!r} begins a round by itself; name one such, and none in --finish")
+        raise UsageError(f"objective {name!r} begins a round by itself; name one such, and none in --finish")
     if not partition.has_public_images:
         raise UsageError(
-            f"{prefix}objective {name!r} learns from public images, and there are none; take a partition that keeps "
-            "some, such as --partition shards:public=0.1"
+            f"objective {name!r} learns from public images, and there are none; take a partition that keeps some, such "
+            "as --partition shards:public=0.1"
         )
     if not method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
-            f"{prefix}objective {name!r} is for models that stay with their clients, and aggregator "
-            f"{method.aggregator.name!r} {method.aggregator.grouping.description}; take --aggregator local"
+            f"objective {name!r} is for models that stay with their clients, and aggregator {method.aggregator.name!r} "
+            f"{method.aggregator.grouping.description}; take --aggregator local"
         )
     if len(method.objectives) == 1:
         raise UsageError(
-            f"{prefix}objective {name!r} learns what clients say of public images, and nothing trains clients on their "
-            "own; add an objective that does, such as cross_entropy"
+            f"objective {name!r} learns what clients say of public images, and nothing trains clients on their own; "
+            "add an objective that does, such as cross_entropy"
         )
 
 
@@ -60,7 +59,7 @@ def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
     sizes = len(model.size_variants)
     if sizes == 1:
         return
-    prefix = f"method {method.name!r}: models of {sizes} sizes "
+    prefix = f"models of {sizes} sizes "
     if method.public_objective is None:
         raise UsageError(
             f"{prefix}cannot be averaged, and nothing else brings what clients know together; take hetero_fedtta or "
