@@ -42,8 +42,10 @@ def without_unused(
     idle_fields = _unused_fields(config, methods)
     for kind, name, field in idle_fields:
         key = f"{kind}.{name}.{field}"
-        if remaining_origins.pop(f"components.{key}") != preset and refuses:
-            raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
+        origin = remaining_origins.pop(f"components.{key}")
+        if origin != preset and refuses:
+            given = "given in the configuration's file" if origin == "config" else "given"
+            raise UsageError(f"{key} is {given}, but no method of this run uses the {kind} {name!r}")
     if refuses:
         _check_overruled_fields(config, remaining_origins, methods)
     idle_values = _unused_values(config, methods)

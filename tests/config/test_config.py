@@ -323,7 +323,11 @@ def as_toml(values: dict[str, Any], prefix: str = "") -> str:
         ("c.toml", "aggregator = 3", "aggregator: needs a name"),
         ("c.toml", "[aggregator]\nta = 1", "aggregator: a table needs a name"),
         ("c.toml", "[training]\nlr = 1\nspeed = 2", "training.speed: there is no such field"),
-        ("c.toml", "[components.aggregator.one_hot]\nweighting = 'samples'", "no method of this run uses"),
+        (
+            "c.toml",
+            "[components.aggregator.one_hot]\nweighting = 'samples'",
+            "weighting is given in the configuration's file, but no method of this run uses",
+        ),
     ],
     ids=str,
 )
