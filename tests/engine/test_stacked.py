@@ -134,6 +134,20 @@ def test_what_cannot_be_batched_runs_one_by_one_and_says_so() -> None:
     assert float((loop.bank - stacked.bank).abs().max()) <= 1e-9
 
 
+class Unsure(Objective):
+    """A zero of its own, as plugins return where there is nothing to learn from."""
+
+    name = "unsure"
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return torch.zeros((), requires_grad=True)
+
+
+def test_a_loss_that_is_a_zero_of_its_own_trains_nothing_on_both_engines() -> None:
+    method = Method("unsure", "Unsure", WCA(), TwoModel(), (Unsure(),), TrueDomains())
+    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
+
+
 def test_step_groups_leave_no_client_out() -> None:
     sizes = sorted(SIZES, reverse=True)
     trained = [0] * len(sizes)

@@ -116,7 +116,7 @@ def train_step(
     losses = client_losses(batch, context, rows, indices, mixed, logits, features, adapted, extra_fields)
     program.check_is_trained(losses, batch.task.objectives)
     losses = losses + model_penalties(batch.task, all_trained, context, rows)
-    gradient = torch.autograd.grad(losses.sum(), leaf)[0]
+    gradient = torch.autograd.grad(losses.sum(), leaf, allow_unused=True, materialize_grads=True)[0]
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)
     for slot in layout.statistics:
         if slot.name in new_statistics:
