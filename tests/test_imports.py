@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "loggers": {*BASE, "core"},
     "data": {*BASE, "core", "functional"},
     "engine": {*VALUES, "_version", "data"},
-    "federated": {*VALUES, "data", "engine"},
+    "federated": {*VALUES, "_deprecated", "data", "engine"},
     "results": {*BASE, "core", "data"},
     "config": {*ENGINES, *COMPONENTS},
     "runs": RUNS - {"runs"},

@@ -41,6 +41,21 @@ def test_the_warning_points_to_the_line_with_the_old_name(code: str) -> None:
     assert {Path(warning.filename).name for warning in caught} == {"user.py"}
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "new"),
+    [
+        ("fedwca.federated.round", "OpenRound", "fedwca.federated.open_round.OpenRound"),
+        ("fedwca.federated.round", "sample_clients", "fedwca.federated.participation.sample_clients"),
+        ("fedwca.federated.source_model", "TrainedSource", "fedwca.federated.source_model.StartModel"),
+    ],
+)
+def test_names_that_warnings_of_0_1_0_gave_as_new_still_work(module: str, name: str, new: str) -> None:
+    with pytest.warns(FutureWarning, match=f"{module}.{name} is now {new}; the old name goes in fedwca"):
+        attribute = getattr(importlib.import_module(module), name)
+    new_module, _, new_name = new.rpartition(".")
+    assert attribute is getattr(importlib.import_module(new_module), new_name)
+
+
 def test_what_never_was_is_not_there() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"fedwca\.kind'"):
         importlib.import_module("fedwca.kind")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from fedwca._deprecated import forward_names
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
@@ -14,6 +16,13 @@ from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import open_round
 from fedwca.federated.server import Server
+
+_RENAMED = {
+    "OpenRound": "fedwca.federated.open_round.OpenRound",
+    "sample_clients": "fedwca.federated.participation.sample_clients",
+}
+if not TYPE_CHECKING:  # type checkers would otherwise accept any name
+    __getattr__ = forward_names(__name__, _RENAMED)
 
 
 def init_server(engine: Engine, start: Network | None = None, own: Tensor | None = None) -> Server:

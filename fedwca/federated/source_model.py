@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca._deprecated import forward_names
 from fedwca.core.architecture import Architecture
 from fedwca.core.files import expand_home
 from fedwca.core.network import Network
@@ -28,6 +30,10 @@ from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
+
+_RENAMED = {"TrainedSource": "fedwca.federated.source_model.StartModel"}
+if not TYPE_CHECKING:  # type checkers would otherwise accept any name
+    __getattr__ = forward_names(__name__, _RENAMED)
 
 RECIPE = 3
 """Increased whenever the procedure below changes, so that no cached model of an older procedure is used."""

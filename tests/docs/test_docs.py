@@ -26,6 +26,8 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core import network
 from fedwca.core.training_settings import CentralTraining, FinishTraining, SourceTraining, Training
 from fedwca.errors import UnknownComponent
+from fedwca.federated import round as rounds
+from fedwca.federated import source_model
 from fedwca.registry import canonical_name
 from fedwca.reproduce.definitions import definition
 from tests.read_rounds import read_rounds
@@ -309,7 +311,7 @@ def old_names() -> str:
     """The table of deprecated names, as their page shows it."""
     rows = [
         f"| `{old}` in `{module.__name__}` | `{new}` |"
-        for module in (fedwca, fedwca.functional, network)
+        for module in (fedwca, fedwca.functional, network, rounds, source_model)
         for old, new in sorted(module._RENAMED.items())
     ]
     for old, (new, renamed) in sorted(MODULES.items()):
