@@ -134,8 +134,8 @@ class Network(nn.Module):
         mean, std = ((255 * cast(Tensor, x).view(channels)).expand(width, -1).flatten() for x in (self.mean, self.std))
         if channels < images.shape[1]:  # exact where all channels are alike
             x = images.to(mean.dtype).mean(1)
-        else:
-            x = images.permute(0, 2, 3, 1).reshape(count, height, width * channels).to(mean.dtype)
+        else:  # a copy of floats, too, since it is scaled in place
+            x = images.permute(0, 2, 3, 1).reshape(count, height, width * channels).to(mean.dtype, copy=True)
         return x.sub_(mean).div_(std).view(count, height, width, channels).permute(0, 3, 1, 2)
 
     @property

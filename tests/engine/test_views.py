@@ -13,6 +13,13 @@ def test_a_network_that_does_not_augment_sees_the_prepared_images(network: Netwo
     assert torch.equal(weak_views(network, images, 1, 2, torch.arange(6), 12), network.prepare(images))
 
 
+def test_images_of_floats_stay_as_they_are(network: Network) -> None:
+    images = torch.arange(2 * 3 * 32 * 32).remainder(256).view(2, 3, 32, 32)
+    floats = images.float().to(memory_format=torch.channels_last)
+    assert torch.equal(network.prepare(floats), network.prepare(images.to(torch.uint8)))
+    assert torch.equal(floats, images.float())
+
+
 def test_every_place_of_every_step_draws_its_own_crop() -> None:
     network = ResNet18(side=32, weights="none", bottleneck=4).build(2)
     plain, mixed = torch.arange(6), 8 + torch.arange(6)  # a batch of at most 8: partners of mixup come after it
