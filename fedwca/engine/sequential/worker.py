@@ -276,4 +276,4 @@ class ClientWorker(Clock):
         # .data has a version counter of its own: else other clients' steps on the bank invalidate this row.
         leaf = self.slot[: self.replica.layout.trained].data.requires_grad_()
         value = program.penalty(self.task.objectives, leaf, anchors)
-        return None if value is None else torch.autograd.grad(value, leaf)[0]
+        return None if value is None or not value.requires_grad else torch.autograd.grad(value, leaf)[0]

@@ -83,8 +83,8 @@ def model_penalties(task: Task, leaf: Tensor, context: StackedContext, rows: sli
 
     def penalty(tree: dict[str, Any]) -> Tensor:
         value = program.penalty(task.objectives, tree["leaf"], tree["anchors"])
-        return tree["leaf"][:0].sum() if value is None else value
+        return tree["leaf"].new_zeros(()) if value is None else value
 
     description = f"the penalty of {program.names_of(program.penalizing(task.objectives))}"
     penalties: Tensor = vmap_or_loop(description, penalty, {"leaf": leaf, "anchors": anchors})
-    return penalties
+    return penalties if penalties.requires_grad else leaf[:, :0].sum(1)  # constants have no gradient
