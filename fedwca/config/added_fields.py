@@ -40,7 +40,8 @@ def _whole_component(stored: Mapping[str, Any]) -> dict[str, Any]:
     if stored["name"] not in registry.names():
         return dict(stored)  # a plugin that is not installed; its entry stays as it is
     fields = registry.get(stored["name"]).model_fields
+    optional = {name: field for name, field in fields.items() if not field.is_required()}
     return {
-        **{name: to_plain(field.get_default(call_default_factory=True)) for name, field in fields.items()},
+        **{name: to_plain(field.get_default(call_default_factory=True)) for name, field in optional.items()},
         **stored,
     }

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from fedwca.component import Component
+from fedwca.config.added_fields import with_added_fields
 from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
 from fedwca.config.run_config import RunConfig, resolve, validate
 from fedwca.config.spell_out import spell_out
+from fedwca.core.objective import Objective
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.objectives import objectives
 
 METHOD_FIELDS = {"aggregator": "ta", "objective": "lam", "pseudo_labeler": "mu", "clusterer": "level"}
 
@@ -399,3 +402,13 @@ def test_how_to_train_a_source_model_that_is_given(tmp_path: Path) -> None:
     run = tmp_path / "config.json"
     run.write_text(json.dumps({"config": plan.config.model_dump(mode="json")}))
     assert resolve_plan({}, file=run).config == plan.config
+
+
+def test_a_field_without_default_that_was_added_since_a_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exacting(Objective):
+        strength: float
+        share: float = 0.5
+
+    monkeypatch.setitem(objectives._classes, "exacting", Exacting)
+    stored = {"kind": "objective", "name": "exacting"}
+    assert with_added_fields({"m": {"components": [stored]}}) == {"m": {"components": [{"share": 0.5, **stored}]}}
