@@ -116,6 +116,28 @@ def test_a_network_with_a_hidden_layer_and_an_activation() -> None:
     compare(SequentialEngine(networks[0], client_images, "cpu", 1), StackedEngine(networks[1], client_images), method)
 
 
+class SumOfParameters(Objective):
+    """A penalty alone: the sum of all parameters times a factor, or a constant where that is 0."""
+
+    name = "sum_of_parameters"
+    factor: float = 0.0
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Nothing."""
+        return torch.zeros(())
+
+    def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor:
+        """Its gradient is one number, or there is none."""
+        return self.factor * parameters.sum() if self.factor else torch.zeros(())
+
+
+@pytest.mark.parametrize("beside", [(), (Shot(),)], ids=["alone", "beside_shot"])
+@pytest.mark.parametrize("factor", [0.0, 0.5])
+def test_a_penalty_that_is_constant_or_linear(factor: float, beside: tuple[Objective, ...]) -> None:
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (SumOfParameters(factor=factor), *beside), TrueDomains())
+    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
+
+
 class Curious(Objective):
     """Branches on a value, which cannot be done for many clients at once."""
 

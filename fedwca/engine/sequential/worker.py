@@ -270,7 +270,7 @@ class ClientWorker(Clock):
         self.replica.step(loss, self._pull(context.anchors), training, self.task.learning_rates)
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
-        """Gradient ``[P]`` of the objectives' penalties on the model itself; None if there are none."""
+        """Gradient ``[P]`` of the objectives' penalties on the model itself; None if none depends on it."""
         if not program.penalizing(self.task.objectives):
             return None
         # .data has a version counter of its own: else other clients' steps on the bank invalidate this row.

@@ -116,7 +116,7 @@ def train_step(
     losses = client_losses(batch, context, rows, indices, mixed, logits, features, adapted, extra_fields)
     program.check_is_trained(losses, batch.task.objectives)
     losses = losses + model_penalties(batch.task, all_trained, context, rows)
-    gradient = torch.autograd.grad(losses.sum(), leaf, allow_unused=True, materialize_grads=True)[0]
+    gradient = _gradient(losses, leaf)
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)
     for slot in layout.statistics:
         if slot.name in new_statistics:
@@ -144,6 +144,14 @@ def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, 
         # Each part of a row is one flat parameter.
         arguments = (models[:, part].unbind(), part_gradient.unbind(), momentum[:, part].unbind())
         sgd_step(*arguments, training.of(name), None if name is None else task.learning_rates.get(name))
+
+
+def _gradient(losses: Tensor, leaf: Tensor) -> Tensor:
+    """Gradient of the sum of the losses ``[g]``, of the shape of the leaf; zeros if they do not depend on it."""
+    if not losses.requires_grad:
+        return torch.zeros_like(leaf)
+    # That of a sum of parameters would be one number with a stride of 0, which torch's fused SGD reads past its end.
+    return torch.autograd.grad(losses.sum(), leaf, allow_unused=True, materialize_grads=True)[0].contiguous()
 
 
 def _adapted_logits(
