@@ -14,13 +14,9 @@ import pytest
 import torch
 
 from fedwca.config.added_fields import with_added_fields
-from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.models.lenet import LeNet
-from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run import read_run
-from fedwca.results.run_identity import run_identity
-from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.resuming.reuse_runs import comparable_settings
 
 from .conftest import SIZE, SMALL, Run, call
@@ -231,33 +227,6 @@ def test_a_value_from_a_file_is_that_of_the_command_line(shades: Path, tmp_path:
     contents["config"]["components"]["model"] = {"lenet": {"bottleneck": "8", "channel_dropout": "0.25"}}
     (out / "shades-amber/config.json").write_text(json.dumps(contents))
     assert "not run again" in compare(shades, out, *arguments, "--config", str(file)).err
-
-
-def test_what_changes_no_number_is_a_list_of_fields() -> None:
-    assert set(SAME_NUMBERS) <= set(RunConfig.model_fields)
-    plan = resolve_plan({}).described()
-    changed = {**plan, "config": {**plan["config"], **dict.fromkeys(SAME_NUMBERS, 3)}}
-    assert differing_settings(plan, changed) == {}
-    assert run_identity({**plan, "identity_without": SAME_NUMBERS}) == run_identity(
-        {**changed, "identity_without": SAME_NUMBERS}
-    )
-    config = RunConfig(workers=3).model_dump(mode="json")
-    assert run_identity(plan) == run_identity({**plan, "config": {**plan["config"], "workers": config["workers"]}})
-    assert run_identity(plan) != run_identity(changed)
-
-
-def test_names_that_read_like_equal_numbers_are_different_names() -> None:
-    plan = resolve_plan({}).described()
-    for first, second in [("01", "1"), ("1e5", "100000"), ("1_0", "10")]:
-        stored, requested = ({**plan, "config": {**plan["config"], "source": name}} for name in (first, second))
-        assert differing_settings(stored, requested) == {"source": (first, second)}
-    stored, requested = (
-        {**plan, "config": {**plan["config"], "components": {"dataset": {"hub": {"revision": revision}}}}}
-        for revision in ("1.1", "1.10")
-    )
-    assert list(differing_settings(stored, requested)) == ["components.dataset.hub.revision"]
-    not_a_number = {**plan, "config": {**plan["config"], "source": "nan"}}
-    assert differing_settings(not_a_number, not_a_number) == {}
 
 
 def test_what_changes_no_number_is_no_other_setting() -> None:

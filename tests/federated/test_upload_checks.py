@@ -9,7 +9,7 @@ import torch
 
 from fedwca.core.messages import Bounded, Simplex
 from fedwca.errors import Diverged, FedwcaError
-from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads, upload_problem
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads, finite_models, upload_problem
 
 EXPECTED = ExpectedUpload(
     {"share": Simplex(2), "alpha": Simplex()}, 3, 2, {"o.x": Bounded((2,), 1.0), "o.rows": Bounded((2, 2), 1.0)}
@@ -89,3 +89,12 @@ def test_models_that_are_not_finite_are_named_by_client() -> None:
     many[35] = torch.nan
     with pytest.raises(Diverged, match="client 35's model has values that are not finite"):
         check_uploads(many, dict.fromkeys(range(40), GOOD), EXPECTED)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("size", [1, 33])
+def test_one_value_that_is_not_finite_is_found_at_any_place(dtype: torch.dtype, value: float, size: int) -> None:
+    models = torch.arange(size).to(dtype).expand(size, -1).clone().fill_diagonal_(value)
+    assert not finite_models(models).any()
+    assert finite_models(torch.zeros(2, size, dtype=dtype).neg()).all()
