@@ -170,24 +170,6 @@ def test_a_loss_that_is_a_zero_of_its_own_trains_nothing_on_both_engines() -> No
     compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
 
 
-class Constant(Objective):
-    """A penalty that does not depend on the model, beside a loss that does not either."""
-
-    name = "constant"
-
-    def __call__(self, batch: Batch) -> Tensor:
-        return torch.zeros(())
-
-    def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor:
-        return torch.zeros(())
-
-
-@pytest.mark.parametrize("others", [(), (Shot(),)], ids=["alone", "with a loss"])
-def test_a_penalty_that_does_not_depend_on_the_model_is_none_on_both_engines(others: tuple[Objective, ...]) -> None:
-    method = Method("constant", "Constant", WCA(), TwoModel(), (*others, Constant()), TrueDomains())
-    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
-
-
 def test_step_groups_leave_no_client_out() -> None:
     sizes = sorted(SIZES, reverse=True)
     trained = [0] * len(sizes)
