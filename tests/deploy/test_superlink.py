@@ -177,7 +177,7 @@ def test_a_server_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(flwr_cli, "check_answers", check_answers)
     monkeypatch.setattr(processes, "run_until_stopped", run)
     with pytest.raises(RuntimeError) as raised:
-        serve(tmp_path)
+        serve(tmp_path, port=processes.free_port())
     assert (exit_codes, getattr(raised.value, "exit_code", None)) == ([3], 3)
 
 

@@ -237,6 +237,22 @@ def test_a_device_that_is_there_is_found() -> None:
     assert find_device("auto").partition(":")[0] in ("cpu", "cuda")
 
 
+@pytest.mark.usefixtures("flower_installed")
+def test_a_port_that_is_taken_is_named_and_no_server_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "server").mkdir()
+    (tmp_path / "app" / "pyproject.toml").touch()
+    (tmp_path / "server" / "federation.json").touch()
+    monkeypatch.setattr("fedwca.deploy.flower.processes.run_until_stopped", lambda *_: pytest.fail("it is started"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = call("server", str(tmp_path), "--insecure", "--port", str(port))
+    assert run.code == 1
+    assert f"Error: --host 127.0.0.1 --port {port}: no server can listen there (Address already in use); " in run.err
+    elsewhere = call("server", str(tmp_path), "--insecure", "--host", "192.0.2.1", "--port", str(port))
+    assert (elsewhere.code, "no server can listen there (" in elsewhere.err) == (1, True)
+
+
 def runs(process: Path) -> bool:
     """Whether the process of this folder in /proc has not ended."""
     try:

@@ -154,6 +154,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def check_can_listen(host: str, port: int) -> None:
+    """Check that a server can listen at an address; Flower says so in the midst of other lines, or too late.
+
+    Raises:
+        FedwcaError: it cannot, for example because another program does; gives the reason.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        socket.create_server(address, family=family).close()
+    except (OSError, UnicodeError) as error:
+        reason = str(getattr(error, "strerror", None) or error).partition(" (")[0]  # the rest repeats the address
+        raise FedwcaError(
+            f"--host {host} --port {port}: no server can listen there ({reason}); "
+            "right are an address of this machine and a port on which nothing listens"
+        ) from None
+
+
 def run_until_stopped(
     command: list[str],
     env: dict[str, str],
