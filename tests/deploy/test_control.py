@@ -126,6 +126,19 @@ def test_a_server_that_never_says_how_a_run_stands(
     assert (len(commands), len(pauses)) == (6, 5)
 
 
+NOBODY = """Using SuperLink: fedwca (127.0.0.1:8000)
+ Listing all runs...
+
+Connection to the SuperLink is unavailable. Please check your network connection and 'address' in the SuperLink
+connection configuration."""
+
+
+def test_a_server_that_is_away_is_told_in_a_sentence(server: Callable[..., list[list[str]]]) -> None:
+    server(NOBODY)
+    with pytest.raises(FedwcaError, match=r"^no server of this deployment answers; is it running, at [^\n]*$"):
+        control.stop_runs({})
+
+
 def test_runs_that_have_not_ended_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"run-id": 7, "status": "running"}, {"run-id": 8, "status": "finished:completed"}]
     commands: list[list[str]] = []

@@ -20,6 +20,8 @@ SELDOM, SOON = 30.0, 3.0
 clients on the same machine would lack."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences with which Flower's command colours its messages."""
+UNREACHABLE = "Connection to the SuperLink is unavailable"
+"""What Flower's command says if no server answers."""
 MISSES = 5
 """Failed status queries in a row after which watching is given up; ten minutes if each times out."""
 
@@ -61,6 +63,11 @@ def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -
         answer = {}
     if result.returncode or not answer.get("success"):
         reason = COLOURS.sub("", answer.get("error-message") or (result.stderr or result.stdout).strip()[-500:])
+        if UNREACHABLE in reason:  # Flower's advice is about a file that the user does not know
+            raise FedwcaError(
+                "no server of this deployment answers; is it running, at the address of --server, with the same "
+                "--insecure?"
+            )
         raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {reason}")
     return answer
 
