@@ -126,6 +126,15 @@ def test_a_server_that_never_says_how_a_run_stands(
     assert (len(commands), len(pauses)) == (6, 5)
 
 
+def test_a_run_that_a_new_server_does_not_know_is_not_waited_for(
+    server: Callable[..., list[list[str]]], pauses: list[float]
+) -> None:
+    server(RUNNING, "no route", "Displaying information for run ID 7...\n\n[code: 16] Run ID not found.")
+    with pytest.raises(FedwcaError, match=r"^the server was started anew during run 7; another run goes on after"):
+        control.watch_run("7", {}, 1e6)
+    assert pauses == [30, 3]
+
+
 NOBODY = """Using SuperLink: fedwca (127.0.0.1:8000)
  Listing all runs...
 

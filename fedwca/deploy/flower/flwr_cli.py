@@ -20,8 +20,8 @@ SELDOM, SOON = 30.0, 3.0
 clients on the same machine would lack."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences with which Flower's command colours its messages."""
-UNREACHABLE = "Connection to the SuperLink is unavailable"
-"""What Flower's command says if no server answers."""
+UNREACHABLE, FORGOTTEN = "Connection to the SuperLink is unavailable", "Run ID not found"
+"""What Flower's command says if no server answers, and if the server does not know a run."""
 MISSES = 5
 """Failed status queries in a row after which watching is given up; ten minutes if each times out."""
 
@@ -172,13 +172,18 @@ def watch_run(
         wait: called with the seconds to wait between queries, and may return earlier; None: `time.sleep`.
 
     Raises:
-        FedwcaError: the run has not ended in ``timeout`` seconds, or `MISSES` queries in a row failed.
+        FedwcaError: the run has not ended in ``timeout`` seconds, the server was started anew, or `MISSES` queries in a
+            row failed.
     """
     until, missed = time.monotonic() + timeout, 0
     while time.monotonic() < until:
         try:
             (row,) = call_flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
         except FedwcaError as error:
+            if FORGOTTEN in str(error):
+                raise FedwcaError(
+                    f"the server was started anew during run {run}; another run goes on after the last finished round"
+                ) from None
             missed += 1
             if missed == MISSES:
                 raise FedwcaError(
