@@ -157,6 +157,18 @@ def run_deployment(
     """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
     check_flower()
     from fedwca.core.file_locks import hold_alone
+    from fedwca.deploy.server_status import RUNNING, SUBMITTED
+
+    check_is_deployment(folder)
+    problem = UsageError(f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended")
+    with hold_alone(folder / "server" / RUNNING, problem):
+        pass  # the server's process takes it
+    with hold_alone(folder / "server" / SUBMITTED, problem):
+        _submit_and_watch(folder, server, timeout, insecure)
+
+
+def _submit_and_watch(folder: Path, server: str, timeout: float, insecure: bool) -> None:
+    from fedwca.cli.federation_progress import FederationProgress
     from fedwca.deploy.flower.deployment_folder import point_app_here
     from fedwca.deploy.flower.flwr_cli import (
         check_answers,
@@ -166,18 +178,11 @@ def run_deployment(
         watch_run,
         write_connection,
     )
-    from fedwca.deploy.server_status import RUNNING
 
-    check_is_deployment(folder)
-    problem = f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended"
-    with hold_alone(folder / "server" / RUNNING, UsageError(problem)):
-        pass  # the server's process takes it
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
         register_clients(folder, env, partial(say, err=True))
-    from fedwca.cli.federation_progress import FederationProgress
-
     progress = FederationProgress(folder / "server")
     point_app_here(folder)
     number = submit_run(folder, env)

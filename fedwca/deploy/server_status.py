@@ -15,6 +15,8 @@ from fedwca.core.files import write_text_atomically
 LOG, STATUS = "federation.log", "status.json"
 RUNNING = "running"
 """A file that is locked during a run: two runs at once would write the same checkpoint."""
+SUBMITTED = "submitted"
+"""A file that `fedwca deploy run` locks while it waits: a run that it submits locks the other one seconds later."""
 COMPLETE, FAILED, STOPPED = "FEDWCA RUN COMPLETE", "the run failed", "the run was stopped"
 """Beginnings of the last line of a run."""
 LINE = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<text>.*)")

@@ -19,7 +19,7 @@ from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.keys import certify, make_key
 from fedwca.deploy.flower.processes import STEADY, check_reachable, find_flwr, run_with_restarts, server_command
-from fedwca.deploy.server_status import RUNNING
+from fedwca.deploy.server_status import RUNNING, SUBMITTED
 from fedwca.errors import FedwcaError, UsageError
 
 from ..cli.conftest import call
@@ -54,12 +54,13 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("flower_installed")
-def test_a_second_run_of_a_deployment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [RUNNING, SUBMITTED])
+def test_a_second_run_of_a_deployment(tmp_path: Path, held: str) -> None:
     for name in ("app", "server"):
         (tmp_path / name).mkdir()
     (tmp_path / "app" / "pyproject.toml").touch()
     (tmp_path / "server" / "federation.json").touch()
-    file, problem = tmp_path / "server" / RUNNING, UsageError("held")
+    file, problem = tmp_path / "server" / held, UsageError("held")
     with hold_alone(file, problem):
         with pytest.raises(UsageError, match="held"), hold_alone(file, problem):
             pass
