@@ -29,4 +29,15 @@ def test_the_server_is_told_no_name_of_a_file(
     caplog: pytest.LogCaptureFixture, error: Exception, told: str | None
 ) -> None:
     assert tell_failure(error, {"data": "patients.npz", "state": "kept"}) == (told or str(error))
-    assert str(error) in caplog.text
+    assert (error.strerror if isinstance(error, OSError) else str(error)) in caplog.text
+
+
+def test_a_full_disk_is_told_in_a_line_and_a_fault_of_the_program_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    full, fault = OSError(28, "No space left on device", "kept/client.safetensors"), KeyError("state")
+    for error in (full, fault):
+        tell_failure(error, {})
+    first, second = caplog.records
+    assert first.getMessage() == "this client does not take part: kept/client.safetensors: No space left on device"
+    assert (first.exc_info, second.exc_info is not None) == (None, True)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from fedwca.errors import DataError, FedwcaError
+from fedwca.errors import DataError, FedwcaError, describe_os_error
 
 log = logging.getLogger("fedwca.deploy")
 OWN_LOG = "its own log says why"
@@ -19,11 +19,14 @@ def tell_failure(error: Exception, node_config: Mapping[str, Any]) -> str:
         error: why this client does not take part.
         node_config: the node's configuration; ``data`` and ``state`` are the paths of its images and its folder.
     """
-    if not isinstance(error, FedwcaError):
+    if isinstance(error, FedwcaError | OSError):
+        # The message is a full sentence; a traceback would add nothing.
+        sentence = describe_os_error(error, "a system error") if isinstance(error, OSError) else error
+        log.error("this client does not take part: %s", sentence)
+    else:
         log.error("this client does not take part", exc_info=error)
+    if not isinstance(error, FedwcaError):
         return f"{type(error).__name__}; {OWN_LOG}"
-    # The message is a full sentence; a traceback would add nothing.
-    log.error("this client does not take part: %s", error)
     if isinstance(error, DataError):
         return f"its images cannot be used; {OWN_LOG}"
     # The message may quote a library's, such as that of a failed import, which may name any file.
