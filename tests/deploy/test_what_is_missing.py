@@ -127,8 +127,8 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
         run = call("client", str(tmp_path), *options)
     assert run.code == 1
     assert (
-        "The server does not let this client in, or is not there, or its clock differs by seconds; trying again in 0 s"
-        in run.err
+        "The server is not there, not ca.crt's, does not let this client in, or its clock differs by seconds; "
+        "trying again in 0 s" in run.err
     )
     assert "by seconds; given up after 2 tries" in run.err
     assert len(started) == 2

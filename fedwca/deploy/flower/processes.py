@@ -275,7 +275,10 @@ def run_with_restarts(
         except FedwcaError as error:
             cause = error
         failures = failures + 1 if time.monotonic() - started < STEADY else 1
-        reason = cause or "the server does not let this client in, or is not there, or its clock differs by seconds"
+        reason = (
+            cause
+            or "the server is not there, not ca.crt's, does not let this client in, or its clock differs by seconds"
+        )
         if failures >= tries:
             raise FedwcaError(f"{reason}; given up after {tries} {'try' if tries == 1 else 'tries'}")
         message = str(reason)
