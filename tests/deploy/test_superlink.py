@@ -143,6 +143,16 @@ def test_an_unknown_flower_is_not_started(monkeypatch: pytest.MonkeyPatch, capsy
         run_superlink()
 
 
+def test_ctrl_c_while_flower_is_imported_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(superlink, "find_command", interrupted)
+    with pytest.raises(SystemExit) as raised:
+        run_superlink()
+    assert raised.value.code == 130
+
+
 def test_the_server_is_started_through_the_launcher(tmp_path: Path) -> None:
     command = server_command(tmp_path, "0.0.0.0", 8000, insecure=True)
     assert command[:3] == [sys.executable, "-m", "fedwca.deploy.flower.superlink"]

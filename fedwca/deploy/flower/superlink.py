@@ -156,6 +156,8 @@ def run_superlink() -> None:
         command.flower_superlink()
     except FedwcaError as error:
         sys.exit(f"Error: {error}")
+    except KeyboardInterrupt:  # while Flower is imported; then it handles signals itself
+        sys.exit(130)
 
 
 if __name__ == "__main__":
