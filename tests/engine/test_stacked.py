@@ -14,7 +14,7 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.architecture import Architecture
 from fedwca.core.interfaces import Objective
-from fedwca.core.messages import Batch
+from fedwca.core.messages import Batch, Predictions
 from fedwca.core.network import Backbone
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
@@ -167,6 +167,28 @@ class Unsure(Objective):
 
 def test_a_loss_that_is_a_zero_of_its_own_trains_nothing_on_both_engines() -> None:
     method = Method("unsure", "Unsure", WCA(), TwoModel(), (Unsure(),), TrueDomains())
+    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
+
+
+class Remembering(Objective):
+    """Pulls features towards those of all of the client's images, or towards some of these: their number differs."""
+
+    name = "remembering"
+    some: bool = False
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        features = predictions.features
+        return {"bank": features[features[:, 0] > features[:, 0].mean()] if self.some else features}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return (batch.features @ batch.observed["bank"].T).mean()
+
+
+@pytest.mark.filterwarnings("ignore:(labels by|the loss of).* one by one")
+@pytest.mark.parametrize("some", [False, True])
+@pytest.mark.parametrize("renew", ["round", "epoch"])
+def test_observed_values_may_differ_in_shape_between_clients(renew: str, some: bool) -> None:
+    method = Method("r", "R", WCA(), TwoModel(renew=renew), (Remembering(some=some), Shot()), TrueDomains())
     compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
 
 

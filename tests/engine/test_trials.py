@@ -18,6 +18,7 @@ from fedwca.core.training_settings import Training
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
+from fedwca.errors import FedwcaError
 from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import open_round
@@ -158,3 +159,21 @@ class Sharing(Objective):
 def test_trials_that_share_values_of_other_shapes_go_in_turn() -> None:
     method = Method("sharing", "Sharing", FedAvg(), TwoModel(), (Sharing(),))
     compare(*both(networks()[:2], sizes=((12, 13), (24, 25))), method)
+
+
+class Remembering(Objective):
+    """Observes a row for each of the client's images."""
+
+    name = "remembering"
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        return {"bank": predictions.features}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return (batch.features @ batch.observed["bank"].T).mean()
+
+
+def test_trials_with_observed_values_of_several_shapes_are_refused() -> None:
+    method = Method("r", "R", FedAvg(), TwoModel(), (Remembering(),))
+    with pytest.raises(FedwcaError, match=r"observations 'bank' have shapes such as \(12, 16\) and \(13, 16\) in"):
+        played(both(networks()[:2], sizes=((12, 13), (12, 13)))[1], method)

@@ -18,7 +18,7 @@ from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
 from fedwca.engine.stacked.targets import StackedContext
-from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree
+from fedwca.engine.stacked.vmap import Tree, UnequalTensors, join_trees, map_tree, name_two
 from fedwca.errors import FedwcaError
 
 
@@ -201,18 +201,18 @@ class TrialBatch:
         pieces = map_tree(lambda values: list(values[self._back].split(self._counts)), tree)
         return [map_tree(lambda values, i=i: values[i], pieces) for i in range(len(self._counts))]  # type: ignore[misc]
 
-    def join_named(self, kind: str, parts: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    def join_named(self, kind: str, parts: Sequence[Mapping[str, Tensor | UnequalTensors]]) -> Mapping[str, Tensor]:
         """As `join`, for values by name that must have the same shape at all clients.
 
         Raises:
-            FedwcaError: trials have values of different shapes; ``kind`` names them in the message.
+            FedwcaError: clients have values of different shapes; ``kind`` names them in the message.
         """
         for name in parts[0]:
-            shapes = {tuple(part[name].shape[1:]) for part in parts}
+            shapes = {tuple(value.shape) for part in parts for value in part[name].unbind()}
             if len(shapes) > 1 and self.several:
                 raise FedwcaError(
-                    f"{kind} {name!r} have shapes {', '.join(map(str, sorted(shapes)))} in trials that go through a "
-                    "round together; take --trials-at-once 1"
+                    f"{kind} {name!r} have shapes such as {name_two(shapes)} in trials that go through a round "
+                    "together; take --trials-at-once 1"
                 )
         joined: Mapping[str, Tensor] = self.join(parts)
         return joined

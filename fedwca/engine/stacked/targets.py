@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from fedwca.core.messages import Targets
-from fedwca.engine.stacked.vmap import Tree, map_tree
+from fedwca.engine.stacked.vmap import Tree, UnequalTensors, map_tree
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class StackedContext:
     """Logits ``[G, N, M]`` of the plain images by frozen models, by name."""
     anchors: Mapping[str, Tensor]
     """Trained parameters ``[G, P]`` of the models that penalties compare with, by name."""
-    observed: Mapping[str, Tensor]
-    """``[G, …]``"""
+    observed: Mapping[str, Tensor | UnequalTensors]
+    """``[G, …]``, by name."""
     shared: Mapping[str, Tensor]
     """For one trial, the same values for all clients; for several trials, each client's own ``[G, …]``."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,24 @@ from fedwca.errors import first_line
 
 Tree = Any
 """A tensor, a tuple of trees, or a mapping from names to trees."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnequalTensors:
+    """Tensors of G clients of different shapes, in the place of one tensor ``[G, …]``."""
+
+    each: tuple[Tensor, ...]
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __getitem__(self, clients: int | slice) -> Tensor | UnequalTensors:
+        """One client's tensor, or those of some clients, stacked if they have one shape."""
+        return self.each[clients] if isinstance(clients, int) else stack_tensors(self.each[clients])
+
+    def unbind(self) -> tuple[Tensor, ...]:
+        """Each client's tensor."""
+        return self.each
 
 
 def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, chunk: int | None = None) -> Tree:
@@ -34,6 +53,7 @@ def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, 
         UserWarning: the function needs values that only exist client by client (a data-dependent shape, ``.item()``).
     """
     try:
+        map_tree(_check_stacked, trees)
         return torch.func.vmap(function, chunk_size=chunk)(*trees)
     except torch.OutOfMemoryError:
         raise  # a RuntimeError too, but one that says nothing about the function
@@ -50,6 +70,20 @@ def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, 
         return stack_trees(results)
 
 
+def _check_stacked(leaf: object) -> None:
+    if isinstance(leaf, UnequalTensors):
+        raise ValueError(f"it reads values of shapes {name_two({tuple(x.shape) for x in leaf.each})}")
+
+
+def name_two(shapes: set[tuple[int, ...]]) -> str:
+    """The first two of at least two shapes, for messages.
+
+    >>> name_two({(5, 2), (3, 2), (4, 2)})
+    '(3, 2) and (4, 2)'
+    """
+    return " and ".join(map(str, sorted(shapes)[:2]))
+
+
 def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
     """Apply ``function`` to every leaf; whatever is neither a mapping nor a tuple is a leaf."""
     if isinstance(tree, Mapping):
@@ -61,7 +95,7 @@ def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
 
 def tree_width(tree: Tree) -> int:
     """G, the number of clients in the first tensor of a tree; 0 if there is none."""
-    if isinstance(tree, Tensor):
+    if isinstance(tree, Tensor | UnequalTensors):
         return len(tree)
     values = tree.values() if isinstance(tree, Mapping) else tree
     return next((width for value in values if (width := tree_width(value))), 0)
@@ -71,10 +105,21 @@ def stack_trees(trees: Sequence[Tree]) -> Tree:
     """Stack trees of one client each into one tree."""
     first = trees[0]
     if isinstance(first, Tensor):
-        return torch.stack(list(trees))
+        return stack_tensors(trees)
     if isinstance(first, Mapping):
         return {name: stack_trees([tree[name] for tree in trees]) for name in first}
     return tuple(stack_trees([tree[i] for tree in trees]) for i in range(len(first)))
+
+
+def stack_tensors(tensors: Sequence[Tensor]) -> Tensor | UnequalTensors:
+    """Tensors of G clients as one ``[G, …]`` if they have one shape.
+
+    >>> stack_tensors([torch.ones(2), torch.ones(2)]).shape, len(stack_tensors([torch.ones(2), torch.ones(1)]))
+    (torch.Size([2, 2]), 2)
+    """
+    if all(tensor.shape == tensors[0].shape for tensor in tensors):
+        return torch.stack(list(tensors))
+    return UnequalTensors(tuple(tensors))
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:

@@ -24,7 +24,7 @@ from fedwca.engine.stacked.network import StackedClassifiers
 from fedwca.engine.stacked.received_models import StackedReceived
 from fedwca.engine.stacked.targets import StackedContext, split_targets, targets_tree
 from fedwca.engine.stacked.train import Capture, train
-from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree, vmap_or_loop
+from fedwca.engine.stacked.vmap import Tree, UnequalTensors, join_trees, map_tree, stack_trees, vmap_or_loop
 from fedwca.engine.test_time_adaptation import make_step
 from fedwca.engine.timing import Clock, Mark
 from fedwca.functional import alignment, soft_neighborhood_density
@@ -218,7 +218,7 @@ class StackedWorker(Clock):
 
     def label(
         self, blend: Blend, purpose: str, models: Tensor | None = None
-    ) -> tuple[Mapping[str, Tree], Mapping[str, Tensor]]:
+    ) -> tuple[Mapping[str, Tree], Mapping[str, Tensor | UnequalTensors]]:
         """Targets by the models that the labeler reads, and what objectives observe of the start models.
 
         Args:
@@ -248,7 +248,13 @@ class StackedWorker(Clock):
                 program.check_target_values(
                     Targets(**part["targets"]), self.batch.network.network.classifier.out_features, task.labeler
                 )
-        return join_trees([part["targets"] for part in parts]), join_trees([part["observed"] for part in parts])
+        # What is observed may differ in shape between clients: padding would be read as if it were observed.
+        observed = [
+            map_tree(lambda values, i=i: values[i], part["observed"])  # type: ignore[misc]
+            for part, group in zip(parts, self.batch.alike, strict=True)
+            for i in range(group.stop - group.first)
+        ]
+        return join_trees([part["targets"] for part in parts]), stack_trees(observed)
 
     def context(self, blend: Blend) -> StackedContext:
         """Targets and values to compare with at the start of training."""
