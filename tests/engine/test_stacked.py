@@ -19,6 +19,7 @@ from fedwca.core.network import Backbone
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
+from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
@@ -190,6 +191,25 @@ class Remembering(Objective):
 def test_observed_values_may_differ_in_shape_between_clients(renew: str, some: bool) -> None:
     method = Method("r", "R", WCA(), TwoModel(renew=renew), (Remembering(some=some), Shot()), TrueDomains())
     compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
+
+
+class Choosy(Objective):
+    """A constant at the client with the fewest images."""
+
+    name = "choosy"
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        return {"images": torch.tensor(len(predictions.logits))}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return batch.logits.mean() if int(batch.observed["images"]) > min(SIZES) else torch.zeros(())
+
+
+@pytest.mark.parametrize("engine", [SequentialEngine, StackedEngine])
+def test_a_loss_that_is_a_constant_at_one_client_is_refused(engine: type[SequentialEngine | StackedEngine]) -> None:
+    method = Method("choosy", "Choosy", WCA(), TwoModel(), (Choosy(),), TrueDomains())
+    with pytest.raises(FedwcaError, match="objective 'choosy': the loss does not depend on the model"):
+        rounds(engine(lenet(), clients()), method, 1)
 
 
 def test_step_groups_leave_no_client_out() -> None:

@@ -182,9 +182,13 @@ class StackedNetwork:
                 adaptation.loss(logits, self.bind_extras(tensors)), f"adaptation {adaptation.name!r}: loss"
             )
 
-        description = f"the loss of {adaptation.name!r}"
-        losses: Tensor = vmap_or_loop(description, loss, logits, self.extra_parameters(parameters))
-        return check_can_descend(losses, adaptation)
+        losses: Tensor = vmap_or_loop(
+            f"the loss of {adaptation.name!r}",
+            loss,
+            *(logits, self.extra_parameters(parameters)),
+            check=lambda losses: check_can_descend(losses, adaptation),
+        )
+        return losses
 
     def extra_parameters(self, parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Parameters of each extra network: by the network's name, then by their names in it."""

@@ -28,7 +28,11 @@ def client_losses(
     adapted: Tensor | None,
     extra_fields: Mapping[str, Any],
 ) -> Tensor:
-    """Loss of each client's step ``[g]``, without penalties."""
+    """Loss of each client's step ``[g]``, without penalties.
+
+    Raises:
+        FedwcaError: a client's loss does not depend on its model, and there is no penalty.
+    """
     objectives, targets, images, m = batch.task.objectives, context.targets, indices.shape[1], mixed.places.shape[1]
     plain, strong_logits = logits[:, :images], logits[:, images + m :]
 
@@ -71,7 +75,12 @@ def client_losses(
             fields["frozen_networks"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, parameters))
         return program.batch_loss(objectives, Batch(**fields), (tree, context.shared))
 
-    losses: Tensor = vmap_or_loop(f"the loss of {program.names_of(objectives)}", loss, tree)
+    losses: Tensor = vmap_or_loop(
+        f"the loss of {program.names_of(objectives)}",
+        loss,
+        tree,
+        check=lambda losses: program.check_is_trained(losses, objectives),
+    )
     return losses
 
 

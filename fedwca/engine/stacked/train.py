@@ -114,7 +114,6 @@ def train_step(
     adapted = _adapted_logits(batch, rows, parameters, statistics, inputs, logits[:, : indices.shape[1]])
     extra_fields = _beside_outputs(batch, rows, parameters, number, indices)
     losses = client_losses(batch, context, rows, indices, mixed, logits, features, adapted, extra_fields)
-    program.check_is_trained(losses, batch.task.objectives)
     losses = losses + model_penalties(batch.task, all_trained, context, rows)
     gradient = _gradient(losses, leaf)
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)

@@ -37,7 +37,13 @@ class UnequalTensors:
         return self.each
 
 
-def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, chunk: int | None = None) -> Tree:
+def vmap_or_loop(
+    description: str,
+    function: Callable[..., Tree],
+    *trees: Tree,
+    chunk: int | None = None,
+    check: Callable[[Tree], object] = lambda result: None,
+) -> Tree:
     """Apply ``function`` to each client's part of the arguments and stack the results.
 
     Args:
@@ -45,6 +51,7 @@ def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, 
         function: takes and returns trees.
         trees: the arguments; in each tensor the G clients are the first axis ``[G, …]``.
         chunk: number of clients at a time, to save memory; None: all.
+        check: raises an error for a result that is invalid; called for those of all clients, or for each client's.
 
     Returns:
         The results of ``function``, each tensor ``[G, …]``.
@@ -54,7 +61,7 @@ def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, 
     """
     try:
         map_tree(_check_stacked, trees)
-        return torch.func.vmap(function, chunk_size=chunk)(*trees)
+        result = torch.func.vmap(function, chunk_size=chunk)(*trees)
     except torch.OutOfMemoryError:
         raise  # a RuntimeError too, but one that says nothing about the function
     except (RuntimeError, ValueError) as error:
@@ -63,11 +70,15 @@ def vmap_or_loop(description: str, function: Callable[..., Tree], *trees: Tree, 
             function(*(map_tree(lambda values, i=client: values[i], tree) for tree in trees))  # type: ignore[misc]
             for client in range(tree_width(trees))
         ]
+        for client_result in results:
+            check(client_result)
         reason = first_line(error)[:160]
         warnings.warn(
             f"{description} cannot be run for all clients at once, so it runs one by one: {reason}", stacklevel=2
         )
         return stack_trees(results)
+    check(result)
+    return result
 
 
 def _check_stacked(leaf: object) -> None:
