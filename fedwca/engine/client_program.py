@@ -98,7 +98,9 @@ def make_targets(
         unchecked = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
         targets = check_targets(unchecked, len(draws), task.labeler.name)
         if trusted is not None:
-            targets = replace(targets, weights=targets.weights * trusted.to(targets.weights))
+            # A labeler's weights may be integers or truth values, which have no halves.
+            dtype = torch.promote_types(targets.weights.dtype, torch.float32)
+            targets = replace(targets, weights=targets.weights * trusted.to(targets.weights.device, dtype))
     else:
         targets = Targets.of_labels(labels)
     return targets, observe(task.objectives, predictions["start"]) if observes(task.objectives) else {}

@@ -17,7 +17,7 @@ from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Aggregator, Clusterer
-from fedwca.core.messages import Predictions, Signatures, State
+from fedwca.core.messages import Predictions, Signatures, State, Targets
 from fedwca.engine.input_moments import count_moments, measure_moments
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -119,6 +119,27 @@ def test_between_the_thresholds_a_client_trains_on_plain_images() -> None:
     # The model of the cluster without the best client is the one that was trained in it.
     torch.testing.assert_close(server.rows[outcome.labels[between]], loop.bank[between])
     torch.testing.assert_close(server.rows[outcome.labels[best]], loop.bank[best])
+
+
+class Whole(Trusted):
+    """Trusts every client by half, and gives its weights of 1 in another dtype."""
+
+    dtype: str = "float32"
+
+    def trust(self, source: Predictions) -> Tensor:
+        return torch.tensor(0.5)
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
+        targets = super().__call__(predictions, draws)
+        return replace(targets, weights=targets.weights.to(getattr(torch, self.dtype)))
+
+
+@pytest.mark.parametrize("kind", [SequentialEngine, StackedEngine])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+def test_half_trust_halves_weights_of_any_dtype(dtype: str, kind: type[SequentialEngine | StackedEngine]) -> None:
+    method = replace(gated(), pseudo_labeler=Whole(dtype=dtype))
+    _, (outcome,) = rounds(kind(lenet(), clients()), method, 1)
+    assert all(bool((upload.targets.weights == 0.5).all()) for upload in outcome.uploads.values())
 
 
 class Halves(Clusterer):
