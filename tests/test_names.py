@@ -15,6 +15,7 @@ ROOT = Path(fedwca.__file__).parent
 MEANT_FILES: dict[str, tuple[set[str], str]] = {
     "engine.py": ({"engine/sequential", "engine/stacked"}, "each engine has one"),
     "worker.py": ({"engine/sequential", "engine/stacked"}, "each engine has one"),
+    "evidence.py": ({"engine/sequential", "engine/stacked"}, "each engine has one"),
     "network.py": ({"core", "engine/stacked"}, "a network, and many of them stacked"),
     "finch.py": ({"clusterers", "functional"}, "a component, whose name is a word of users, and its equation"),
     "ladd.py": ({"aggregators", "clusterers"}, "two components of one method, whose name is a word of users"),

@@ -50,14 +50,10 @@ def command(
     check_clipping("-moments", "moments", clip_moments, noise_moments)
     check_flower()
     from fedwca.core.file_locks import hold_alone
+    from fedwca.deploy.flower.addresses import check_reachable
     from fedwca.deploy.flower.client_device import find_device
     from fedwca.deploy.flower.client_secret import identity, name_of
-    from fedwca.deploy.flower.processes import (
-        check_reachable,
-        client_command,
-        flower_environment,
-        run_with_restarts,
-    )
+    from fedwca.deploy.flower.processes import client_command, flower_environment, run_with_restarts
     from fedwca.deploy.server_status import RUNNING
 
     settings: dict[str, Any] = {"device": find_device(device)}

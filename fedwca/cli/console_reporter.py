@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedwca.cli.progress_bars import watching
 from fedwca.cli.terminal import WAITING, make_console, say
-from fedwca.config.compose_methods import component
+from fedwca.config.build_component import component
 from fedwca.config.resolve_config import RunPlan, provenance
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 

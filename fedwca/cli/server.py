@@ -22,14 +22,9 @@ def command(
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     check_flower()
+    from fedwca.deploy.flower.addresses import check_can_listen, local_address
     from fedwca.deploy.flower.flwr_cli import check_answers, register_clients, retry, write_connection
-    from fedwca.deploy.flower.processes import (
-        check_can_listen,
-        flower_environment,
-        local_address,
-        run_until_stopped,
-        server_command,
-    )
+    from fedwca.deploy.flower.processes import flower_environment, run_until_stopped, server_command
 
     check_is_deployment(folder)
     arguments = server_command(folder / "server", host, port, insecure)

@@ -10,109 +10,37 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from fedwca.component import Component
-from fedwca.config.baselines import Baseline, baseline, baseline_for, baseline_names
-from fedwca.config.component_registries import registry_of
+from fedwca.config.assemble_method import assemble, label_part
+from fedwca.config.baselines import baseline_for
+from fedwca.config.build_component import component, partition_of
+from fedwca.config.describe_method import describe_method
 from fedwca.config.method_checks import (
     check_adaptation_is_used,
-    check_clusterer_is_used,
     check_epochs_are_whole,
     check_gradients_can_be_inferred,
     check_layers_can_stay,
-    check_models_are_given,
     check_models_can_be_generated,
     check_networks_are_trained,
     check_steps_have_labels,
-    check_views_are_known,
     check_whole_model_is_trained,
 )
 from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues
 from fedwca.config.partition_checks import check_fits_partition
 from fedwca.config.public_image_checks import check_public_images, check_sizes
-from fedwca.config.run_config import Components, RunConfig, lay_over, merge
-from fedwca.core.aggregator import Aggregator
-from fedwca.core.clusterer import Clusterer
+from fedwca.config.run_config import RunConfig, lay_over, merge
 from fedwca.core.training_settings import Training
 from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
-from fedwca.partitions import Partition, partitions
+from fedwca.partitions import Partition
 from fedwca.partitions.domains import Domains
 from fedwca.registry import canonical_name
 
 T = TypeVar("T", bound=Training)
 
-USUAL_CLUSTERER = "finch"
-"""The clusterer where the aggregator needs one and none is named."""
 LONGEST_NAME = 220
 """Maximum length of a method's name after percent-encoding, as in checkpoint folders; file systems allow 255."""
-
-
-def component(kind: str, name: str, fields: Components) -> Any:
-    """The component of a kind and name, with the fields that are given for it."""
-    return registry_of(kind).build({"name": name, **fields.get(kind, {}).get(name, {})})
-
-
-def partition_of(config: RunConfig) -> type[Partition]:
-    """The class of a run's partition: which client has which images and labels."""
-    return partitions.get(config.partition)
-
-
-def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Components, clusterer: str | None) -> Method:
-    """A method from names of components and their fields; its training settings are set by `with_training`.
-
-    Args:
-        name: of the method, in records.
-        label: of the method, in tables.
-        parts: the names of the components.
-        fields: of the components.
-        clusterer: name of the clusterer; None: `USUAL_CLUSTERER` if the aggregator needs one.
-
-    Raises:
-        UsageError: the parts do not fit each other.
-    """
-    aggregator = component("aggregator", parts.aggregator, fields)
-    check_clusterer_is_used(aggregator, clusterer)
-    needs_clusterer = aggregator.grouping.needs_clusterer
-    built_clusterer = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needs_clusterer else None
-    if isinstance(parts, RunConfig) and not parts.name:
-        label = ", ".join([label, *_parts_unlike_the_paper(parts, aggregator, built_clusterer)])
-    if built_clusterer is not None and built_clusterer.oracle:
-        label = f"{label} (ORACLE)"
-    labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
-    objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
-    finish = tuple(component("objective", objective, fields) for objective in parts.finish)
-    start_name = parts.central if isinstance(parts, Baseline) else None
-    start = None if start_name is None else component("central", start_name, fields)
-    if start is not None and start.oracle:
-        label = f"{label} (ORACLE)"
-    adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
-    check_models_are_given(aggregator, labeler, (*objectives, *finish))
-    check_views_are_known((*objectives, *finish))
-    return Method(name, label, aggregator, labeler, objectives, built_clusterer, finish, start, adaptation=adaptation)
-
-
-def _parts_unlike_the_paper(config: RunConfig, aggregator: Aggregator, clusterer: Clusterer | None) -> list[str]:
-    """Labels of the composed method's parts that differ from those of the baseline in the aggregator's paper."""
-    partition = partition_of(config)
-    baselines = [baseline(name, partition.setting) for name in baseline_names(partition.setting)]
-    default = baseline(partition.default_baseline, partition.setting)
-    paper = next((b for b in baselines if b.label == aggregator.label and b.aggregator == aggregator.name), default)
-    labels = []
-    if clusterer is not None and (clusterer.oracle or clusterer.name != (paper.clusterer or USUAL_CLUSTERER)):
-        labels.append(_label_part("clusterer", clusterer.name))
-    if config.adaptation:  # the label names it, and it implies the objectives
-        return labels
-    if config.pseudo_labeler != paper.pseudo_labeler:
-        labels.append(_label_part("pseudo_labeler", config.pseudo_labeler))
-    if set(config.objectives) != set(paper.objectives):
-        labels.append(" + ".join(_label_part("objective", name) for name in config.objectives))
-    return labels
-
-
-def _label_part(kind: str, name: str) -> str:
-    return registry_of(kind).get(name).label or name
 
 
 def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
@@ -199,13 +127,13 @@ def _compose_baseline(config: RunConfig, partition: type[Partition], text: str) 
 
 def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     """The method composed of the run's own parts; if it equals the setting's default baseline, that one."""
-    name, label = config.aggregator, _label_part("aggregator", config.aggregator)
+    name, label = config.aggregator, label_part("aggregator", config.aggregator)
     if config.finish:
         # The same parts without the last phase are another method, which may run beside this one.
         name = "_".join([name, *config.finish])
-        label = " + ".join([label, *(_label_part("objective", objective) for objective in config.finish)])
+        label = " + ".join([label, *(label_part("objective", objective) for objective in config.finish)])
     if config.adaptation:
-        name, label = f"{name}_{config.adaptation}", f"{label} + {_label_part('adaptation', config.adaptation)}"
+        name, label = f"{name}_{config.adaptation}", f"{label} + {label_part('adaptation', config.adaptation)}"
     name, label = config.name or name, config.name or label
     values = config.methods.get(canonical_name(name), MethodValues())
     fields = merge(config.components, values.components)
@@ -254,34 +182,3 @@ def check_name_length(name: str) -> None:
     """
     if len(quote(name, safe="", errors="replace")) > LONGEST_NAME:
         raise UsageError(f"a method's name of {len(name)} letters is too long ({name[:30]!r}…); give it a short one")
-
-
-def method_parts(method: Method) -> list[tuple[str, Component]]:
-    """A method's components with their kinds."""
-    parts: list[tuple[str, Component]] = [
-        ("aggregator", method.aggregator),
-        ("pseudo_labeler", method.pseudo_labeler),
-        *(("objective", objective) for objective in dict.fromkeys((*method.objectives, *method.finish))),
-    ]
-    optional_parts: list[tuple[str, Component | None]] = [
-        ("clusterer", method.clusterer),
-        ("central", method.start),
-        ("adaptation", method.adaptation),
-    ]
-    return [*((kind, part) for kind, part in optional_parts if part is not None), *parts]
-
-
-def component_values(method: Method) -> list[dict[str, Any]]:
-    """A method's components as plain values, for results."""
-    return [{"kind": kind, "name": part.name, **part.model_dump(mode="json")} for kind, part in method_parts(method)]
-
-
-def describe_method(method: Method) -> dict[str, Any]:
-    """A method as plain values: its components and, if present, its last phase and its own training settings."""
-    description: dict[str, Any] = {"components": component_values(method)}
-    if method.finish:
-        description["finish"] = [objective.name for objective in method.finish]
-    for name in ("training", "finish_training"):
-        if (values := getattr(method, name)) is not None:
-            description[name] = values.model_dump(mode="json")
-    return description

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.build_component import partition_of
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method

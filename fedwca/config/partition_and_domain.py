@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.build_component import partition_of
 from fedwca.config.run_config import Layer, RunConfig, merge
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, UsageError

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedwca.config.assemble_method import USUAL_CLUSTERER
 from fedwca.config.baselines import option_selecting
+from fedwca.config.build_component import partition_of
 from fedwca.config.component_registries import registry_of
-from fedwca.config.compose_methods import (
-    USUAL_CLUSTERER,
-    compose,
-    describe_method,
-    partition_of,
-)
+from fedwca.config.compose_methods import compose
+from fedwca.config.describe_method import describe_method
 from fedwca.config.idle_settings import (
     NOT_TRAINED,
     check_trainings_are_used,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedwca.component import Component
-from fedwca.config.compose_methods import method_parts
+from fedwca.config.describe_method import method_parts
 from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues, leave_out
 from fedwca.config.run_config import RunConfig

@@ -10,6 +10,7 @@ import torch
 
 from fedwca.core.network import Network
 from fedwca.core.printable import printable
+from fedwca.deploy.client_numbers import assign_number, set_name, why_no_place
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import measure_statistics_shift, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
@@ -26,7 +27,7 @@ from fedwca.deploy.server_round import (
     needs_cluster,
 )
 from fedwca.deploy.server_rules import Rules
-from fedwca.deploy.session_state import Names, SessionState
+from fedwca.deploy.session_state import SessionState
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.method import Method
@@ -86,7 +87,7 @@ class Session:
         """Assign a number to the client called ``name`` and return it; see `assign_number`."""
         number = assign_number(self.state.names, name, wish)
         if number is None:
-            log.warning("client %s is turned away: %s", name, _why_no_place(self.state.names, wish))
+            log.warning("client %s is turned away: %s", name, why_no_place(self.state.names, wish))
         else:
             self.state = replace(self.state, names=set_name(self.state.names, number, name))
         return number
@@ -255,34 +256,3 @@ class Session:
         names = self.state.names
         name = names[client] if 0 <= client < len(names) else "?"
         log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, printable(reason))
-
-
-def assign_number(names: Names, name: str, wish: int | None = None) -> int | None:
-    """Return the number of the client called ``name``: the one it has, else the one it wishes, else the first free one.
-
-    None if all numbers, or the one it wishes, are taken by others.
-
-    >>> [assign_number(("a", "", ""), name) for name in "ab"]
-    [0, 1]
-    >>> [assign_number(("a", "", ""), "b", 2), assign_number(("a",), "b")]
-    [2, None]
-    """
-    if name in names:
-        return names.index(name)
-    free = [number for number, holder in enumerate(names) if not holder]
-    if wish is not None:
-        free = [number for number in free if number == wish]
-    return free[0] if free else None
-
-
-def _why_no_place(names: Names, wish: int | None) -> str:
-    if wish is None:
-        return f"all {len(names)} places are taken"
-    if wish >= len(names):
-        return f"it asks for number {wish} (--number); the last is {len(names) - 1}"
-    return f"it asks for number {wish} (--number), which is client {names[wish]}'s"
-
-
-def set_name(names: Names, number: int, name: str) -> Names:
-    """Return the names with ``name``, which may be empty, at a number."""
-    return (*names[:number], name, *names[number + 1 :])

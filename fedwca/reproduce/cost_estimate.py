@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedwca.config.compose_methods import component, partition_of
+from fedwca.config.build_component import component, partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.core.count_of import count_of

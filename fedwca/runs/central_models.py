@@ -13,7 +13,8 @@ from fedwca.core.central import Central
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.precision import matmul_precision
-from fedwca.federated.central_training import CentralImages, train_central
+from fedwca.federated.central_steps import CentralImages
+from fedwca.federated.central_training import train_central
 from fedwca.federated.source_model import StartModel
 from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.choose_device import resolve_device

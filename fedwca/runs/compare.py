@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.build_component import partition_of
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.resolve_config import RunPlan

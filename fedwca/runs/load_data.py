@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from fedwca.config.compose_methods import component, partition_of
+from fedwca.config.build_component import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.architecture import Architecture

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.build_component import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
 from fedwca.core.network import Network

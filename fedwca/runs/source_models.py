@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.build_component import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread

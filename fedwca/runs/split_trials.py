@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedwca.config.compose_methods import component
+from fedwca.config.build_component import component
 from fedwca.config.run_config import RunConfig
 from fedwca.core.component_answers import describe_value
 from fedwca.data.dataset import FederatedDataset

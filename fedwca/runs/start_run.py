@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.build_component import partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, InvalidConfig

@@ -8,7 +8,7 @@ from importlib import resources
 from math import inf
 from typing import Any
 
-from fedwca.config.compose_methods import method_parts
+from fedwca.config.describe_method import method_parts
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.set_options import TABLES
 from fedwca.describe_problems import describe_unknown

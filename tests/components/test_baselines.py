@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedwca.config.baselines import baseline_folder, baseline_names
-from fedwca.config.compose_methods import component_values
+from fedwca.config.describe_method import component_values
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.federated.method import Method
 

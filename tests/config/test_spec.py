@@ -7,7 +7,8 @@ import pytest
 from fedwca.centrals.dan import Dan
 from fedwca.centrals.pooled import Pooled
 from fedwca.config.baselines import baseline_for, baseline_names
-from fedwca.config.compose_methods import component_values, compose
+from fedwca.config.compose_methods import compose
+from fedwca.config.describe_method import component_values
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import FedwcaError, UsageError

@@ -32,8 +32,8 @@ from flwr.supernode import start_client_internal
 from safetensors.torch import save_file
 
 from fedwca.deploy.flower import supernode
+from fedwca.deploy.flower.addresses import free_port
 from fedwca.deploy.flower.deployment_folder import APP_FILES, PACKAGE, PYPROJECT
-from fedwca.deploy.flower.processes import free_port
 from fedwca.deploy.flower.records import from_record, to_record
 
 from ..conftest import a_network, some_images

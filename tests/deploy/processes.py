@@ -215,6 +215,6 @@ def submitted(folder: Path, port: int, *flags: str, timeout: float = 900) -> sub
 
 def port() -> int:
     """A free port of this machine."""
-    from fedwca.deploy.flower.processes import free_port
+    from fedwca.deploy.flower.addresses import free_port
 
     return free_port()

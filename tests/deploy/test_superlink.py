@@ -15,6 +15,7 @@ import pytest
 
 from fedwca.cli.server import command as serve
 from fedwca.deploy.flower import flwr_cli, processes, superlink
+from fedwca.deploy.flower.addresses import free_port
 from fedwca.deploy.flower.processes import ELSEWHERE, run_until_stopped, server_command
 from fedwca.deploy.flower.superlink import FleetForOthers, GuardedUvicorn, guard, run_superlink
 from fedwca.errors import FedwcaError
@@ -187,7 +188,7 @@ def test_a_server_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(flwr_cli, "check_answers", check_answers)
     monkeypatch.setattr(processes, "run_until_stopped", run)
     with pytest.raises(RuntimeError) as raised:
-        serve(tmp_path, port=processes.free_port())
+        serve(tmp_path, port=free_port())
     assert (exit_codes, getattr(raised.value, "exit_code", None)) == ([3], 3)
 
 

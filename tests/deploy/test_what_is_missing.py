@@ -14,11 +14,12 @@ import pytest
 from PIL import Image
 
 from fedwca.core.file_locks import hold_alone
+from fedwca.deploy.flower.addresses import check_reachable
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
 from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.keys import certify, make_key
-from fedwca.deploy.flower.processes import STEADY, check_reachable, find_flwr, run_with_restarts, server_command
+from fedwca.deploy.flower.processes import STEADY, find_flwr, run_with_restarts, server_command
 from fedwca.deploy.server_status import RUNNING, SUBMITTED
 from fedwca.errors import FedwcaError, UsageError
 

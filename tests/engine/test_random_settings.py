@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+import torch
 
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
@@ -54,6 +55,8 @@ def test_engines_agree(seed: int) -> None:
 
     loop = SequentialEngine(lenet(), client_images, "cpu", 1, batch_norm)
     stacked = StackedEngine(lenet(), client_images, "cpu", workers, batch_norm)
+    start = loop.bank.clone()
     loop_server, stacked_server = play(loop), play(stacked)
+    assert not torch.equal(loop.bank, start)
     assert float((loop.bank - stacked.bank).abs().max()) <= 1e-8
     assert float((loop_server.rows - stacked_server.rows).abs().max()) <= 1e-8

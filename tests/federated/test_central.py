@@ -22,7 +22,8 @@ from fedwca.core.central import Central, DomainBatch
 from fedwca.core.network import Backbone
 from fedwca.core.training_settings import CentralTraining
 from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
-from fedwca.federated.central_training import CentralImages, train_central
+from fedwca.federated.central_steps import CentralImages
+from fedwca.federated.central_training import train_central
 from fedwca.federated.source_model import StartModel
 from fedwca.functional import reversal_scale
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.files import write_text_atomically
+from fedwca.deploy.flower.addresses import parse_address
 from fedwca.deploy.flower.check_keys import check_public_key
-from fedwca.deploy.flower.processes import ELSEWHERE, find_flwr, flower_environment, parse_address, toml_string
+from fedwca.deploy.flower.processes import ELSEWHERE, find_flwr, flower_environment, toml_string
 from fedwca.errors import FedwcaError, UsageError
 
 SELDOM, SOON = 30.0, 3.0

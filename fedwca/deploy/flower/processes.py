@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import site
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fedwca.deploy.flower.addresses import free_port
 from fedwca.deploy.flower.app_process import follow
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key
 from fedwca.errors import FedwcaError, UsageError
@@ -147,30 +146,6 @@ def toml_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def free_port() -> int:
-    """Return a port of the loopback interface on which nothing listens, for a client's local interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def check_can_listen(host: str, port: int) -> None:
-    """Check that a server can listen at an address; Flower says so in the midst of other lines, or too late.
-
-    Raises:
-        FedwcaError: it cannot, for example because another program does; gives the reason.
-    """
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        socket.create_server(address, family=family).close()
-    except (OSError, UnicodeError) as error:
-        reason = str(getattr(error, "strerror", None) or error).partition(" (")[0]  # the rest repeats the address
-        raise FedwcaError(
-            f"--host {host} --port {port}: no server can listen there ({reason}); "
-            "right are an address of this machine and a port on which nothing listens"
-        ) from None
-
-
 def run_until_stopped(
     command: list[str],
     env: dict[str, str],
@@ -203,41 +178,6 @@ def run_until_stopped(
 
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def local_address(host: str, port: int) -> str:
-    """Return HOST:PORT at which this machine reaches its own server, which may listen on all addresses.
-
-    >>> local_address("0.0.0.0", 8000), local_address("::", 8000), local_address("fe80::1", 8000)
-    ('127.0.0.1:8000', '[::1]:8000', '[fe80::1]:8000')
-    """
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
-
-
-def parse_address(server: str) -> tuple[str, int]:
-    """Split HOST:PORT into host and port.
-
-    Raises:
-        UsageError: the text does not have that form.
-    """
-    host, colon, port = server.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535 or "/" in host:
-        raise UsageError(f"--server {server}: not of the form HOST:PORT, such as 127.0.0.1:8000")
-    return host.strip("[]"), int(port)
-
-
-def check_reachable(server: str) -> None:
-    """Check that a server listens at an address; Flower's own program would retry for ever.
-
-    Raises:
-        UsageError: the address does not have the form HOST:PORT.
-        FedwcaError: nothing listens there.
-    """
-    try:
-        socket.create_connection(parse_address(server), timeout=10).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise FedwcaError(f"--server {server}: no server can be reached there ({error})") from None
 
 
 def run_with_restarts(
