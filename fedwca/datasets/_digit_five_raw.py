@@ -131,15 +131,15 @@ def _house_number_files(prefix: str) -> Callable[[Path], Parts]:
 
 
 def _house_numbers(file: Path) -> tuple[Images, Integers]:
-    """SVHN's own format: ``X`` ``[H, W, 3, N]`` and ``y`` ``[N, 1]``, where 10 may stand for 0."""
+    """SVHN's own format: ``X`` ``[H, W, 3, N]`` and ``y`` ``[N, 1]``."""
     arrays = _matlab(file)
-    return arrays["X"].transpose(3, 0, 1, 2), _numbers(arrays["y"]) % 10
+    return arrays["X"].transpose(3, 0, 1, 2), _numbers(arrays["y"])
 
 
 def _numbers(labels: Any) -> Integers:
-    """Labels ``[N]`` int64 from ``[N]``, ``[N, 1]`` or one-hot ``[N, 10]``."""
-    numbers: Integers = labels.argmax(1) if labels.ndim == 2 and labels.shape[1] == 10 else labels.reshape(-1)
-    return numbers.astype(np.int64)
+    """Labels ``[N]`` int64 from ``[N]``, ``[N, 1]`` or one-hot ``[N, 10]``; 10 stands for 0, as M3SDA reads it."""
+    numbers = labels.argmax(1) if labels.ndim == 2 and labels.shape[1] == 10 else labels.reshape(-1)
+    return np.where(numbers == 10, 0, numbers).astype(np.int64)
 
 
 def _matlab(file: Path) -> dict[str, Any]:

@@ -58,13 +58,13 @@ def write_m3sda(root: Path) -> Path:
         root / "syn_number.mat",
         {
             "train_data": np.full((2, 32, 32, 3), 5, np.uint8),
-            "train_label": np.array([[3], [0]]),
+            "train_label": np.array([[3], [10]]),
             "test_data": np.full((1, 32, 32, 3), 6, np.uint8),
             "test_label": np.array([[4]]),
         },
     )
     parts = np.empty((2, 2), object)
-    for row, (count, digits) in enumerate(((2, [[3], [1]]), (1, [[4]]))):
+    for row, (count, digits) in enumerate(((2, [[3], [10]]), (1, [[4]]))):
         parts[row, 0], parts[row, 1] = np.full((count, 1, 28, 28), 0.6), np.array(digits)
     savemat(root / "usps_28x28.mat", {"dataset": parts})
     return root
@@ -89,7 +89,7 @@ def test_files_of_m3sda_are_read(name: str, value: int, tmp_path: Path) -> None:
     assert archive.images.dtype == np.uint8
     assert archive.images.shape[::3] == (3, 3)
     assert (archive.images[0] == value).all()
-    assert archive.labels.tolist() == ([3, 0, 4] if name in ("svhn", "synth") else [3, 1, 4])
+    assert archive.labels.tolist() == ([3, 1, 4] if name == "mnist" else [3, 0, 4])  # 10 stands for 0
     assert archive.part is not None
     assert archive.part.tolist() == [0, 0, 1]
 
