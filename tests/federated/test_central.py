@@ -458,6 +458,9 @@ def test_fada_prefers_the_source_that_makes_clusters_tighter() -> None:
     weights = Fada().gradient_weights(before, torch.stack([tighter, looser, before]), classes=2)
     # Gaps 2, then 1.5, 2.5 and 2.
     assert weights.tolist() == pytest.approx(torch.tensor([0.5, -0.5, 0.0]).softmax(0).tolist())
+    # With no more images than classes, as in a batch of 64 on DomainNet, there is nothing to prefer.
+    weights = Fada().gradient_weights(before, torch.stack([tighter, looser, before]), classes=4)
+    assert weights.tolist() == pytest.approx([1 / 3] * 3)
 
 
 def test_bound_of_mutual_information_by_hand() -> None:
