@@ -136,6 +136,13 @@ def test_every_baseline_composes_and_says_where_it_comes_from(name: str) -> None
     assert plan.methods[0][0].label == definition.label
 
 
+def test_fedwcas_reading_holds_in_preset_paper() -> None:
+    plan = resolve_plan({"dataset": "pacs", "baselines": ["fedwca"], "name": "own"}, preset_name="paper")
+    method = plan.methods[0][0]
+    assert method.pseudo_labeler.selection == "ratio"
+    assert "in preset paper by ratio" in baseline("fedwca").reading
+
+
 def test_what_baselines_are_made_of() -> None:
     methods = {method.name: (method, rounds) for method, rounds in resolve_plan({"rounds": 4}).methods}
     assert methods["source_only"][1] == 0
