@@ -70,3 +70,10 @@ def test_the_threshold_by_hand() -> None:
     # Entropies 0, 0, L: mean L/3, median 0, variance (2·(L/3)² + (2L/3)²)/2 = L²/3; 3·(L/3)/(L/√3) = √3.
     entropies = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
     assert float(adaptive_threshold(entropies, 0.5, -9, 9)) == pytest.approx(0.5 + 3**0.5)
+
+
+@pytest.mark.parametrize(("rest", "expected"), [(1e-8, 0.8), (1e-6, 0.95)])
+def test_entropies_that_hardly_vary_leave_the_base(rest: float, expected: float) -> None:
+    # Entropies 0, 0 and about 2e-7 or 1.5e-5: standard deviations of 1e-7, which is near rounding, and of 9e-6.
+    sure = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1 - rest, rest]], dtype=torch.float64)
+    assert float(adaptive_threshold(sure)) == pytest.approx(expected)
