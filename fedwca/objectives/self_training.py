@@ -18,7 +18,8 @@ class SelfTraining(Objective):
     """lam · CE on the labels that the labeler kept + distillation · KD from the source model's outputs.
 
     Both are means over all images of the batch: an image without a label counts as 0, as in LADD's code. KD is on
-    images where the source model passes the gate of ``confidence`` and ``share``, the latter within the batch.
+    images where the source model passes the gate of ``confidence`` and ``share``, the latter within the batch; that
+    model reads the plain image, once per round.
     Source: Shenaj et al. (LADD), WACV 2023, sec. 4.
     """
 
