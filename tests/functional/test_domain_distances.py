@@ -105,6 +105,8 @@ def test_moments_by_hand() -> None:
     # Second moments (9, 16) and (0, 0): length sqrt(337).
     assert moment_distance(sources, target).item() == pytest.approx(7.5 + 1.5 * math.sqrt(337))
     assert moment_distance(sources[:1], target, order=1).item() == pytest.approx(5)
+    # Of three sources, distances are 5, 0 and 0, and 5, 5 and 0 of the pairs; each kind counts by its mean.
+    assert moment_distance([*sources, target], target, order=1).item() == pytest.approx(5 / 3 + 10 / 3)
 
 
 def test_moments_are_raw_and_of_the_mean() -> None:

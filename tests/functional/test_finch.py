@@ -143,6 +143,14 @@ def test_a_cluster_without_direction_ends_the_hierarchy() -> None:
     ring = [[1, 0], [1, 1], [0, 1], [-1, 1], [-1, 0], [-1, -1], [0, -1], [1, -1]]
     x = torch.block_diag(torch.tensor(ring), torch.tensor(ring)).float()
     assert [labels.tolist() for labels in finch_levels(x)] == [[0] * 8 + [1] * 8]
+    # one circle beside a cluster that has a direction
+    x[8:] = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    assert [labels.tolist() for labels in finch_levels(x)] == [[0] * 8 + [1] * 8]
+
+
+def test_a_mean_along_an_axis_has_a_direction() -> None:
+    x = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.1, 0.0], [0.0, 0.0, 1.0], [0.0, 0.1, 1.0]])
+    assert [labels.tolist() for labels in finch_levels(x)] == [[0, 0, 1, 1], [0, 0, 0, 0]]
 
 
 def test_a_row_without_direction_is_named() -> None:

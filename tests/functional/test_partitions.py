@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -136,6 +138,12 @@ def test_clients_have_classes_in_proportion_where_alpha_is_large() -> None:
     labels = np.repeat([0, 1], [900, 100])
     first = classes_of(dirichlet_partition(labels, 5, 1e7, seeded(), "client"), labels)[0]
     assert first[0] > 160  # 180 of 200 are expected; equal shares would give 100
+
+
+def test_dirichlet_by_client_is_around_the_shares_of_classes() -> None:
+    random = MagicMock(wraps=seeded())
+    dirichlet_partition(np.repeat([0, 1], [90, 30]), 4, 0.2, random, "client")
+    assert [call.args[0].tolist() for call in random.dirichlet.call_args_list] == [pytest.approx([0.15, 0.05])] * 4
 
 
 def test_dirichlet_by_client_gives_equal_sizes_without_repeats() -> None:
