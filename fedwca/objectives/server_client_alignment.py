@@ -18,8 +18,8 @@ from fedwca.objectives import register
 class ServerClientAlignment(Objective):
     """client · CE(strong view, own label of the weak view) + server · CE(strong view, label by the received model).
 
-    A label counts where its probability reaches the client's threshold. Labels carry no gradient. The received model,
-    frozen, labels the plain image once per round.
+    A label counts where its probability reaches the client's threshold, whatever weight the pseudo-label has. Labels
+    carry no gradient. The received model, frozen, labels the plain image once per round.
     Source: FedSCAl (arXiv 2512.06738, WACV 2026), client and server alignment.
     """
 

@@ -215,6 +215,14 @@ def test_alignment_by_hand() -> None:
     assert float(ServerClientAlignment()(nobody)) == float(counted(nobody)) == 0
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_alignment_reads_no_weights_of_pseudo_labels(weight: float) -> None:
+    # So half-trusted clients train on strong views under it, and not under `strong_views` (decisions, T8).
+    weak, strong = logits_of([0.9, 0.1]), logits_of([0.6, 0.4])
+    data = replace(batch(weak, [0], [weight]), view_logits={"weak": weak, "strong": strong})
+    assert float(ServerClientAlignment(client=3, server=0)(data)) == pytest.approx(-3 * math.log(0.6))
+
+
 def test_a_label_at_the_threshold_counts() -> None:
     weak = logits_of([0.75, 0.25])
     data = replace(
