@@ -149,6 +149,7 @@ CASES = {
         True,
         {"clip": 0.05, "momentum": 0.0, "cosine": 4, "decay": 0.5, "decay_rounds": 2, "extra_momentum": 0.9},
     ),
+    "by batches": (Learned(width=6, reduction="rms", batch=3), (AdaptedCrossEntropy(),), Argmax(), True, {}),
     "entropy, no labels, mixed images": (Entropy(lr=0.2), (AdaptedCrossEntropy(), Shot()), TwoModel(), False, {}),
 }
 
@@ -406,6 +407,7 @@ def adapted(name: str, adaptation: Adaptation, **engine_options: Any) -> tuple[E
 TEST_TIME = {
     "tent": Entropy(lr=0.1, steps=2, clip=1.0, weight_decay=0.1),
     "fedtta": Learned(width=6),
+    "fedtta, by batches": Learned(width=6, reduction="rms", batch=16),
     "++": Learned(width=6, steps=8, patience=2),
     "++ from the model as sent": Entropy(steps=6, patience=1, candidates="all"),
     "++ as released": Entropy(steps=6, patience=2, candidates="unadapted"),
