@@ -193,6 +193,24 @@ def test_observed_values_may_differ_in_shape_between_clients(renew: str, some: b
     compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
 
 
+class Forgetful(Objective):
+    """Observes nothing at the client with the fewest images."""
+
+    name = "forgetful"
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        return {"bank": predictions.features.mean(0)} if len(predictions.logits) > min(SIZES) else {}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return batch.logits.mean()
+
+
+def test_what_is_observed_of_some_clients_alone_is_refused() -> None:
+    method = Method("forgetful", "Forgetful", WCA(), TwoModel(), (Forgetful(),), TrueDomains())
+    with pytest.raises(FedwcaError, match="'bank' is there for some clients alone; right are the same names"):
+        rounds(StackedEngine(lenet(), clients()), method, 1)
+
+
 class Choosy(Objective):
     """A constant at the client with the fewest images."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.errors import first_line
+from fedwca.errors import FedwcaError, first_line
 
 Tree = Any
 """A tensor, a tuple of trees, or a mapping from names to trees."""
@@ -112,13 +112,21 @@ def tree_width(tree: Tree) -> int:
     return next((width for value in values if (width := tree_width(value))), 0)
 
 
+def _names_in_all(trees: Sequence[Mapping[str, Tree]]) -> list[str]:
+    """The names that trees have; raises a FedwcaError if not all have the same."""
+    for tree in trees:
+        for name in sorted(tree.keys() ^ trees[0].keys()):
+            raise FedwcaError(f"{name!r} is there for some clients alone; right are the same names for all clients")
+    return list(trees[0])
+
+
 def stack_trees(trees: Sequence[Tree]) -> Tree:
     """Stack trees of one client each into one tree."""
     first = trees[0]
     if isinstance(first, Tensor):
         return stack_tensors(trees)
     if isinstance(first, Mapping):
-        return {name: stack_trees([tree[name] for tree in trees]) for name in first}
+        return {name: stack_trees([tree[name] for tree in trees]) for name in _names_in_all(trees)}
     return tuple(stack_trees([tree[i] for tree in trees]) for i in range(len(first)))
 
 
@@ -141,7 +149,7 @@ def join_trees(trees: Sequence[Tree]) -> Tree:
     """
     first = trees[0]
     if isinstance(first, Mapping):
-        return {name: join_trees([tree[name] for tree in trees]) for name in first}
+        return {name: join_trees([tree[name] for tree in trees]) for name in _names_in_all(trees)}
     if first.ndim < 2 or all(tree.shape[1] == first.shape[1] for tree in trees):
         return torch.cat(list(trees))
     joined = first.new_zeros(sum(map(len, trees)), max(tree.shape[1] for tree in trees), *first.shape[2:])
