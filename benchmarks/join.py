@@ -22,7 +22,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
 from fedwca.engine.client_task import Training
-from fedwca.export.model_from_run import classify
+from fedwca.export.delivered_accuracy import classify
 from fedwca.federated.method import Method
 from fedwca.newcomers.choose_cluster import By, repeat_round_zero
 from fedwca.newcomers.join import join

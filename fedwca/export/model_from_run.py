@@ -1,13 +1,10 @@
-"""Reads a client's or a cluster's model from a run, and describes it: its holder, its origin and its accuracy."""
+"""Reads a client's or a cluster's model from a run, and describes it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-import torch
-from torch import Tensor
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fedwca._version import __version__
 from fedwca.core.architecture import Architecture
@@ -15,14 +12,11 @@ from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Network
 from fedwca.datasets import stretches_images
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import DataError, UsageError
+from fedwca.export.delivered_accuracy import MeasuredAccuracy, is_delivered, measure_accuracy, recorded_accuracy
 from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
-from fedwca.results.checkpoints import Unit
-from fedwca.results.read_run_files import read_records
 from fedwca.results.run_identity import run_identity
-from fedwca.results.table_rows import accuracy_of_all
 
 if TYPE_CHECKING:
     from fedwca.runs.opened_run import OpenedRun
@@ -98,7 +92,7 @@ def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
 def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
     """Describe a network that some clients of a run hold, with its accuracy on all their test images."""
     # If the run's predictions were means over draws of features, the model's own predictions differ from them.
-    recorded = opened.network.draws is None and _is_delivered(opened, network, members)
+    recorded = opened.network.draws is None and is_delivered(opened, network, members)
     measured = recorded_accuracy(opened, members) if recorded else None
     notes = _notes(opened, holder)
     if measured is None:
@@ -117,70 +111,6 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
         images=measured.images,
         notes=notes,
     )
-
-
-class MeasuredAccuracy(NamedTuple):
-    """Accuracy on all test images of some clients of a run."""
-
-    own: float | None
-    """The model's accuracy in percent; None without images."""
-    source: float | None
-    """The source model's accuracy in percent; None without images, or if clients trained the whole network."""
-    images: int
-    """Number of test images."""
-
-
-def recorded_accuracy(opened: OpenedRun, members: Sequence[int]) -> MeasuredAccuracy | None:
-    """Return the accuracy of models as delivered, before an adaptation's steps, from the run's records.
-
-    None if the records do not hold it.
-    """
-    records = {record["round"]: record for record in read_records(opened.path) if Unit.of(record) == opened.unit}
-    if "test_images" not in records.get(-1, {}) or opened.round not in records:
-        return None
-    sizes, record = records[-1]["test_images"], records[opened.round]
-    delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
-    accuracy, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(records[-1])))
-    if opened.network.trains_classifier:  # the clients' start is then no trained source model
-        source = None
-    return MeasuredAccuracy(accuracy, source, sum(sizes[k] for k in members))
-
-
-def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:
-    """Measure the accuracy of a model on the test images of some clients, which are read again.
-
-    Raises:
-        DataError: the images are missing, or are not those of the run.
-    """
-    source = copy.deepcopy(opened.network)
-    opened.layout.write(source, opened.server.source)
-    source.eval()
-    clients, metrics = opened.federation.clients, opened.federation.metrics
-    sizes = metrics.test_images()
-
-    def pooled(model: Network) -> float | None:
-        accuracies = {k: metrics.accuracy(k, classify(model, clients[k].test)) for k in members if sizes[k]}
-        return _pooled(accuracies, sizes, members)
-
-    source_accuracy = None if source.trains_classifier else pooled(source)
-    return MeasuredAccuracy(pooled(network), source_accuracy, sum(sizes[k] for k in members))
-
-
-def _pooled(
-    accuracy: Sequence[float] | Mapping[int, float], sizes: Sequence[int], members: Sequence[int]
-) -> float | None:
-    """Return the accuracy in percent over all test images of the members; None without images."""
-    correct, count = 0.0, 0
-    for client in members:
-        if sizes[client]:
-            correct, count = correct + accuracy[client] * sizes[client], count + sizes[client]
-    return correct / count if count else None
-
-
-def _is_delivered(opened: OpenedRun, network: Network, members: Sequence[int]) -> bool:
-    """Return whether each of the members was delivered this model, so that the run's records are of it."""
-    row, delivered = Layout.of(network).read(network), opened.layout.without_extras(opened.delivered)
-    return all(torch.equal(delivered[k].to(row.device), row) for k in members)
 
 
 def newcomer_note(opened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
@@ -272,11 +202,3 @@ def _notes(opened: OpenedRun, holder: str) -> tuple[str, ...]:
             f"({opened.config.batch_norm}), so a client's model is the better one to hand on.",
         )
     return notes
-
-
-@torch.no_grad()
-def classify(network: Network, images: Tensor) -> Tensor:
-    """Return the predicted classes ``[N]`` of uint8 images ``[N, 3, H, W]``, on the CPU."""
-    device = next(network.parameters()).device
-    parts = [network(network.prepare(part.to(device)))[0].argmax(1).cpu() for part in images.split(64)]
-    return torch.cat(parts)

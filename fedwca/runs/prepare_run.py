@@ -16,18 +16,17 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
-from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-from fedwca.results.environment import changed_values, describe_environment, describe_move, describe_start
-from fedwca.results.low_trust import name_clients
-from fedwca.results.read_run_files import is_set_up, read_configuration, read_environment
+from fedwca.results.environment import describe_environment, describe_start
+from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.run_identity import run_identity
 from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.check_components import dry_run_components
+from fedwca.runs.note_environment import note_environment
 from fedwca.runs.ranks.rank_lifecycle import lead_run
 from fedwca.runs.records.round_record import seconds_spent
 from fedwca.runs.reporter import PlannedRun, RunReporter
@@ -44,6 +43,7 @@ from fedwca.runs.run_images import describe_images, describe_places
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import units_of
 from fedwca.runs.split_trials import TrialSplits
+from fedwca.runs.unmeasured_clients import describe_unmeasured
 from fedwca.runs.work_schedule import Schedule
 
 
@@ -155,58 +155,6 @@ def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logg
         "keep": keep,
         "loggers": [Registry.dump(logger) for logger in loggers],
     }
-
-
-def note_environment(folder: RunFolder, environment: Mapping[str, Any], finished_rounds: int) -> str | None:
-    """Write ``environment.json``; for a resumed run, add what differs from the environment it began in.
-
-    Args:
-        folder: the run's folder; a damaged ``environment.json`` is replaced.
-        environment: the environment of this process.
-        finished_rounds: number of finished rounds that are kept.
-
-    Returns:
-        A sentence on the differences; None if none of them can change results.
-    """
-    try:
-        original = read_environment(folder.path)
-    except FedwcaError:
-        original = {}
-    if not original:
-        folder.write("environment.json", environment)
-        return None
-    changed = changed_values(original, environment)
-    folder.write(
-        "environment.json", {**original, "resumed": {**original.get("resumed", {}), str(finished_rounds): changed}}
-    )
-    return describe_move(original, changed)
-
-
-def describe_unmeasured(tests: Sequence[int], least: int = 3, new: int = 0) -> str | None:
-    """A sentence on clients without test images; None if all have some.
-
-    Args:
-        tests: number of test images of each client.
-        least: number of images that a training client needs to get a test image.
-        new: how many clients, the last ones, are newcomers, whose images are all test images.
-
-    >>> describe_unmeasured([2, 0, 3])
-    '1 of 3 clients without test images (client 1): no mean counts it; clients need 3 images for a test image'
-    >>> describe_unmeasured([2, 3, 0], new=1)
-    '1 of 3 clients without test images (client 2): no mean counts it; new clients need an image'
-    """
-    untested = [client for client, count in enumerate(tests) if count == 0]
-    if not untested:
-        return None
-    requirements = {
-        f"clients need {least} images for a test image": untested[0] < len(tests) - new,
-        "new clients need an image": untested[-1] >= len(tests) - new,
-    }
-    need = ", ".join(sentence for sentence, holds in requirements.items() if holds)
-    if len(untested) == len(tests):
-        return f"no client has test images, so no accuracy can be measured; {need}"
-    names, pronoun = name_clients(untested, most=5), "it" if len(untested) == 1 else "them"
-    return f"{len(untested)} of {len(tests)} clients without test images ({names}): no mean counts {pronoun}; {need}"
 
 
 def kind_of_device(device: str, ranks: RunRanks) -> str:

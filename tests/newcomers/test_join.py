@@ -33,7 +33,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.errors import UsageError
-from fedwca.export.model_from_run import classify
+from fedwca.export.delivered_accuracy import classify
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.source_model import pretrain

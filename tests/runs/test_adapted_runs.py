@@ -13,8 +13,9 @@ import torch
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import UsageError
+from fedwca.export.delivered_accuracy import classify
 from fedwca.export.load_model import read_exported
-from fedwca.export.model_from_run import classify, model_of
+from fedwca.export.model_from_run import model_of
 from fedwca.models.lenet import LeNet
 from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import accuracy_of_all

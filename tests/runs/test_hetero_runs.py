@@ -12,7 +12,7 @@ import torch
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
-from fedwca.export.model_from_run import classify
+from fedwca.export.delivered_accuracy import classify
 from fedwca.federated.model_sizes import draw_sizes
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import load_federation

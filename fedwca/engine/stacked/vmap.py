@@ -114,10 +114,10 @@ def tree_width(tree: Tree) -> int:
 
 def _names_in_all(trees: Sequence[Mapping[str, Tree]]) -> list[str]:
     """The names that trees have; raises a FedwcaError if not all have the same."""
-    for tree in trees:
-        for name in sorted(tree.keys() ^ trees[0].keys()):
-            raise FedwcaError(f"{name!r} is there for some clients alone; right are the same names for all clients")
-    return list(trees[0])
+    names = trees[0].keys()
+    if others := {name for tree in trees for name in tree.keys() ^ names}:
+        raise FedwcaError(f"{min(others)!r} is there for some clients alone; right are the same names for all clients")
+    return list(names)
 
 
 def stack_trees(trees: Sequence[Tree]) -> Tree:
