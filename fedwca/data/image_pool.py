@@ -12,7 +12,7 @@ from numpy.random import Generator
 from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset, Images, Integers
-from fedwca.data.partition import cut_at_groups
+from fedwca.data.split_domain import cut_at_groups
 from fedwca.errors import DataError
 from fedwca.functional.shard_partition import positions_by_value
 

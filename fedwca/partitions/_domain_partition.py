@@ -54,7 +54,7 @@ class DomainPartition(Partition):
         return dealt
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
-        """Decide which client has which images of a target; see `fedwca.data.partition.DealDomain`.
+        """Decide which client has which images of a target; see `fedwca.data.split_domain.DealDomain`.
 
         Partitions that do not override this method deal images i.i.d.
         """

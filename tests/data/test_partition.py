@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedwca.data import ClientImages, Domain, partition
 from fedwca.data.image_pool import ImagePool
-from fedwca.data.partition import Split, cut_at_groups, split_domain
+from fedwca.data.split_domain import Split, cut_at_groups, split_domain
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import ClientSettings
 from fedwca.partitions.domains import Domains
