@@ -19,8 +19,8 @@ from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
+from fedwca.federated.collected_values import declare_collected
 from fedwca.federated.method import Method
-from fedwca.federated.server import declare_collected
 
 FARTHEST = 100.0
 """Largest root mean square of uploaded moments that is accepted, in standard deviations of the source's inputs."""

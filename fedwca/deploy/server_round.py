@@ -22,14 +22,13 @@ from fedwca.engine.parameter_layout import mix_rows
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, gather_mixtures
 from fedwca.federated.assign_clusters import assign_clusters, compare_clients
+from fedwca.federated.collected_values import COLLECTED, pool_collected
 from fedwca.federated.server import (
-    COLLECTED,
     Server,
     expect_uploads,
     next_state,
     offer_models,
     offer_source,
-    pool_collected,
     spread_trained_mean,
     take_server_step,
 )

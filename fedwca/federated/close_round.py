@@ -15,11 +15,11 @@ from fedwca.core.messages import Offer
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.federated.aggregator_weights import check_starts, gather_mixtures, regather_mixtures
 from fedwca.federated.assign_clusters import assign_clusters
+from fedwca.federated.collected_values import declare_collected
 from fedwca.federated.mean_answers import MeanAnswers, ask_about_mean
 from fedwca.federated.open_round import OpenRound
 from fedwca.federated.server import (
     Server,
-    declare_collected,
     expect_uploads,
     keep_layers,
     next_state,

@@ -17,9 +17,10 @@ from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import blend_mixtures
 from fedwca.federated.client_tasks import client_task
+from fedwca.federated.collected_values import pool_collected
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
-from fedwca.federated.server import Server, find_unlabeled, offer_models, pool_collected
+from fedwca.federated.server import Server, find_unlabeled, offer_models
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
 from fedwca.federated.trusted_clients import labeler_trust, measure_trust
 

@@ -25,9 +25,10 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.errors import FedwcaError
+from fedwca.federated.collected_values import pool_collected
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import OpenRound
-from fedwca.federated.server import offer_own, pool_collected
+from fedwca.federated.server import offer_own
 from fedwca.federated.simulated_uploads import SimulatedUpload
 
 PURPOSE = "public "

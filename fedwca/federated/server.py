@@ -13,19 +13,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_mapping, check_tensors, describe_value, only_reads
+from fedwca.core.component_answers import check_tensors, describe_value, only_reads
 from fedwca.core.grouping import untrained_clients
-from fedwca.core.interfaces import Aggregator, Objective
+from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Bounded, Offer, State
 from fedwca.engine.parameter_layout import Layout, mix_rows
 from fedwca.errors import FedwcaError
 from fedwca.federated.aggregator_weights import offer_mixtures
+from fedwca.federated.collected_values import remember_collected
 from fedwca.federated.method import Method
 from fedwca.federated.upload_checks import ExpectedUpload, Upload
 from fedwca.functional import cluster_means
-
-COLLECTED = "collected."
-"""Prefix in a server's state of what objectives collected and clients uploaded last."""
 
 
 @dataclass(frozen=True)
@@ -74,30 +72,6 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
     if round or aggregator.offers_in_round_0:
         return offer_mixtures(aggregator, server.state, round, server.rows[:, :trained], clients)
     return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
-
-
-def pool_collected(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
-    """What every client is sent besides models: each objective's pool of what clients uploaded last."""
-    shared: dict[str, Tensor] = {}
-    for objective in objectives:
-        prefix = f"{COLLECTED}{objective.name}."
-        uploaded = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        shared |= check_tensors(objective.pool(uploaded), f"objective {objective.name!r}: pool") if uploaded else {}
-    return shared
-
-
-def declare_collected(objectives: Sequence[Objective], classes: int, features: int) -> dict[str, Bounded]:
-    """What objectives declare that they collect, by ``<objective>.<name>``, for M classes and q features."""
-    return {
-        f"{objective.name}.{name}": bounded
-        for objective in objectives
-        for name, bounded in check_mapping(
-            objective.upload_bounds(classes, features),
-            Bounded,
-            "Bounded",
-            f"objective {objective.name!r}: upload_bounds",
-        ).items()
-    }
 
 
 def expect_uploads(
@@ -251,31 +225,3 @@ def next_state(
             f"[{len(present)}], the cluster of each client"
         )
     return {**learned, **remember_collected(state, uploads, len(present))}
-
-
-def remember_collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
-    """What each client collected and uploaded last ``[K, …]``, as entries of a state; zeros where it never did.
-
-    Args:
-        state: the server's, before.
-        uploads: by client.
-        clients: K.
-
-    Raises:
-        FedwcaError: values are not finite, or two clients' have different names or shapes.
-    """
-    entries: dict[str, Tensor] = {}
-    first, reference = next((client, upload.collected) for client, upload in uploads.items())
-    for client, upload in uploads.items():
-        for name in sorted(upload.collected.keys() | reference.keys()):
-            value, expected = upload.collected.get(name), reference.get(name)
-            if value is None or expected is None or value.shape != expected.shape:
-                shapes = [None if v is None else tuple(v.shape) for v in (value, expected)]
-                raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
-            if not bool(torch.isfinite(value).all()):
-                raise FedwcaError(f"client {client} uploaded {name} with values that are not finite")
-            key = COLLECTED + name
-            if key not in entries:
-                entries[key] = state[key].clone() if key in state else value.new_zeros(clients, *value.shape)
-            entries[key][client] = value
-    return entries

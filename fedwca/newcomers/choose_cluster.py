@@ -22,7 +22,8 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.assign_clusters import compare_clients
 from fedwca.federated.client_tasks import client_task
-from fedwca.federated.server import offer_source, pool_collected
+from fedwca.federated.collected_values import pool_collected
+from fedwca.federated.server import offer_source
 from fedwca.federated.trusted_clients import labeler_trust_alone, measure_trust_alone
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedwca.config.build_component import component, partition_of
+from fedwca.config.idle_settings import idle_tables
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.core.count_of import count_of
@@ -30,6 +31,8 @@ class Cost:
     """Images trained on, counted each time; NaN where the data set is not in the catalogue."""
     hours: float
     """Hours on two CPU cores; NaN where the model's speed was not measured."""
+    trains_source_models: bool = False
+    """Whether source models are trained for these runs, which the cost does not include."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -37,6 +40,7 @@ class Cost:
             self.rounds + other.rounds,
             self.images + other.images,
             self.hours + other.hours,
+            self.trains_source_models or other.trains_source_models,
         )
 
 
@@ -66,7 +70,9 @@ def estimate_plan(plan: RunPlan, domain: str, names: Sequence[str] | None = None
     speed = read_toml("reproduce")["speed"].get(config.model)
     pixels = (architecture(config).side / speed["side"]) ** 2 if speed else float("nan")
     hours = work * pixels / speed["images"] / 3600 if speed else float("nan")
-    return Cost(runs * len(methods), runs * sum(rounds for _, rounds in methods), images, hours)
+    trains_source_models = config.checkpoint is None and "source_training" not in idle_tables(partition_of(config))
+    rounds_of_all = runs * sum(rounds for _, rounds in methods)
+    return Cost(runs * len(methods), rounds_of_all, images, hours, trains_source_models)
 
 
 def count_trained_images(
@@ -134,7 +140,8 @@ def describe_cost(cost: Cost, runs_note: str = "") -> str:
 def _rough(cost: Cost) -> str:
     if math.isnan(cost.images):
         return "cost unknown (the data set is not in the catalogue)"
-    hours = "" if math.isnan(cost.hours) else f", roughly {_hours(cost.hours)} on 2 CPU cores without source models"
+    excluded = " without source models" if cost.trains_source_models else ""
+    hours = "" if math.isnan(cost.hours) else f", roughly {_hours(cost.hours)} on 2 CPU cores{excluded}"
     millions = cost.images / 1e6
     images = f"{millions:.1f} million" if millions >= 0.1 else f"{cost.images:,.0f}"
     return f"{images} images trained on{hours}"

@@ -19,7 +19,7 @@ from fedwca.clusterers.single import Single
 from fedwca.core.grouping import GroupingInput, OneGroup, check_notes
 from fedwca.core.interfaces import Aggregator, Objective
 from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, State, Targets, View
-from fedwca.engine.client_program import check_targets
+from fedwca.engine.check_targets import check_targets
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, newcomer_mixtures

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.datasets import datasets
-from fedwca.reproduce.cost_estimate import estimate_plan
+from fedwca.reproduce.cost_estimate import describe_cost, estimate_plan
 from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
 
@@ -80,3 +81,13 @@ def test_a_start_of_its_own_and_a_last_phase_are_counted() -> None:
     rounds = plan.methods[0][1]
     assert rounds == 5, "the last phase comes behind the rounds"
     assert estimate_plan(plan, "neon").images == pytest.approx(4 * 4 * per_domain * 2 + 7 * per_domain)
+
+
+def test_source_models_are_named_only_where_they_are_trained(tmp_path: Path) -> None:
+    trained = estimate_plan(plan_of(source="neon"), "neon")
+    given = estimate_plan(plan_of(source="neon", checkpoint=tmp_path / "model.pt"), "neon")
+    none = estimate_plan(plan_of(target="neon", partition="leave_one_out", baselines=["dann"]), "neon")
+    assert describe_cost(trained).endswith("on 2 CPU cores without source models")
+    assert describe_cost(given).endswith("on 2 CPU cores")
+    assert describe_cost(none).endswith("on 2 CPU cores")
+    assert describe_cost(none + trained).endswith("without source models")

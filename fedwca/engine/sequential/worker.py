@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.core.messages import Batch, Blend, Latent, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
+from fedwca.engine.check_targets import check_target_values
 from fedwca.engine.client_task import ORDER, EpochContext
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.randomness import permutation
@@ -38,7 +39,7 @@ class ClientWorker(ClientEvidence):
             trusted = None if self.task.trusted == 1 else torch.full((), self.task.trusted, device=self.images.device)
             result = program.make_targets(self.task, predictions, self._draws(purpose), self.labels[0], trusted)
         if self.labels[0] is None:
-            program.check_target_values(result[0], self.replica.network.classifier.out_features, self.task.labeler)
+            check_target_values(result[0], self.replica.network.classifier.out_features, self.task.labeler)
         return result
 
     def context(self, blend: Blend) -> EpochContext:

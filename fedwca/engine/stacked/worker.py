@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Predictions, Targets
 from fedwca.engine import client_program as program
+from fedwca.engine.check_targets import check_target_values
 from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_device, to_host_async
 from fedwca.engine.stacked.client_batch import ClientBatch, TrialBatch
@@ -77,7 +78,7 @@ class StackedWorker(StackedEvidence):
             parts = self._each(f"labels by {task.labeler.name!r}", label_client, tree)
         if not labels:
             for part in parts:
-                program.check_target_values(
+                check_target_values(
                     Targets(**part["targets"]), self.batch.network.network.classifier.out_features, task.labeler
                 )
         # What is observed may differ in shape between clients: padding would be read as if it were observed.
