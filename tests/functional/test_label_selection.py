@@ -36,6 +36,7 @@ def test_without_a_normaliser_similarities_are_compared_as_they_are() -> None:
     assert choose([0.6, 0.4], [0.5, 0.5], 0.0, 0.9, "ratio") == [0, 1]
     assert choose([0.6, 0.4], [0.5, 0.5], 1.0, 0.3) == [0, 1]
     assert choose([0.6, 0.4], [0.5, 0.5], 0.3, 1.0 + 1e-9) == [0, 1]
+    assert choose([0.5], [0.5], 1.0, 0.3) == [0], "a tie goes to the initial model here too"
 
 
 def test_identical_models_choose_the_initial_label() -> None:
@@ -70,6 +71,9 @@ def test_the_threshold_by_hand() -> None:
     # Entropies 0, 0, L: mean L/3, median 0, variance (2·(L/3)² + (2L/3)²)/2 = L²/3; 3·(L/3)/(L/√3) = √3.
     entropies = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
     assert float(adaptive_threshold(entropies, 0.5, -9, 9)) == pytest.approx(0.5 + 3**0.5)
+    # Entropies 0, L, L: mean 2L/3, median L, the same variance; 3·(-L/3)/(L/√3) = -√3.
+    entropies = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
+    assert float(adaptive_threshold(entropies, 0.5, -9, 9)) == pytest.approx(0.5 - 3**0.5)
 
 
 @pytest.mark.parametrize(("rest", "expected"), [(1e-8, 0.8), (1e-6, 0.95)])

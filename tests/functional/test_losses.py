@@ -7,7 +7,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedwca.errors import UsageError
-from fedwca.functional import distillation, information_maximization, weighted_cross_entropy
+from fedwca.functional import (
+    distillation,
+    information_maximization,
+    prototype_contrast,
+    smoothed_cross_entropy,
+    weighted_cross_entropy,
+)
 
 
 def test_information_maximization_by_hand() -> None:
@@ -106,3 +112,39 @@ def test_distillation_by_hand() -> None:
     # A sample of weight 0 adds nothing, and counts in the mean.
     pair = distillation(logits.repeat(2, 1), teacher.repeat(2, 1), 0.5, torch.tensor([1.0, 0.0]))
     assert pair.item() == pytest.approx(expected / 2)
+
+
+def test_prototype_contrast_is_a_mean_over_the_same_label_of_each_sample_and_over_clients() -> None:
+    features = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.8, -0.6]], dtype=torch.float64)
+    labels, tau, base_tau = [0, 0, 0, 1], 0.5, 0.25
+    prototypes = torch.tensor([[[0.9, 0.1], [0.0, 1.0]], [[0.3, 0.4], [1.0, 0.0]]], dtype=torch.float64)
+    losses = []
+    for anchors in prototypes.tolist():
+        for i in range(3):  # the last sample is alone with its label
+            others = [j for j in range(4) if j != i]
+            exponentials = {
+                j: math.exp(sum(a * z for a, z in zip(anchors[labels[i]], features[j].tolist(), strict=True)) / tau)
+                for j in others
+            }
+            same = [math.log(exponentials[j] / sum(exponentials.values())) for j in others if labels[j] == labels[i]]
+            losses.append(-tau / base_tau * sum(same) / len(same))
+    expected = sum(losses) / len(losses)
+    assert float(prototype_contrast(features, torch.tensor(labels), prototypes, tau, base_tau)) == pytest.approx(
+        expected
+    )
+
+
+@pytest.mark.parametrize(("tau", "base_tau"), [(0, 1), (1, 0), (-1, 1), (1, -1)])
+def test_temperatures_of_prototype_contrast_are_above_zero(tau: float, base_tau: float) -> None:
+    with pytest.raises(UsageError, match=f"must be above 0, not {tau} and {base_tau}"):
+        prototype_contrast(torch.ones(2, 2), torch.tensor([0, 0]), torch.eye(2), tau, base_tau)
+
+
+def test_smoothed_cross_entropy_of_masked_rows_by_hand() -> None:
+    # Outputs 1/4 and 3/4. The second row is padding, the third has no weight, the fourth twice the first's.
+    logits = torch.tensor([[0.0, math.log(3)]] * 4, dtype=torch.float64)
+    labels, weights, mask = torch.tensor([0, 0, 0, 1]), torch.tensor([1.0, 5, 0, 2]), torch.tensor([1.0, 0, 1, 1])
+    first, fourth = math.log(4), math.log(4 / 3)
+    mean = (first + fourth) / 2
+    expected = ((0.9 * first + 0.1 * mean) + 2 * (0.9 * fourth + 0.1 * mean)) / 3
+    assert float(smoothed_cross_entropy(logits, labels, 0.1, weights, mask)) == pytest.approx(expected)
