@@ -1,9 +1,10 @@
-"""The progress that a benchmark reports of trials that run together."""
+"""Trials that run together: the progress that a benchmark reports of them, and how they end."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,12 +12,16 @@ import torch
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.federated.open_round import OpenRound
+from fedwca.results.checkpoints import Checkpoints
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs import run_rounds as federate
 from fedwca.runs.load_data import load
+from fedwca.runs.python_api import bench, resume
 from fedwca.runs.reporter import Progress
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
+from tests.read_rounds import read_rounds
+from tests.runs.stopping import stop
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +104,16 @@ def test_a_trial_that_diverges_costs_no_other(config: RunConfig, monkeypatch: py
         for run_records in (undisturbed, records)
     ]
     assert accuracies[0] == accuracies[1]
+
+
+@pytest.mark.parametrize("keep", ["last", "none"])
+def test_stopped_before_checkpoints_are_dropped_a_run_drops_them_later(shades: Path, tmp_path: Path, keep: str) -> None:
+    settings: dict[str, Any] = {"data": shades, "dataset": "folder", "model": "lenet", "clients": 1, "rounds": 2}
+    settings |= {"epochs": 1, "baselines": ["local"], "composed": False, "trials": 2, "trials_at_once": 2}
+    settings |= {"engine": "stacked", "device": "cpu", "keep": keep, "overrides": {"model.bottleneck": 8}}
+    run = bench(**settings, out=tmp_path / "run").path
+    stop(lambda: bench(**settings, out=tmp_path / "stopped"), 1, "end", Checkpoints)
+    resumed = resume(tmp_path / "stopped").path
+    assert read_rounds(resumed, without=["seconds"]) == read_rounds(run, without=["seconds"])
+    files, resumed_files = ({str(file.relative_to(path)) for file in path.rglob("*")} for path in (run, resumed))
+    assert resumed_files == files

@@ -12,7 +12,7 @@ from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_trials_and_methods import group_trials, units_of
+from fedwca.runs.run_trials_and_methods import group_trials, remaining_units, units_of
 
 
 def find_resume_points(
@@ -148,8 +148,9 @@ def rewind_run(
 
     order = list(units)
     folder.rewrite(keeps, lambda record: (order.index(Unit.of(record)), record["round"]))
+    remaining = remaining_units(plan.config, plan.methods, begun)
     for unit in units:
-        if unit in begun and begun[unit] is None:
+        if unit not in remaining:  # the process may have been killed before it dropped what need not stay
             checkpoints.end(unit)
         else:
             saved = begun.get(unit)
