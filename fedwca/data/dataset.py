@@ -107,8 +107,11 @@ class FederatedDataset:
 
     def __post_init__(self) -> None:
         prefix = f"data set {self.name!r}"
-        if not self.domains:
-            raise DataError(f"{prefix} has no domain; it needs at least one")
+        if not isinstance(self.domains, Mapping) or not self.domains:
+            raise DataError(f"{prefix} needs at least one domain, in a mapping by name, not {self.domains!r}")
+        names: object = self.classes
+        if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{prefix} needs the names of its classes as a tuple of texts, not {names!r}")
         if not self.classes or len(set(self.classes)) != len(self.classes):
             raise DataError(f"{prefix} needs at least one class and no class twice, not {list(self.classes)}")
         if len({canonical_name(name) for name in self.domains}) != len(self.domains):

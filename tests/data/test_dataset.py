@@ -57,6 +57,19 @@ def test_a_data_set_is_checked_when_made() -> None:
             FederatedDataset("x", classes, domains)
 
 
+@pytest.mark.parametrize(
+    ("classes", "domains", "says"),
+    [
+        ((0, 1), {"a": domain("a", 3)}, r"needs the names of its classes as a tuple of texts, not \(0, 1\)"),
+        ("0", {"a": domain("a", 3)}, "needs the names of its classes as a tuple of texts, not '0'"),
+        (("0",), [domain("a", 3)], r"at least one domain, in a mapping by name, not \[<Domain 'a'"),
+    ],
+)
+def test_names_of_classes_are_texts_and_domains_have_names(classes: Any, domains: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        FederatedDataset("x", classes, domains)
+
+
 def test_what_holds_images_is_shown_in_a_line() -> None:
     data = dataset(domain("a", 9), domain("b", 30))
     federation = partition(data, "a", clients=2, samples=None, seed=0)
