@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fedwca.core.input_files import check_not_special
@@ -17,7 +18,7 @@ SUFFIXES = frozenset(
 )
 
 
-DECODER = 2
+DECODER = 3
 """Version of how image files become pixels: raised with each change, so that old caches are not read."""
 
 
@@ -31,7 +32,7 @@ def decode_image(source: Path | io.BytesIO, size: int, stretch: bool = False, na
         name: of the image in error messages; empty: the path.
 
     Raises:
-        DataError: the image does not decode; the message names it.
+        DataError: the image does not decode, or its grey values fit no known range; the message names it.
     """
     try:
         if isinstance(source, Path):
@@ -41,8 +42,6 @@ def decode_image(source: Path | io.BytesIO, size: int, stretch: bool = False, na
             if stretch:
                 return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
-    except DataError:
-        raise
     except Exception as error:  # Pillow raises many kinds of exceptions for broken files
         raise DataError(f"{name or source} does not decode as an image: {error}") from error
 
@@ -58,16 +57,26 @@ def _turn_upright(file: Image.Image) -> Image.Image:
 
 def _rgb(image: Image.Image, sixteen_bits: bool) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        # Pillow's own conversion clips these at 255 instead of scaling, which would turn 16-bit greys white.
-        values, largest = np.asarray(image, np.float64), np.asarray(image).max(initial=0)
-        # If the file states a range of 16 bits, scale by it and not by the brightest pixel, so that images of one
-        # camera keep their differences in brightness.
-        scale = 255 / 65535 if sixteen_bits or largest > 255 else 1.0
-        if image.mode == "F" and largest <= 1:
-            scale = 255.0
-        return Image.fromarray(np.clip(values * scale, 0, 255).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(_scale_grey(np.asarray(image, np.float64), image.mode, sixteen_bits)).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image).convert("RGB")
     return image.convert("RGB")
+
+
+def _scale_grey(values: NDArray[np.float64], mode: str, sixteen_bits: bool) -> NDArray[np.uint8]:
+    """Grey values of more than 8 bits scaled to 0…255; Pillow's own conversion clips them, which turns them white.
+
+    Raises:
+        ValueError: the values fit none of the ranges that are known.
+    """
+    low, high = values.min(initial=0), values.max(initial=0)
+    # Values a little above 1 are no picture of 0 to 255: all of it would be black.
+    if not 0 <= low <= high <= 65535 or (mode == "F" and 1 < high < 2):  # not: NaN is in no range
+        raise ValueError(f"its grey values are {low:g} to {high:g}; scale them to 0 to 65535, or to 0 to 1, first")
+    if mode == "F" and high <= 1:
+        return (values * 255).astype(np.uint8)
+    # If the file states a range of 16 bits, scale by it and not by the brightest pixel, so that images of one
+    # camera keep their differences in brightness.
+    return (values * (255 / 65535 if sixteen_bits or high > 255 else 1.0)).astype(np.uint8)

@@ -81,6 +81,23 @@ def test_sixteen_bit_grey_is_scaled_and_transparency_is_white(tmp_path: Path) ->
     assert decode_image(tmp_path / "palette.png", 4)[0, 0].tolist() == [10, 20, 30]
 
 
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (np.float32([0.5, np.nan]), "nan to nan"),
+        (np.float32([0.5, np.inf]), "0 to inf"),
+        (np.float32([0.5, 1.001]), r"0 to 1\.001"),
+        (np.float32([-1, 1]), "-1 to 1"),
+        (np.int32([-1000, 3000]), "-1000 to 3000"),
+        (np.int32([0, 70000]), "0 to 70000"),
+    ],
+)
+def test_grey_values_of_unknown_range_are_refused(tmp_path: Path, values: np.ndarray, says: str) -> None:
+    Image.fromarray(values[None]).save(tmp_path / "scan.tif")
+    with pytest.raises(DataError, match=f"scan.tif does not decode as an image: its grey values are {says}; scale"):
+        decode_image(tmp_path / "scan.tif", 4)
+
+
 def test_the_centre_is_kept(tmp_path: Path) -> None:
     wide = np.zeros((4, 12, 3), np.uint8)
     wide[:, 4:8] = 200
