@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from fedwca.data.image_pool import ImagePool
 
 
+WHERE_UNITS_ARE = (
+    "an archive says them as key 'units' (or 'client'), int64, a folder of images in <domain>/units.csv, "
+    "one for each image"
+)
+"""Where a data set's units are read from, for messages."""
+
+
 class UnitPartition(LabelledPartition):
     """The images of each unit are dealt at random to clients of its own; the data say how many clients there are."""
 
@@ -34,10 +41,7 @@ class UnitPartition(LabelledPartition):
             UsageError: the data have no units.
         """
         if pool.units is None:
-            raise UsageError(
-                f"partition {self.name}: {pool.name} does not say {self.unit_noun}; an archive says them as key "
-                "'units' (or 'client'), int64, one number for each image"
-            )
+            raise UsageError(f"partition {self.name}: {pool.name} does not say {self.unit_noun}; {WHERE_UNITS_ARE}")
         bases = pool.base_positions()
         return pool.with_variants(
             [bases[positions] for positions in unit_partition(pool.units[bases], self.per_unit, random)]

@@ -11,6 +11,7 @@ from fedwca.errors import UsageError
 from fedwca.functional.shard_partition import positions_by_value
 from fedwca.partitions import register
 from fedwca.partitions._domain_partition import DomainPartition
+from fedwca.partitions._unit_partition import WHERE_UNITS_ARE
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -45,10 +46,7 @@ class UnitDomains(DomainPartition):
             UsageError: the data have no units or too few of them, or variants of one image are in two units.
         """
         if domain.units is None:
-            raise UsageError(
-                f"partition {self.name}: domain {domain.name!r} does not say units; an archive says them as key "
-                "'units' (or 'client'), int64, a folder of images in units.csv, one for each image"
-            )
+            raise UsageError(f"partition {self.name}: domain {domain.name!r} does not say units; {WHERE_UNITS_ARE}")
         images = positions_by_value(domain.units)
         units = np.array(list(images))
         if domain.groups is not None:

@@ -140,7 +140,7 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
         ("shards:kept=1.5", {}, UsageError, r"kept\.0: Input should be less than or equal to 1 \(given '1\.5'\)$"),
         ("shards:kept=many", {}, UsageError, r"kept\.0: Input should be a valid number.* \(given 'many'\)$"),
         ("rotations:train=north", {}, UsageError, r"train\.0: Input should be a valid number.* \(given 'north'\)$"),
-        ("writers", {}, UsageError, "partition writers: numbered does not say writers; .*key 'units'"),
+        ("writers", {}, UsageError, "partition writers: numbered does not say writers; .*key 'units'.*/units.csv"),
         ("superclasses", {}, UsageError, "partition superclasses: numbered does not say superclasses"),
         ("shards:per_client=100", {"dataset": numbered(20)}, UsageError, "too few for .* shards"),
         ("shards:per_client=1", {"clients": 1, "new_clients": 1}, UsageError, "too few for 4 classes"),
