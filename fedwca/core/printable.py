@@ -48,6 +48,15 @@ def printable(text: str, lines: bool = False) -> str:
     return "".join(character if _has_shape(character, lines) else _written_out(character) for character in text)
 
 
+def join_accents(text: str) -> str:
+    r"""Text in Unicode's composed form (NFC): macOS writes letters and their accents as two characters in file names.
+
+    >>> len("o\u0308"), len(join_accents("o\u0308"))
+    (2, 1)
+    """
+    return unicodedata.normalize("NFC", text)
+
+
 def _has_shape(character: str, lines: bool) -> bool:
     if character.isprintable() or character in JOINERS or (lines and character in "\n\t"):
         return True

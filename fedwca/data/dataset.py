@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from fedwca.core.printable import join_accents
 from fedwca.errors import DataError, UsageError
 from fedwca.registry import canonical_name
 
@@ -191,12 +192,12 @@ class FederatedDataset:
 
 
 def canonical_domain(name: str) -> str:
-    """A domain's name in snake_case, in which names are compared.
+    """A domain's name in snake_case and with composed letters, in which names are compared.
 
     >>> canonical_domain("Real World")
     'real_world'
     """
-    return canonical_name(name).replace(" ", "_")
+    return canonical_name(join_accents(name)).replace(" ", "_")
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:

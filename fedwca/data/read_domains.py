@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedwca.core.printable import printable
+from fedwca.core.printable import join_accents, printable
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import is_hidden, read_image_folder
@@ -175,7 +175,7 @@ def assemble_dataset(
     """
     # Class names are reduced to printable characters, as they are in the files of a run.
     archives = {
-        domain: replace(archive, classes=archive.classes and tuple(map(printable, archive.classes)))
+        domain: replace(archive, classes=archive.classes and tuple(printable(join_accents(c)) for c in archive.classes))
         for domain, archive in archives.items()
     }
     names_by_domain = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
@@ -189,7 +189,10 @@ def assemble_dataset(
     missing_by_domain = {domain: sorted(union - set(class_names)) for domain, class_names in names_by_domain.items()}
     gap_texts = [f"{domain} lacks {', '.join(missing)}" for domain, missing in missing_by_domain.items() if missing]
     if gap_texts and not gaps:
-        raise DataError(f"the domains of {name!r} must have the same classes, but {'; '.join(gap_texts)}")
+        raise DataError(
+            f"the domains of {name!r} must have the same classes, but {'; '.join(gap_texts)}; where a class has no "
+            "images, an empty folder or its name in the key classes is enough"
+        )
     label_arrays = [archive.labels for archive in archives.values() if len(archive.labels)]
     largest = max((int(labels.max()) for labels in label_arrays), default=-1)
     if not union and not unnamed and largest >= MOST_LABELS:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedwca.core.input_files import check_not_special
+from fedwca.core.printable import join_accents
 from fedwca.data.dataset import Integers, sorted_classes
 from fedwca.data.decode_folders import list_image_files
 from fedwca.errors import DataError
@@ -37,13 +38,13 @@ def read_units(path: Path) -> list[str] | None:
             if not {"image", "unit"} <= set(rows.fieldnames or ()):
                 raise DataError(f"{table}: needs the columns image and unit, not {', '.join(rows.fieldnames or ())}")
             for row in rows:
-                image, unit = (str(row[key] or "").strip() for key in ("image", "unit"))
+                image, unit = (join_accents(str(row[key] or "")).strip() for key in ("image", "unit"))
                 if image in unit_by_image or not unit:
                     raise DataError(f"{table}, line {rows.line_num}: {image} " + ("again" if unit else "has no unit"))
                 unit_by_image[image] = unit
     except (OSError, UnicodeError, csv.Error) as error:
         raise DataError(f"{table} cannot be read: {error}") from None
-    files = [file.relative_to(path).as_posix() for file, _ in list_image_files(path)[0]]
+    files = [join_accents(file.relative_to(path).as_posix()) for file, _ in list_image_files(path)[0]]
     if missing_files := [name for name in files if name not in unit_by_image]:
         raise DataError(f"{table} says no unit of {missing_files[0]}; it has to name every image")
     if unknown_names := sorted(set(unit_by_image) - set(files)):
