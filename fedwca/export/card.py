@@ -61,7 +61,7 @@ def _code(text: str) -> str:
 
 def _measured(about: ModelDescription) -> list[str]:
     if about.accuracy is None:
-        return ["Not measured: the holder has no labels."]
+        return ["Not measured: the holder has no labels, or no images for a test."]
     lines = [
         "| | accuracy | n |",
         "|---|--:|--:|",

@@ -29,7 +29,7 @@ def test_a_final_model_predicts_and_is_exported(federation: Callable[..., Federa
     file = tmp_path / "1" / FINAL
     card = (tmp_path / "1" / f"{FINAL}.md").read_text()
     assert "`model.safetensors`: Weights for the architecture of fedwca" in card
-    assert "Not measured: the holder has no labels." in card
+    assert "Not measured: the holder has no labels, or no images for a test." in card
     assert "| Model of | client 1 |" in card
     opened = open_model(file)
     assert opened.about.classes == ("ape", "bee", "cat")

@@ -121,7 +121,7 @@ def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, a
     stretched = about.model_copy(update={"stretch": True})
     assert "stretched to 32 × 32" in model_card(stretched, "model.onnx", "onnx")
     unmeasured = about.model_copy(update={"accuracy": None, "domain": None})
-    assert "Not measured" in model_card(unmeasured, "model.onnx", "onnx")
+    assert "no labels, or no images for a test" in model_card(unmeasured, "model.onnx", "onnx")
 
 
 @pytest.mark.parametrize(
