@@ -42,6 +42,7 @@ def check_model(network: Network, name: str) -> None:
     if not isinstance(features, Tensor) or features.shape != (2, backbone.out_features) or features.dtype != dtype:
         raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(features)} for two images; {expected}")
     check_norms(network, name)
+    check_gradients(network, name)
     if _draws(network, images):
         raise FedwcaError(
             f"model {name!r}: its backbone draws random numbers while it is trained, as nn.Dropout does, which no seed "
@@ -111,6 +112,24 @@ def check_norms(network: Network, name: str) -> None:
             )
         if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
             raise FedwcaError(f"{prefix} with running statistics, which only BatchNorm may have; right is one without")
+
+
+def check_gradients(network: Network, name: str) -> None:
+    """Check that no part of a backbone is set constant: clients train the whole backbone, or none of a frozen one.
+
+    Args:
+        network: a newly built network.
+        name: name of its architecture.
+
+    Raises:
+        FedwcaError: a parameter of a backbone that is not frozen needs no gradient; the message names it.
+    """
+    constant = [path for path, value in network.backbone.named_parameters() if not value.requires_grad]
+    if constant and not network.backbone.frozen:
+        raise FedwcaError(
+            f"model {name!r}: backbone.{constant[0]} has requires_grad=False, and clients would train it all the same; "
+            "right is True, or the attribute `frozen`, which keeps the whole backbone as it is"
+        )
 
 
 def _draws(network: Network, images: Tensor) -> bool:

@@ -21,6 +21,7 @@ INNER: dict[str, nn.Module] = {
     "no weights": nn.BatchNorm1d(3, affine=False),
     "no statistics": nn.BatchNorm1d(3, track_running_stats=False),
     "instances": nn.InstanceNorm2d(3, track_running_stats=True),
+    "constant": nn.Linear(3, 3).requires_grad_(False),
 }
 
 
@@ -93,6 +94,7 @@ class Mine(Architecture):
         ("dropout", "draws random numbers while it is trained, as nn.Dropout does"),
         *((name, "backbone.inner is BatchNorm1d without momentum, weights or") for name in list(INNER)[1:4]),
         ("instances", "backbone.inner is InstanceNorm2d with running statistics"),
+        ("constant", "backbone.inner.weight has requires_grad=False, and clients would train it all the same"),
         ("error", "a pass over two images of 32×32 pixels raises ValueError: boom"),
     ],
 )
@@ -101,6 +103,17 @@ def test_a_wrong_backbone_is_refused(wrong: str, said: str) -> None:
         check_model(Mine(wrong=wrong).build(4), "mine")
     assert str(error.value).startswith("model 'mine': ")
     assert said in str(error.value)
+
+
+def test_a_frozen_backbone_may_have_constant_parts() -> None:
+    class Frozen(Mine):
+        def backbone(self) -> Backbone:
+            """A backbone that is not trained."""
+            backbone = super().backbone()
+            backbone.frozen = True
+            return backbone
+
+    check_model(Frozen(wrong="constant").build(4), "mine")
 
 
 @pytest.mark.parametrize(("wrong", "given"), [("module", "a Linear"), ("unsized", "a Own")])
