@@ -71,7 +71,7 @@ def _scale_grey(values: NDArray[np.float64], mode: str, sixteen_bits: bool) -> N
     Raises:
         ValueError: the values fit none of the ranges that are known.
     """
-    low, high = values.min(initial=0), values.max(initial=0)
+    low, high = values.min(), values.max()
     # Values a little above 1 are no picture of 0 to 255: all of it would be black.
     if not 0 <= low <= high <= 65535 or (mode == "F" and 1 < high < 2):  # not: NaN is in no range
         raise ValueError(f"its grey values are {low:g} to {high:g}; scale them to 0 to 65535, or to 0 to 1, first")
