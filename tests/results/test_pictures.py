@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,30 @@ def test_pictures_from_records_have_titles_and_units(run: Run, name: str, tmp_pa
     assert figure.get_figwidth() <= 16
     save(figure, tmp_path / f"{name}.png", dpi=30)
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["overview", "accuracy", "bars", "cost"])
+def test_no_text_is_cut_and_no_names_overlap(name: str, tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", methods=4, domains=7))
+    method_labels = {method: f"{label} (1 to 3 of 4 rounds, 1 of 2 runs)" for method, label in run.labels.items()}
+    longer = {domain: f"{domain} in the north east" for domain in run.domains}
+    results = {
+        method: {
+            **entry,
+            "label": method_labels[method],
+            "domains": {longer[domain]: value for domain, value in entry["domains"].items()},
+            "domain_stds": {longer[domain]: value for domain, value in entry["domain_stds"].items()},
+        }
+        for method, entry in run.results.items()
+    }
+    vars(run)["results"] = results
+    figure = PICTURES[name].draw(PictureRequest(run, no_models))
+    figure.draw_without_rendering()
+    shown = [*(axis.title for axis in figure.axes), *figure.legends, *figure.texts]
+    assert all(text.get_window_extent().x0 >= 0 and text.get_window_extent().x1 <= figure.bbox.width for text in shown)
+    for axis in figure.axes if name == "bars" else figure.axes[1:]:
+        boxes = [tick.get_window_extent() for tick in axis.get_xticklabels()]
+        assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
 
 
 def test_a_curve_is_the_mean_over_runs(run: Run) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.results.pictures import style
@@ -43,7 +44,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     for axis, row_groups in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, row_groups, looks[name], width - 1)
-        axis.set_xticks(range(len(row_groups)), ["mean" if group is None else group for group in row_groups])
+        name_groups(axis, ["mean" if group is None else group for group in row_groups], width - 1)
         axis.set(
             ylabel=f"{accuracy_text} (%)",
             ylim=(0, 109),
@@ -54,9 +55,16 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
     clients_text = "new clients" if accuracy_text != TESTED else "the clients of a target domain"
-    axes[0].set_title(f"{round_text}, mean over {clients_text}; {spread}", fontsize=10)
+    title = f"{round_text}, mean over {clients_text}; {spread}"
+    axes[0].set_title(textwrap.fill(title, int(width * 11)), fontsize=10)
     style.legend(fig, axes[0], len(methods))
     return fig
+
+
+def name_groups(axis: Any, names: Sequence[str], inches: float) -> None:
+    """Name the groups of bars, upright if the names do not fit side by side on an axis that is ``inches`` wide."""
+    crowded = sum(map(len, names)) > 9.5 * inches
+    axis.set_xticks(range(len(names)), names, rotation=90 if crowded else 0)
 
 
 TESTED = "test accuracy"

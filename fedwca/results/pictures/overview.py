@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
-from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars
+from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars, name_groups
 from fedwca.results.table_rows import Record
 
 
@@ -47,8 +47,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     groups = list(next(iter(results.values()))["domains"])
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
-    crowded = sum(map(len, groups)) > 60  # characters that fit side by side
-    by_domain.set_xticks(range(len(groups)), groups, rotation=90 if crowded else 0)
+    name_groups(by_domain, groups, 6.3)
     by_domain.set(
         ylabel=f"{accuracy_text} (%)",
         title=round_text if accuracy_text != TESTED else f"{round_text}, by target domain",

@@ -143,10 +143,17 @@ def legend_label(name: str) -> str:
 
 
 def legend(fig: Any, axis: Any, count: int, scale: float = 1.0) -> None:
-    """Draw one legend below a figure, in as many columns as fit, so that it never covers data."""
-    handles, labels = axis.get_legend_handles_labels()
-    columns = max(1, min(count, int(fig.get_figwidth() / 1.7)))
-    fig.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False, markerscale=scale)
+    """Draw one legend below a figure, in as many columns as fit, so that it never covers data and is not cut."""
+    handles, names = axis.get_legend_handles_labels()
+    labels = [textwrap.fill(name, int(fig.get_figwidth() * 10)) for name in names]
+    for columns in range(max(1, min(count, int(fig.get_figwidth() / 1.7))), 0, -1):
+        drawn = fig.legend(
+            handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False, markerscale=scale
+        )
+        # Letters are up to a tenth wider at a low resolution.
+        if columns == 1 or drawn.get_window_extent().width <= 0.9 * fig.bbox.width:
+            return
+        drawn.remove()
 
 
 def remove_frame(axis: Any) -> None:
