@@ -19,7 +19,7 @@ MISSING = "–"
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}",
-    "β": r"$\beta$", "α": r"$\alpha$",
+    "β": r"$\beta$", "α": r"$\alpha$", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 """Characters that are special in LaTeX or missing from its fonts, and how they are written."""
 
@@ -104,7 +104,9 @@ def _piped(cells: Sequence[str]) -> str:
 
 
 def _ampersands(cells: Sequence[str]) -> str:
-    return " & ".join(map(escape_latex, cells)) + r" \\"
+    line = " & ".join(map(escape_latex, cells))
+    # LaTeX takes a star or a bracket after the line before for an option of it.
+    return ("{}" if line.startswith(("*", "[")) else "") + line + r" \\"
 
 
 def escape_markdown(text: str) -> str:

@@ -180,7 +180,7 @@ def test_markdown_and_latex(run: Run) -> None:
     assert len(rows) == 2 + len(run.results)
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(summary_table([run], ["first"]).columns) + 1}
     text = document([run], ["first"], latex=True)
-    assert r"a|b \& 50 \%\_\{x\}" in text
+    assert r"a\textbar{}b \& 50 \%\_\{x\}" in text
     assert text.count(r"\\") == 1 + len(run.results)
     assert r"\begin{tabular}{lrrrrrr}" in text
 

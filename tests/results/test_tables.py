@@ -40,11 +40,19 @@ def test_latex_escapes_what_latex_reads() -> None:
         ("\\", r"\textbackslash{}"),
         ("~", r"\textasciitilde{}"),
         ("^", r"\textasciicircum{}"),
+        ("|", r"\textbar{}"),
+        ("<", r"\textless{}"),
+        (">", r"\textgreater{}"),
     ],
 )
 def test_a_label_cannot_break_a_latex_file(letter: str, written: str) -> None:
     table = Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None).table()
     assert f"1{written}2 & 50.0 " in table.latex()
+
+
+@pytest.mark.parametrize("label", ["[mine]", "* best"])
+def test_a_label_is_no_option_of_the_latex_line_before(label: str) -> None:
+    assert f"{{}}{label} & 50.0 " in Table("", ("method", "a"), [[label, "50.0"], [label, "50.0"]]).latex()
 
 
 def test_another_column_is_one_edit() -> None:
