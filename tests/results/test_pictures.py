@@ -114,6 +114,12 @@ def test_no_text_is_cut_and_no_names_overlap(name: str, tmp_path: Path) -> None:
         assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
 
 
+@pytest.mark.parametrize("name", ["overview", "accuracy", "pseudo_labels"])
+def test_ticks_are_at_whole_rounds(name: str, tmp_path: Path) -> None:
+    axis = PICTURES[name].draw(PictureRequest(read_run(write_run(tmp_path / "run", rounds=1)), no_models)).axes[0]
+    assert all(tick == int(tick) for tick in axis.get_xticks())
+
+
 def test_a_curve_is_the_mean_over_runs(run: Run) -> None:
     axis = pictures.accuracy(run).axes[0]
     lines = {line.get_label(): line for line in axis.get_lines()}

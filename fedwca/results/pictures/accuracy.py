@@ -32,7 +32,7 @@ def accuracy(run: Run) -> Any:
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
     axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    style.count_rounds(axis)
     style.remove_frame(axis)
     style.legend(fig, axis, len(names))
     return fig
@@ -53,7 +53,7 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
     several = any(len(rounds) > len({record["round"] for record in rounds}) for rounds in counted)
     band = "; band: one standard deviation" if several else "; one run, so no spread"
     axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients" + band)
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    style.count_rounds(axis)
     style.remove_frame(axis)
     style.legend(fig, axis, len(records))
     return fig

@@ -43,7 +43,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
         )
     round_text, accuracy_text = describe_accuracy(results)
     over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
-    over_rounds.xaxis.get_major_locator().set_params(integer=True)
+    style.count_rounds(over_rounds)
     groups = list(next(iter(results.values()))["domains"])
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)

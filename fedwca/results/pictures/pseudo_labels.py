@@ -33,7 +33,7 @@ def pseudo_labels(run: Run) -> Any:
         for name in panel_methods:
             draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == last), run.labels[name], field)
         axis.set(xlabel="round", ylabel=unit, title=title)
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        style.count_rounds(axis)
         style.remove_frame(axis)
     style.legend(fig, axes[0], len(methods))
     return fig

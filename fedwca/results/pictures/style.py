@@ -156,6 +156,11 @@ def legend(fig: Any, axis: Any, count: int, scale: float = 1.0) -> None:
         drawn.remove()
 
 
+def count_rounds(axis: Any) -> None:
+    """Put ticks of the x axis at whole numbers only, also if there is a single one."""
+    axis.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
 def remove_frame(axis: Any) -> None:
     """Draw a light grid behind the data, and remove the frame at the top and right."""
     axis.grid(alpha=0.3)
