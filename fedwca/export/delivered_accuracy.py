@@ -13,7 +13,7 @@ from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
 from fedwca.results.checkpoints import Unit
 from fedwca.results.read_run_files import read_records
-from fedwca.results.table_rows import accuracy_of_all
+from fedwca.results.shown_records import accuracy_of_all
 
 if TYPE_CHECKING:
     from fedwca.runs.opened_run import OpenedRun

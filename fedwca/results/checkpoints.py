@@ -37,7 +37,7 @@ class Unit(NamedTuple):
 
 
 class SelectedRound(BaseModel):
-    """The best round so far by validation accuracy, which tables show (`fedwca.results.table_rows.shown_records`)."""
+    """The best round so far by validation accuracy, which tables show; see `fedwca.results.shown_records`."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 

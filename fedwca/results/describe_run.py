@@ -42,7 +42,7 @@ def shown_round(chosen: bool, last: str = "last round") -> str:
     """A phrase for the round whose accuracies a table shows.
 
     Args:
-        chosen: whether it is the best round of training clients, see `fedwca.results.table_rows.shown_records`.
+        chosen: whether it is the best round of training clients, see `fedwca.results.shown_records.shown_records`.
         last: name of the last round.
 
     >>> shown_round(False), shown_round(True)

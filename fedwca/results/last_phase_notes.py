@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import is_lower, mean
-from fedwca.results.table_rows import Record, last_records
+from fedwca.results.shown_records import Record, last_records
 
 LESS_EVEN = 0.05
 """The last phase is doubted if the entropy of predicted classes falls by more than this, in nats. The entropy rose by

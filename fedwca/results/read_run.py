@@ -16,7 +16,8 @@ from fedwca.results import lock
 from fedwca.results.describe_run import data_name, first_model, run_title
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
-from fedwca.results.table_rows import Record, Row, summarise, table_rows
+from fedwca.results.shown_records import Record
+from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.results.trial_key import TrialKey
 
 

@@ -24,7 +24,7 @@ from fedwca.federated.round import init_server
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import divergence_notes, find_divergences
-from fedwca.results.table_rows import VALIDATION
+from fedwca.results.shown_records import VALIDATION
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.central_models import central_model
 from fedwca.runs.load_data import architecture

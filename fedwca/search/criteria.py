@@ -13,8 +13,8 @@ from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 from fedwca.results.diverged_runs import DIVERGED
-from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
-from fedwca.results.table_rows import last_records, shown_records
+from fedwca.results.shown_records import VALIDATION as VALIDATION_FIELD
+from fedwca.results.shown_records import last_records, shown_records
 
 VALIDATION = "validation"
 CRITERIA = {"density": "maximize", "entropy": "minimize", VALIDATION: "maximize"}

@@ -18,7 +18,7 @@ from fedwca.export.load_model import read_exported
 from fedwca.export.model_from_run import model_of
 from fedwca.models.lenet import LeNet
 from fedwca.results.read_run_files import read_records
-from fedwca.results.table_rows import accuracy_of_all
+from fedwca.results.shown_records import accuracy_of_all
 from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume

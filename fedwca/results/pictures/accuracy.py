@@ -12,8 +12,8 @@ from fedwca.core.mean import mean
 from fedwca.results.diverged_runs import DIVERGED, counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
+from fedwca.results.shown_records import Record
 from fedwca.results.statistics import deviation
-from fedwca.results.table_rows import Record
 
 
 def accuracy(run: Run) -> Any:

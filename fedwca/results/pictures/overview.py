@@ -9,7 +9,7 @@ from typing import Any
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
 from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars, name_groups
-from fedwca.results.table_rows import Record
+from fedwca.results.shown_records import Record
 
 
 def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, title: str) -> None:

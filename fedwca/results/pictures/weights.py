@@ -9,7 +9,7 @@ from typing import Any
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import check_has_rounds
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import Record
+from fedwca.results.shown_records import Record
 from fedwca.results.trial_key import TrialKey
 
 PANELS = 4

@@ -9,7 +9,7 @@ from fedwca.results.class_scores import ClassScore, name_class, score_classes
 from fedwca.results.diverged_runs import whole_runs
 from fedwca.results.read_run import Run
 from fedwca.results.report.html_tables import escape, html_table, wide_table
-from fedwca.results.table_rows import Record, shown_records
+from fedwca.results.shown_records import Record, shown_records
 from fedwca.results.tables import Cell, Table, mean_cell
 from fedwca.results.trial_key import TrialKey
 

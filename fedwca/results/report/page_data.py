@@ -12,8 +12,8 @@ from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
+from fedwca.results.shown_records import VALIDATION, Record, accuracy_of_all, shown_records
 from fedwca.results.statistics import deviation
-from fedwca.results.table_rows import VALIDATION, Record, accuracy_of_all, shown_records
 from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000

@@ -11,7 +11,8 @@ from fedwca.results.diverged_runs import divergence_notes, whole_runs
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note, name_clients
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import CLOSE, Record, shown_records
+from fedwca.results.shown_records import Record, shown_records
+from fedwca.results.table_rows import CLOSE
 from fedwca.results.trial_key import TrialKey
 
 

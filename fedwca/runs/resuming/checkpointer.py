@@ -15,7 +15,7 @@ from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 from fedwca.federated.source_model import StartModel
 from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
-from fedwca.results.table_rows import is_best_so_far
+from fedwca.results.shown_records import is_best_so_far
 from fedwca.runs.resuming.resume_checks import check_same_source_model
 
 
