@@ -70,6 +70,15 @@ def describe_spread(sizes: Sequence[int]) -> str:
     return f"mean ± std (ddof 1) over n = {low} to {high} runs (a method that diverged has fewer)"
 
 
+def describe_single_run(measured: int) -> str:
+    """A phrase for at most one run: there is no spread, or without test images, or if it diverged, nothing at all.
+
+    >>> describe_single_run(1), describe_single_run(0)
+    ('one run, so no spread', 'nothing is measured')
+    """
+    return "one run, so no spread" if measured else "nothing is measured"
+
+
 def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -> str:
     """The title of a run, in one line.
 

@@ -225,6 +225,18 @@ def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
     assert "nothing here about single rounds" in run_warnings(read_run(bare))[0]
 
 
+def test_clients_without_test_images_are_named(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run"))
+    for record in run.records:
+        record["accuracy"] = [math.nan, *record["accuracy"][1:]]  # type: ignore[index]
+    assert "Without test images: client 0. No mean counts it." in run_warnings(run)
+    run.about["newcomers"] = 2  # type: ignore[index]
+    assert "Without test images" not in "\n".join(run_warnings(run)), "a client that trains is not measured there"
+    for record in run.records:
+        record["accuracy"] = [*[math.nan] * 3, 50.0, math.nan, math.nan]  # type: ignore[index]
+    assert "Without test images: clients 4, 5. No mean counts them." in run_warnings(run)
+
+
 def test_clients_and_doubts_are_of_the_round_that_tables_show(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", trials=1, rounds=3))
     first, *trained = run.rounds("wca")

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedwca.results.describe_run import describe_single_run
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
 
@@ -53,7 +54,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
     runs = max(int(entry["n"]) for entry in summary.values())
-    spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
+    spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else describe_single_run(runs)
     clients_text = "new clients" if accuracy_text != TESTED else "the clients of a target domain"
     title = f"{round_text}, mean over {clients_text}; {spread}"
     axes[0].set_title(textwrap.fill(title, int(width * 11)), fontsize=10)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedwca.core.printable import printable
-from fedwca.results.describe_run import shown_round
+from fedwca.results.describe_run import describe_single_run, shown_round
 from fedwca.results.read_run import Run, run_notes
 from fedwca.results.results_table import COLUMNS, requested_columns, results_table
 from fedwca.results.tables import Table, escape_markdown
@@ -29,8 +29,9 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
         for run, run_name in zip(runs, names, strict=True)
         for method, entry in run.results.items()
     ]
-    spread = "one run, so no spread"
-    if any(entry["n"] > 1 for _, entry in entries):
+    measured = max((entry["n"] for _, entry in entries), default=0)
+    spread = describe_single_run(measured)
+    if measured > 1:
         spread = "mean ± standard deviation (ddof 1) over runs"
     last = "last round" if all(run.complete for run in runs) else "last round that was run"
     selected_round_flags = {"round" in entry for _, entry in entries}

@@ -11,7 +11,7 @@ from fedwca.results.diverged_runs import divergence_notes, whole_runs
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note, name_clients
 from fedwca.results.read_run import Run
-from fedwca.results.shown_records import Record, shown_records
+from fedwca.results.shown_records import Record, accuracy_of_all, shown_records
 from fedwca.results.table_rows import CLOSE
 from fedwca.results.trial_key import TrialKey
 
@@ -37,6 +37,9 @@ def run_warnings(run: Run) -> list[str]:
     # All other methods query the same source models about the same images, so one note covers them.
     if note := low_trust_note(_mean_trust([record for record in run.records if record["method"] not in finishing])):
         warnings.append(f"{note[0].upper()}{note[1:]}.")
+    if untested := _untested(run):
+        pronoun = "it" if len(untested) == 1 else "them"
+        warnings.append(f"Without test images: {name_clients(untested)}. No mean counts {pronoun}.")
     for name, label in run.labels.items():
         records, whole = run.rounds(name), whole_runs(run.lines_of(name))
         if name in finishing and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
@@ -46,6 +49,14 @@ def run_warnings(run: Run) -> list[str]:
         runs_text = f"one {run.first_model}, one trial"
         warnings.append(f"There is one run only ({runs_text}), so nothing says how much differs by chance.")
     return warnings
+
+
+def _untested(run: Run) -> list[int]:
+    """Clients without test images in all runs; where there are new clients, only those are meant to be measured."""
+    shown = [record for trials in shown_records(whole_runs(run.lines)).values() for record in trials.values()]
+    tested = {k for record in shown for k, accuracy in enumerate(accuracy_of_all(record)) if not math.isnan(accuracy)}
+    newcomers, clients = run.about.get("newcomers", 0), len(run.domains)
+    return [k for k in range(clients - newcomers if newcomers else 0, clients) if k not in tested] if shown else []
 
 
 def _mean_trust(records: Sequence[Record]) -> list[float]:
