@@ -46,7 +46,10 @@ def chosen_norms(network: Network, layers: NormLayers) -> list[_BatchNorm]:
     if layers == "bottleneck":
         norms = [network.norm] if network.head == "bottleneck" else []
     if not norms:
-        raise UsageError(f"a model with the head {network.head} has no BatchNorm there to read moments from")
+        raise UsageError(
+            f"a model with the head {network.head} has no BatchNorm there to read moments from; right is the head "
+            "bottleneck, or another clusterer"
+        )
     return norms
 
 

@@ -23,13 +23,14 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.trials_together import StackedTrials
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import open_round
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import spread_trained_mean
 from fedwca.federated.trusted_clients import measure_trust
 from fedwca.functional import mutual_information
+from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.pseudo_labelers.trusted import Trusted
 from tests.engine.federations import DOMAINS, TRAINING, clients, compare, lenet, rounds
@@ -312,3 +313,9 @@ def test_moments_are_of_all_images_whatever_fits_at_once(monkeypatch: pytest.Mon
     expected = measure_moments(network, images)
     monkeypatch.setattr(type(network), "eval_batch_size", 7)
     torch.testing.assert_close(measure_moments(network, images), expected)
+
+
+def test_a_head_without_batch_norm_has_no_moments() -> None:
+    network = LeNet(head="direct").build(3, seed=0)
+    with pytest.raises(UsageError, match="head direct has no BatchNorm"):
+        count_moments(network, "bottleneck")
