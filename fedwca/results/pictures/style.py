@@ -150,6 +150,8 @@ def legend(fig: Any, axis: Any, count: int, scale: float = 1.0) -> None:
         drawn = fig.legend(
             handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False, markerscale=scale
         )
+        for text in drawn.get_texts():
+            _show_literally(text)
         # Letters are up to a tenth wider at a low resolution.
         if columns == 1 or drawn.get_window_extent().width <= 0.9 * fig.bbox.width:
             return
@@ -215,6 +217,11 @@ def _printable_tick(formatter: Any, value: float, position: int | None = None) -
     return printable(formatter(value, position))
 
 
+def _show_literally(text: Any) -> None:
+    text.set_parse_math(False)
+    text.set_text(printable(text.get_text(), lines=True))
+
+
 def _show_as_text(fig: Any) -> None:
     """Show all text of a figure literally: no formulas between dollar signs, no control characters."""
     from matplotlib.text import Text
@@ -225,5 +232,4 @@ def _show_as_text(fig: Any) -> None:
             if isinstance(formatter := axis.get_major_formatter(), FuncFormatter):  # ticks with names
                 axis.set_major_formatter(FuncFormatter(partial(_printable_tick, formatter)))
     for text in fig.findobj(Text):
-        text.set_parse_math(False)
-        text.set_text(printable(text.get_text(), lines=True))
+        _show_literally(text)
