@@ -115,7 +115,7 @@ class FederatedDataset:
             raise DataError(f"{prefix} needs the names of its classes as a tuple of texts, not {names!r}")
         if not self.classes or len(set(self.classes)) != len(self.classes):
             raise DataError(f"{prefix} needs at least one class and no class twice, not {list(self.classes)}")
-        if len({canonical_name(name) for name in self.domains}) != len(self.domains):
+        if len({canonical_domain(name) for name in self.domains}) != len(self.domains):
             raise DataError(f"{prefix} has domains of the same name: {', '.join(self.domains)}")
         last_label = len(self.classes) - 1
         for name, domain in self.domains.items():

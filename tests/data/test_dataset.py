@@ -57,6 +57,12 @@ def test_a_data_set_is_checked_when_made() -> None:
             FederatedDataset("x", classes, domains)
 
 
+@pytest.mark.parametrize("names", [("Real World", "real_world"), ("k\u00f6ln", "ko\u0308ln")])
+def test_domains_that_are_found_by_the_same_name_are_refused(names: tuple[str, str]) -> None:
+    with pytest.raises(DataError, match="has domains of the same name"):
+        FederatedDataset("x", ("0",), {name: domain(name, 3) for name in names})
+
+
 @pytest.mark.parametrize(
     ("classes", "domains", "says"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
+from fedwca.results.describe_run import describe_single_run
 from fedwca.results.diverged_runs import DIVERGED, counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
@@ -30,7 +31,7 @@ def accuracy(run: Run) -> Any:
     for name, label in run.labels.items():
         draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == names[-1]), label)
     count = len(run.runs)
-    band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
+    band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
     axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
     style.count_rounds(axis)
     style.remove_frame(axis)
@@ -51,7 +52,7 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
         draw_curve(axis, list(curve_records), style.line_style(looks[label], False), label)
     counted = [counted_rounds(curve_records) for curve_records in records.values()]
     several = any(len(rounds) > len({record["round"] for record in rounds}) for rounds in counted)
-    band = "; band: one standard deviation" if several else "; one run, so no spread"
+    band = "; band: one standard deviation" if several else f"; {describe_single_run(1)}"
     axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients" + band)
     style.count_rounds(axis)
     style.remove_frame(axis)

@@ -56,8 +56,8 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else describe_single_run(runs)
     clients_text = "new clients" if accuracy_text != TESTED else "the clients of a target domain"
-    title = f"{round_text}, mean over {clients_text}; {spread}"
-    axes[0].set_title(textwrap.fill(title, int(width * 11)), fontsize=10)
+    what_is_shown = f"{round_text}, mean over {clients_text}; {spread}"
+    axes[0].set_title(textwrap.fill(what_is_shown, int(width * 11)), fontsize=10)
     style.legend(fig, axes[0], len(methods))
     return fig
 
