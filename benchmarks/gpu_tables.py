@@ -13,6 +13,9 @@ from readings import noted
 from fedwca.results.tables import Table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "gpu"
+KERNELS = ("eager", "channels-last", "graphs")
+ROUNDS = 100
+"""Rounds of a run at the paper's size."""
 WAYS = ("loop", "stacked eager", "stacked channels-last", "stacked graphs")
 
 
@@ -58,7 +61,7 @@ def digit_five() -> str:
             [
                 precision,
                 f"{seconds:.2f}",
-                f"{seconds * 100 / 60:.1f}",
+                f"{seconds * ROUNDS / 60:.1f}",
                 f"{statistics.median(trial_entry['alone_seconds']):.2f}",
                 f"{statistics.median(trial_entry['together_seconds']):.1f}",
                 f"{trial_entry['times_as_fast']:.2f}",
@@ -85,6 +88,29 @@ def digit_five() -> str:
     return noted(Table("", heads, lines), notes)
 
 
+def pacs() -> str:
+    """Table with a row per precision: milliseconds of a step of PACS at 224 pixels by kernels."""
+    result = read("pacs")
+    heads = ("precision", *(f"{name}, ms" for name in KERNELS))
+    lines = [
+        [precision, *(candidate_cells(entry["measured"][name])[0] for name in KERNELS)]
+        for precision, entry in result["precisions"].items()
+    ]
+    stacked, loop = (statistics.median(result[key]) for key in ("seconds_a_round", "seconds_a_round_on_the_loop"))
+    cost = result["in_fedavg_rounds"]
+    minutes, loop_minutes = result["extrapolated_minutes_of_100_rounds"], loop * ROUNDS / 60
+    notes = [
+        f"A step of {result['clients']} ResNet-18 at 224 pixels, 64 random images each. A FedWCA round of "
+        f"{result['epochs']} epochs with {result['images'][0]} images a client, one",
+        f"round measured: in {result['chosen']} {stacked:.1f} s, peak {result['peak_bytes'] / 2**30:.0f} GiB, on the "
+        f"loop engine {loop:.1f} s. A hundred rounds take {minutes:.0f} and {loop_minutes:.0f}",
+        f"minutes (goal: {result['target_minutes']:.0f}). A round costs {cost['measured']:.2f} of FedAvg's "
+        f"({cost['formula']} counted in passes).",
+        f"{made(result)}.",
+    ]
+    return noted(Table("", heads, lines), notes)
+
+
 def candidate_cells(candidate: Mapping[str, Any]) -> tuple[str, str]:
     """Milliseconds of a step and the distance of its gradient, as text."""
     return (
@@ -97,13 +123,9 @@ def kernels() -> str:
     result, lines = read("kernels"), []
     for model, entry in result["models"].items():
         for precision, measured in entry["precisions"].items():
-            cells = [
-                cell
-                for name in ("eager", "channels-last", "graphs")
-                for cell in candidate_cells(measured["candidates"][name])
-            ]
+            cells = [cell for name in KERNELS for cell in candidate_cells(measured["candidates"][name])]
             lines.append([model, f"{entry['clients']} × {entry['batch']}", precision, *cells, measured["best"]])
-    names = [head for name in ("eager", "channels-last", "graphs") for head in (f"{name}, ms", "apart")]
+    names = [head for name in KERNELS for head in (f"{name}, ms", "apart")]
     heads = ("model", "clients × images", "precision", *names, "taken")
     note = "A step with places for mixed images; *apart*: distance of a gradient from that in float64, by its norm."
     return noted(Table("", heads, lines, heads=3), [note, f"{made(result)}."])
@@ -112,5 +134,6 @@ def kernels() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "gpu-engines": engines,
     "gpu-digit_five": digit_five,
+    "gpu-pacs": pacs,
     "gpu-kernels": kernels,
 }
