@@ -27,6 +27,7 @@ from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
+from fedwca.engine.precision import deterministic_convolutions
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
@@ -122,8 +123,8 @@ def pretrain(
     if cached is not None:
         return StartModel(network, _accuracy_of(cached), key)
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
-    # One thread: sums have one order, so the model does not depend on the machine's cores.
-    with limit_to_one_thread():
+    # Sums have one order, so the model does not depend on the machine's cores, nor on a GPU's choice of algorithms.
+    with limit_to_one_thread(), deterministic_convolutions(device):
         best, state = _fit(network, domain, training, seed, device, progress)
     network.load_state_dict(state)
     network.eval()

@@ -16,7 +16,7 @@ from fedwca.core.messages import Batch
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Precision, SourceTraining
 from fedwca.data.federation import ClientImages
-from fedwca.engine.precision import compute_precision, matmul_precision
+from fedwca.engine.precision import compute_precision, deterministic_convolutions, matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import UsageError
 from fedwca.models.resnet18 import ResNet18
@@ -201,3 +201,21 @@ def test_tensorfloat_is_used_where_asked_for_and_put_back(
         work()
     assert seen == [(inside, inside)]
     assert rounded() == settings, "after an error too"
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_convolutions_are_deterministic_inside_and_the_setting_is_put_back(
+    monkeypatch: pytest.MonkeyPatch, original: bool
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", original)
+
+    def work() -> None:
+        with deterministic_convolutions("cuda:0"):
+            assert torch.backends.cudnn.deterministic is True
+            raise KeyError
+
+    with deterministic_convolutions("cpu"):
+        assert torch.backends.cudnn.deterministic is original, "a CPU has nothing to do with it"
+    with pytest.raises(KeyError):
+        work()
+    assert torch.backends.cudnn.deterministic is original, "after an error too"

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fedwca.core.architecture import Architecture
 from fedwca.core.network import Network
 from fedwca.core.training_settings import SourceTraining
 from fedwca.data import Domain
@@ -24,16 +25,17 @@ from fedwca.errors import CheckpointError, DataError, Diverged
 from fedwca.federated import source_model as source_models
 from fedwca.federated.source_model import StartModel, load_source, pretrain, source_digest, split_source
 from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
 
 CLASSES = ("dark", "bright")
 MODEL = LeNet(bottleneck=8)
 TRAINING = SourceTraining(epochs=2, lr=0.01, batch_size=16)
 
 
-def domain(images: int = 40, groups: int | None = None, seed: int = 0) -> Domain:
+def domain(images: int = 40, groups: int | None = None, seed: int = 0, side: int = 32) -> Domain:
     random = np.random.default_rng(seed)
     labels = np.arange(images, dtype=np.int64) % 2
-    pixels = random.integers(0, 100, (images, 32, 32, 3), dtype=np.uint8)
+    pixels = random.integers(0, 100, (images, side, side, 3), dtype=np.uint8)
     pixels[labels == 1] += 120
     return Domain("toy", pixels, labels, None if groups is None else np.arange(images, dtype=np.int64) // groups)
 
@@ -104,12 +106,20 @@ def test_a_file_of_the_cache_without_a_checksum_is_read(cache: Path) -> None:
     assert load_file(path).keys() == {*first.network.state_dict(), "accuracy"}
 
 
-def test_the_same_seed_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 3)
+CUDA = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
+@pytest.mark.parametrize("model", [MODEL, ResNet18(side=32, weights="none", bottleneck=8)])
+def test_the_same_seed_gives_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Architecture, device: str
+) -> None:
+    images = domain(side=model.stored_side)
+    first = pretrain(images, CLASSES, model, TRAINING, 3, device)
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "another"))
     torch.manual_seed(77)  # the global generator decides nothing
-    assert same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 3))
-    assert not same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 4))
+    assert same(first, pretrain(images, CLASSES, model, TRAINING, 3, device))
+    assert not same(first, pretrain(images, CLASSES, model, TRAINING, 4, device))
 
 
 @pytest.mark.parametrize(("batch_size", "steps"), [(30, 2), (40, 1)])
