@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+pytest.importorskip("cryptography")
+
 from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.flower.addresses import check_reachable
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
