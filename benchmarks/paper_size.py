@@ -11,8 +11,8 @@ its run folder is gone. Methods that differ only in their clusterer have equal n
 are equal, so one run stands for all of them. ``--methods fedscal "fedwca by update"`` runs only these, so that several
 processes can share a piece.
 
-Another kind of CPU trains a different source model. While a piece lacks methods, results/paper_size/sources may hold
-its source model, under its name in the cache, so that any machine can continue the piece; remove the file once the
+Another kind of processor trains a different source model. While a piece lacks methods, results/paper_size/sources may
+hold its source model, under its name in the cache, so that any machine can continue the piece; remove the file once the
 piece is complete. ``--list`` says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
 """
 
@@ -82,8 +82,9 @@ class StopsEarly(StopsAfter):
             run = read_run(self.folder)
             if self.sources and source_weights(run) not in self.sources:
                 raise SystemExit(
-                    f"{self.folder.parent.name} was begun with another source model, as another kind of CPU trains it: "
-                    "go on there, or remove its file of results to run it anew here"
+                    f"{self.folder.parent.name} was begun with another source model, as another kind of processor "
+                    "trains it: go on there, put that model into results/paper_size/sources, or remove the file of "
+                    "results to begin anew"
                 )
             labels_of_run = first_labels(run, *run.methods)
             self.same = next((name for name, labels in self.known.items() if labels == labels_of_run), None)

@@ -33,7 +33,7 @@ def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
     assert model.weights == StartModel(LeNet(bottleneck=4).build(3, seed=0), 80.0, "elsewhere").weights
     saved = SavedCheckpoint(Path("a"), 0, {"source_digest": "recipe", "source_weights": model.weights})
     check_same_source_model(saved.path, saved.facts, model)
-    with pytest.raises(CheckpointError, match=r"another kind of CPU trained.* folder 'sources' of the cache"):
+    with pytest.raises(CheckpointError, match=r"another kind of processor trained.* folder 'sources' of the cache"):
         check_same_source_model(saved.path, saved.facts, retrained)
     check_same_source_model(saved.path, {"source_digest": "recipe"}, retrained)  # of an earlier release
     with pytest.raises(CheckpointError, match="other torch, other images"):

@@ -35,8 +35,8 @@ def check_same_source_model(subject: object, facts: Mapping[str, Any], model: St
     # Earlier releases did not save the weights' checksum.
     if facts.get("source_weights") not in (None, model.weights):
         raise CheckpointError(
-            f"{subject}: began from a source model that another kind of CPU trained, and this one's differs by more "
-            "than last digits; go on there, bring the folder 'sources' of the cache from there, or run it anew"
+            f"{subject}: began from a source model that another kind of processor trained, and this one's differs by "
+            "more than last digits; go on there, bring the folder 'sources' of the cache from there, or run it anew"
         )
 
 
