@@ -20,8 +20,8 @@ from keep import keep
 from provenance import provenance
 from torch import Tensor
 
+from fedwca.config.config_layers import layer_from_words
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.config.run_config import layer_from_words
 from fedwca.core.network import Network
 from fedwca.data.federation import Federation
 from fedwca.engine.input_moments import measure_moments

@@ -34,8 +34,8 @@ from paper_size_pieces import BY_CLUSTERER, KINDS, Piece, pieces
 from run_pieces import check_pieces, find_results, piece_options, run_bench, run_pieces
 from time_limit import StopsAfter
 
+from fedwca.config.config_layers import merge
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import merge
 from fedwca.core.files import write_atomically
 from fedwca.core.tensor_files import checksum, open_tensors
 from fedwca.data.cache import cache_dir

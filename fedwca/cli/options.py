@@ -15,8 +15,9 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.shared_options import HOW, KEEP, RUN, WHAT, option
+from fedwca.config.config_layers import TRAINING_WORDS, layer_from_words
 from fedwca.config.method_spec import PARTS
-from fedwca.config.run_config import TRAINING_WORDS, RunConfig, layer_from_words
+from fedwca.config.run_config import RunConfig
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
 

@@ -12,9 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
+from fedwca.config.config_layers import merge
 from fedwca.config.method_spec import NOTHING, SEVERAL, MethodSpec
 from fedwca.config.method_values import MethodValues
-from fedwca.config.run_config import SPECS, Components, merge
+from fedwca.config.run_config import SPECS, Components
 from fedwca.config.spell_out import spell_out
 from fedwca.core.files import toml_names
 from fedwca.describe_problems import describe_problems, describe_unknown

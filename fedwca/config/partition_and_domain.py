@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedwca.config.build_component import partition_of
-from fedwca.config.run_config import Layer, RunConfig, merge
+from fedwca.config.config_layers import merge
+from fedwca.config.run_config import Layer, RunConfig
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.partitions import Partition, partitions

@@ -8,7 +8,8 @@ from importlib.resources.abc import Traversable
 
 from fedwca.config.baselines import settings
 from fedwca.config.component_registries import registry_of
-from fedwca.config.run_config import Layer, RunConfig, lay_over, merge
+from fedwca.config.config_layers import lay_over, merge
+from fedwca.config.run_config import Layer, RunConfig
 from fedwca.config.spell_out import spell_out
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.files import toml_names

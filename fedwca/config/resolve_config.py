@@ -12,6 +12,7 @@ from fedwca.config.baselines import option_selecting
 from fedwca.config.build_component import partition_of
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose
+from fedwca.config.config_layers import merge, resolve
 from fedwca.config.describe_method import describe_method
 from fedwca.config.idle_settings import (
     NOT_TRAINED,
@@ -29,7 +30,7 @@ from fedwca.config.partition_and_domain import (
 )
 from fedwca.config.presets import named_by_preset, preset, without_idle_clusterer
 from fedwca.config.read_config_file import read_file
-from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve
+from fedwca.config.run_config import KINDS, Components, Layer, RunConfig
 from fedwca.config.set_options import parse_set_options
 from fedwca.config.spell_out import spell_out
 from fedwca.config.unused_values import without_unused

@@ -1,8 +1,8 @@
-"""A run's configuration, merged from layers: command line over file over preset over field default."""
+"""A run's configuration: its fields, and the checks of their values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,19 +17,16 @@ from pydantic import (
 )
 
 from fedwca.config.method_spec import NOTHING, parse_method
-from fedwca.config.method_values import LENGTHS, MethodValues, drop_overridden_values
-from fedwca.core.dotted_keys import flatten_keys
+from fedwca.config.method_values import MethodValues
 from fedwca.core.printable import printable
 from fedwca.core.training_settings import CentralTraining, FinishTraining, Precision, SourceTraining, Training
-from fedwca.describe_problems import describe_problems, describe_unknown
-from fedwca.errors import InvalidConfig, UsageError
+from fedwca.describe_problems import describe_problems
+from fedwca.errors import InvalidConfig
 from fedwca.registry import canonical_name
 from fedwca.user_values import UserValues
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
-TRAINING_WORDS = ("epochs", "lr", "batch_size")
-"""Fields of `Training` that have an option of their own."""
 KINDS = (
     *("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "adaptation"),
     "objective",
@@ -193,37 +190,6 @@ def _canonical_all(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(canonical_name, names)))
 
 
-REPEATED = {"baseline": "baselines", "objective": "objectives"}
-"""Repeatable option → field that holds all its values."""
-
-
-def layer_from_words(words: Mapping[str, Any]) -> Layer:
-    """A user's values as a layer; keys are fields of `RunConfig`, options in `REPEATED`, and `TRAINING_WORDS`.
-
-    >>> layer_from_words({"rounds": 3, "lr": 0.01, "baseline": "local"})
-    {'rounds': 3, 'baselines': ['local'], 'training': {'lr': 0.01}}
-
-    Raises:
-        UsageError: a key is unknown, or an option and its field are both given.
-    """
-    for option, field in REPEATED.items():
-        if option in words:
-            if field in words:
-                raise UsageError(f"{option} and {field} are the same; leave one out")
-            option_value = words[option]
-            other_words = {word: value for word, value in words.items() if word != option}
-            words = {
-                **other_words,
-                field: list(option_value) if isinstance(option_value, list | tuple) else [option_value],
-            }
-    known_names = [*RunConfig.model_fields, *TRAINING_WORDS]
-    if unknown_names := [word for word in words if word not in known_names]:
-        raise UsageError(describe_unknown("setting", unknown_names[0], known_names))
-    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
-    training = {word: words[word] for word in TRAINING_WORDS if word in words}
-    return merge(layer, {"training": training}) if training else layer
-
-
 def validate(values: Layer) -> RunConfig:
     """A configuration from plain values.
 
@@ -234,44 +200,3 @@ def validate(values: Layer) -> RunConfig:
         return RunConfig(**values)
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error)) from error
-
-
-def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables merged; values of the second take precedence.
-
-    >>> merge({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
-    {'a': {'x': 1, 'y': 3}}
-    """
-    merged = dict(low)
-    for key, value in high.items():
-        both_tables = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = merge(merged[key], value) if both_tables else value
-    return merged
-
-
-def lay_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> Layer:
-    """Like `merge`, but if ``high`` sets only one of a round's epochs and steps, the other is removed.
-
-    >>> lay_over({"training": {"epochs": 5, "lr": 0.1}}, {"training": {"steps": 20}})
-    {'training': {'lr': 0.1, 'steps': 20}}
-    """
-    merged = merge(low, high)
-    training = high.get("training", {})
-    if isinstance(training, Mapping) and len(given := LENGTHS & training.keys()) == 1:
-        merged["training"] = {key: value for key, value in merged["training"].items() if key not in LENGTHS - given}
-    return merged
-
-
-def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
-    """The configuration merged from layers, and the origin of each value that was set, by dotted key.
-
-    Args:
-        layers: origin → layer in increasing precedence, such as ``{"preset paper": …, "config": …, "CLI": …}``.
-    """
-    values: Layer = {}
-    origins: dict[str, str] = {}
-    for origin, layer in layers.items():
-        values = lay_over(drop_overridden_values(values, layer), layer)
-        origins |= {key: origin for key, _ in flatten_keys(layer)}
-    leaves = dict(flatten_keys(values))
-    return validate(values), {k: origin for k, origin in origins.items() if k in leaves or not k.startswith("methods.")}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedwca.config.run_config import KINDS, Layer, merge
+from fedwca.config.config_layers import merge
+from fedwca.config.run_config import KINDS, Layer
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig

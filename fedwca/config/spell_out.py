@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.run_config import SPECS, Components, Layer, merge
+from fedwca.config.config_layers import merge
+from fedwca.config.run_config import SPECS, Components, Layer
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig
 from fedwca.registry import canonical_name

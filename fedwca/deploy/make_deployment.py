@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedwca.config.baselines import baseline
+from fedwca.config.config_layers import merge
 from fedwca.config.method_spec import PARTS
-from fedwca.config.run_config import Layer, merge, validate
+from fedwca.config.run_config import Layer, validate
 from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain

@@ -17,16 +17,9 @@ from fedwca.deploy.deployable_checks import check_compressible, check_consent, c
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
 from fedwca.deploy.server_context import ServerContext
-from fedwca.deploy.server_round import (
-    assign_late_client,
-    can_be_compared,
-    close_session_round,
-    make_final_parcels,
-    make_offer,
-    make_task,
-    needs_cluster,
-)
+from fedwca.deploy.server_round import assign_late_client, can_be_compared, close_session_round, make_final_parcels
 from fedwca.deploy.server_rules import Rules
+from fedwca.deploy.server_tasks import make_offer, make_task, needs_cluster
 from fedwca.deploy.session_state import SessionState
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError, UsageError

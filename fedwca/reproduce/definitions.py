@@ -12,9 +12,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from fedwca.config.baselines import baseline_names, settings
+from fedwca.config.config_layers import lay_over, merge
 from fedwca.config.method_spec import parse_method
 from fedwca.config.presets import named_by_preset, preset
-from fedwca.config.run_config import Layer, RunConfig, lay_over, merge
+from fedwca.config.run_config import Layer, RunConfig
 from fedwca.config.spell_out import spell_out
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout

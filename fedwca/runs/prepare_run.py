@@ -25,6 +25,7 @@ from fedwca.results.run_identity import run_identity
 from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
+from fedwca.runs.bench_units import units_of
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.note_environment import note_environment
 from fedwca.runs.ranks.rank_lifecycle import lead_run
@@ -41,7 +42,6 @@ from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.runs.resuming.find_resume_points import rewind_run
 from fedwca.runs.run_images import describe_images, describe_places
 from fedwca.runs.run_request import RunRanks
-from fedwca.runs.run_trials_and_methods import units_of
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.unmeasured_clients import describe_unmeasured
 from fedwca.runs.work_schedule import Schedule

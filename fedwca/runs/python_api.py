@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.run_config import layer_from_words
+from fedwca.config.config_layers import layer_from_words
 from fedwca.core.environment_variables import check_one_process
 from fedwca.core.files import expand_home
 from fedwca.errors import UsageError

@@ -22,10 +22,11 @@ from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import StartModel
-from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Unit
 from fedwca.results.diverged_runs import divergence_notes, find_divergences
 from fedwca.results.shown_records import VALIDATION
 from fedwca.results.trial_key import TrialKey
+from fedwca.runs.bench_units import group_trials, remaining_units, units_of
 from fedwca.runs.central_models import central_model
 from fedwca.runs.load_data import architecture
 from fedwca.runs.records.measure_newcomers import Newcomers, number_newcomers, prepare_fresh_models
@@ -231,32 +232,6 @@ def run_bench(
     for group in groups:
         # A group's images and models are freed with its generator, before the next group's are built.
         yield from bench.run_group(group)
-
-
-def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
-    """All units of a bench with their number of rounds, ordered by trial and then by method."""
-    trials = TrialKey.all_of(config.source_models, config.trials)
-    return {Unit(*trial, method.name): rounds for trial in trials for method, rounds in methods}
-
-
-def remaining_units(
-    config: RunConfig, methods: Sequence[tuple[Method, int]], begun: Mapping[Unit, SavedCheckpoint | None]
-) -> dict[Unit, int]:
-    """Units of `units_of` that no earlier process finished; ``begun`` is as for `Checkpointer`."""
-    return {
-        unit: rounds
-        for unit, rounds in units_of(config, methods).items()
-        if unit not in begun or ((saved := begun[unit]) is not None and saved.round != rounds - 1)
-    }
-
-
-def group_trials(trial_keys: Sequence[TrialKey], at_once: int) -> list[list[TrialKey]]:
-    """Divide trials into groups that go through rounds together.
-
-    >>> [len(group) for group in group_trials([TrialKey(0, 0), TrialKey(0, 1), TrialKey(1, 0)], 2)]
-    [2, 1]
-    """
-    return [list(trial_keys[i : i + at_once]) for i in range(0, len(trial_keys), at_once)]
 
 
 def _tag(unit: Unit) -> dict[str, Any]:

@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from fedwca.config.compose_methods import compose
+from fedwca.config.config_layers import layer_from_words
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.config.run_config import RunConfig, layer_from_words
+from fedwca.config.run_config import RunConfig
 from fedwca.core.tensor_files import checksum, write_tensors
 from fedwca.results.pictures.accuracy import draw_curves
 

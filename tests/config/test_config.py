@@ -10,9 +10,10 @@ import pytest
 
 from fedwca.component import Component
 from fedwca.config.added_fields import with_added_fields
+from fedwca.config.config_layers import resolve
 from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
-from fedwca.config.run_config import RunConfig, resolve, validate
+from fedwca.config.run_config import RunConfig, validate
 from fedwca.config.spell_out import spell_out
 from fedwca.core.objective import Objective
 from fedwca.core.plain_values import to_plain

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fedwca.config.config_layers import resolve
 from fedwca.config.resolve_config import RunPlan, resolve_plan
-from fedwca.config.run_config import Layer, RunConfig, resolve
+from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from tests.cli.conftest import call

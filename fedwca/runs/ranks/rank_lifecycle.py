@@ -16,13 +16,14 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint
+from fedwca.runs.bench_units import remaining_units
 from fedwca.runs.load_data import load
 from fedwca.runs.ranks.rank_schedule import RankSchedule
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRanks
-from fedwca.runs.run_trials_and_methods import remaining_units, run_bench
+from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
 
 

@@ -11,8 +11,8 @@ from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedChec
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import RunFolder
+from fedwca.runs.bench_units import group_trials, remaining_units, units_of
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_trials_and_methods import group_trials, remaining_units, units_of
 
 
 def find_resume_points(
