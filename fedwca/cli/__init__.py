@@ -36,7 +36,6 @@ COMMANDS = {
 WrongArguments: type[typer.BadParameter] = next(  # from the parser that typer bundles, or from click
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
-MAKE_RUNS = ("bench", "resume", "compare", "reproduce", "sweep")
 
 
 class _Commands(TyperGroup):
@@ -64,8 +63,7 @@ def begin(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with errors; works anywhere.")] = False,
 ) -> None:
     """Federated learning when labels are missing."""
-    if context.invoked_subcommand in MAKE_RUNS:
-        context.with_resource(sigterm_as_ctrl_c())
+    context.with_resource(sigterm_as_ctrl_c())
     context.with_resource(WAITING.showing(f"fedwca {context.invoked_subcommand}: loading"))
 
 

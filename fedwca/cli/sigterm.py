@@ -1,4 +1,4 @@
-"""Let SIGTERM, which schedulers and containers send, end a run as Ctrl-C does."""
+"""Let SIGTERM, which schedulers and containers send, end a command as Ctrl-C does."""
 
 from __future__ import annotations
 

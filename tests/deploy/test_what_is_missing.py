@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import site
 import socket
 import subprocess
@@ -137,6 +139,18 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
     assert len(started) == 2
     wait = started[0][started[0].index("--max-wait-time") + 1]
     assert 0 < float(wait) <= STEADY / 2
+
+
+@pytest.mark.usefixtures("flower_installed")
+def test_a_client_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container it is process 1, for which a SIGTERM that nobody handles does nothing."""
+    monkeypatch.setattr(
+        "fedwca.deploy.flower.processes.time.sleep", lambda seconds: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    options = ["--data", str(tmp_path), "--server", f"127.0.0.1:{dead_port()}", "--insecure", "--tries", "2"]
+    run = call("client", str(tmp_path), *options)
+    assert (run.code, run.err.splitlines()[-1]) == (130, "Stopped.")
 
 
 def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def run_until_stopped(
     env: dict[str, str],
     started: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
 ) -> int:
-    """Run a program until it ends, or until Ctrl-C or SIGTERM, and return its exit code.
+    """Run a program until it ends, or until Ctrl-C, and return its exit code.
 
     The program is always ended with this process, on Linux even if this process is killed.
 
@@ -162,22 +162,16 @@ def run_until_stopped(
     """
     follow_parent = partial(follow, os.getpid(), signal.SIGTERM) if sys.platform == "linux" else None
     process = subprocess.Popen(command, env=env, preexec_fn=follow_parent)
-    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
     try:
         started(process)
         return process.wait()
     finally:
-        signal.signal(signal.SIGTERM, previous_handler)
         if process.poll() is None:
             process.terminate()
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def run_with_restarts(
