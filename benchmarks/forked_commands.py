@@ -13,6 +13,7 @@ from pathlib import Path
 
 
 def run_command(words: str, out: Path) -> None:
+    """Run ``python -m fedwca`` as `start_command` does, and wait for its end; SystemExit if it fails."""
     wait_for(start_command(words, out), words)
 
 
@@ -28,6 +29,8 @@ def start_command(words: str, out: Path, environment: Mapping[str, str] | None =
 
 
 def start_process(work: Callable[[], None], out: Path) -> ForkProcess:
+    """Start a function in a forked process, with its output in files as of `start_command`."""
+
     def run_redirected() -> None:
         for stream, path in ((sys.stdout, out), (sys.stderr, out.with_suffix(".log"))):
             with path.open("a") as file:
@@ -43,6 +46,7 @@ def start_process(work: Callable[[], None], out: Path) -> ForkProcess:
 
 
 def wait_for(process: ForkProcess, words: str) -> None:
+    """Wait for a process's end; SystemExit with the command's ``words`` if it failed."""
     process.join()
     if process.exitcode:
         raise SystemExit(f"fedwca {words}\nin {Path.cwd()}: failed with {process.exitcode}; see its .log there")

@@ -147,5 +147,6 @@ def differences(first: Path, second: Path, hashes: bool = True, added: bool = Fa
 
 
 def list_files(folder: Path) -> set[str]:
+    """Paths of a folder's files that are compared, relative to it."""
     paths = (path for path in folder.rglob("*") if path.is_file() and not UNREAD.search(path.name))
     return {str(path.relative_to(folder)) for path in paths}
