@@ -150,7 +150,7 @@ def test_float64_is_refused(network: Network, images: list[ClientImages], precis
 def test_a_runs_precision_reaches_its_engine(network: Network, images: list[ClientImages]) -> None:
     engine = choose_engine(RunConfig(device="cpu", workers=1, precision="bf16"), network, images)
     assert isinstance(engine, SequentialEngine)
-    assert engine._replicas.get().precision == "bf16"
+    assert engine._replicas.get()._forward.precision == "bf16"
 
 
 def test_evidence_is_not_lowered_in_bf16(network: Network) -> None:

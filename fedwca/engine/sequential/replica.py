@@ -54,7 +54,6 @@ class Replica:
     """
 
     def __init__(self, network: Network, layout: Layout, precision: Precision = "fp32") -> None:
-        self.precision = precision
         self.network = copy.deepcopy(network).requires_grad_(False)
         self._forward = _Forward(self.network, precision)
         self.layout = layout
