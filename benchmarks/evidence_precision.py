@@ -2,7 +2,7 @@
 
 In rounds of FedWCA in float32, each pass without training is made a second time with convolutions and products in
 bfloat16, as ``--precision bf16-all`` makes it, and clients' labels are made from both. Kept are the share of images
-whose label is the same, by round and target domain, and the seconds of both passes. Use an otherwise idle machine.
+whose label is the same, by round and client, and the seconds of both passes. Use an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ class BothPrecisions:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self.lowered: dict[int, Predictions] = {}
-        """Predictions in bfloat16 by the identity of those in float32."""
-        self.kept: list[tuple[Predictions, ...]] = []
-        """The predictions in float32 of the client at work, so that no other gets their identity."""
+        self.pairs: dict[int, tuple[Predictions, Predictions]] = {}
+        """Predictions of the client at work in float32 and in bfloat16, by the identity of the first."""
         self.same: list[float] = []
         """Percent of images with the same label, a value for each client and round in turn."""
         self.original_pass, self.original_targets = ClientEvidence._pass, client_program.make_targets
@@ -51,18 +49,16 @@ class BothPrecisions:
             started = time.perf_counter()
             predictions[precision] = self.original_pass(evidence, row)
             self.seconds[precision] += time.perf_counter() - started
-        self.lowered[id(predictions["fp32"])] = predictions["bf16-all"]
-        self.kept.append((predictions["fp32"],))
+        self.pairs[id(predictions["fp32"])] = predictions["fp32"], predictions["bf16-all"]
         return predictions["fp32"]
 
     def make_targets(self, task: Any, predictions: Any, draws: Tensor, *more: Any) -> Any:
         """Targets in float32; how many labels are the same in bfloat16 is kept."""
         result = self.original_targets(task, predictions, draws, *more)
-        lowered = {name: self.lowered[id(value)] for name, value in predictions.items()}
+        lowered = {name: self.pairs[id(value)][1] for name, value in predictions.items()}
         other, _ = self.original_targets(task, lowered, draws, *more)
         self.same.append(float((result[0].labels == other.labels).double().mean()) * 100)
-        self.lowered.clear()
-        self.kept.clear()
+        self.pairs.clear()
         return result
 
 
