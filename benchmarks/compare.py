@@ -12,11 +12,11 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from checkouts import ROOT, checked_out
+
 LIMIT = 1.25
 BENCHMARKS = ("fedavg", "wca", "finch", "mixing", "import")
 SCRIPT = ROOT / "benchmarks" / "compared.py"
@@ -64,26 +64,6 @@ def table(measured: dict[str, list[tuple[float, float]]], limit: float) -> tuple
     return "\n".join(lines), good
 
 
-def checkout(commit: str, folder: Path) -> Path:
-    """A work tree of a commit (or a folder that is one already), outside this checkout.
-
-    Raises:
-        SystemExit: there is no such commit.
-    """
-    if (Path(commit) / "fedwca").is_dir():
-        return Path(commit).resolve()
-    completed = subprocess.run(
-        ["git", "worktree", "add", "--detach", "--quiet", str(folder), commit],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if completed.returncode:
-        raise SystemExit(f"no commit {commit!r} in this repository: {completed.stderr.strip()}")
-    return folder
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("base", help="commit, branch, or a checked-out folder")
@@ -92,15 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS, metavar="NAME")
     parser.add_argument("--limit", type=float, default=LIMIT, help="largest allowed ratio; default 1.25")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as temporary:
-        folders = {side: Path(temporary) / side for side in ("base", "head")}
-        try:
-            base, head = (checkout(getattr(options, side), folder) for side, folder in folders.items())
-            measured = {name: pairs(base, head, name, options.pairs) for name in options.only}
-        finally:
-            for folder in folders.values():
-                if folder.exists():
-                    subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=False)
+    with checked_out(options.base, options.head) as (base, head):
+        measured = {name: pairs(base, head, name, options.pairs) for name in options.only}
     text, good = table(measured, options.limit)
     print(text)
     return 0 if good else 1

@@ -2,9 +2,10 @@
 
     python benchmarks/gate_runs.py [loop] [stacked]
 
-First the usual ratio of each engine is measured. Then the gate is run as it is, and with two losses made on purpose: a
-fifth more CPU seconds, spent on nothing, and channels-first order of images. Writes `gate.json`, in which engines that
-are not named keep their old part. Run it while the machine has other work, because the gate must be right under load.
+First the usual ratio of each engine is measured. Then both halves of the gate, beside the hand-written loop and beside
+the engine of the commit that is checked out, are run as the engine is, and with two losses made on purpose: a fifth
+more CPU seconds, spent on nothing, and channels-first order of images. Writes `gate.json`, in which engines that are
+not named keep their old part. Run it while the machine has other work, because the gate must be right under load.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from beside import cpu
+from gated_engine import CLIENTS, IMAGES, WORKERS, Work, engine_round
+from hand_written import BY_ENGINE
 from keep import keep
 from provenance import provenance
-from test_gate import CLIENTS, FILE, IMAGES, LEAD, MARGIN, MOST, WORKERS, Work, decide, turns
+from test_gate import FILE, LEAD, MARGIN, MOST, Verdict, beside_commit, beside_hand_written, turns
 from torch import Tensor
 
 from fedwca.core.network import Network
@@ -69,12 +74,12 @@ LOSSES: dict[str, tuple[int, Callable[[Work], Work]]] = {
 """How often each is run, and how it alters a round."""
 
 
-def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -> dict[str, Any]:
-    """Run the gate ``count`` times: alarms, and least, median and most of turns and of median ratios."""
+def runs(count: int, run: Callable[[], Verdict]) -> dict[str, Any]:
+    """Run a half of the gate ``count`` times: alarms, and least, median and most of turns and of median ratios."""
     alarms, turn_counts, ratios, loads, started = 0, list[int](), list[float](), list[float](), time.process_time()
     for _ in range(count):
         loads.append(round(os.getloadavg()[0], 1))
-        verdict = decide(turns(kind, altered), limit)
+        verdict = run()
         alarms += not verdict.passes
         turn_counts.append(len(verdict.ratios))
         ratios.append(round(statistics.median(verdict.ratios), 3))
@@ -88,16 +93,21 @@ def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -
     }
 
 
-def measure(kind: str) -> Iterator[dict[str, Any]]:
+def measure(kind: str, environment: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """An engine's part of the file, yielded again after each of its measurements so that it can be written."""
-    environment = provenance("cpu")  # before measuring, because files may change until the end
-    ratios = list(islice(turns(kind), USUAL))
-    low, middle, high = (round(x, 3) for x in statistics.quantiles(ratios, n=4))
+    reference, measured = (partial(cpu, work) for work in (BY_ENGINE[kind](CLIENTS, IMAGES), engine_round(kind)))
+    low, middle, high = (round(x, 3) for x in statistics.quantiles(islice(turns(reference, measured), USUAL), n=4))
     part: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "environment": environment}
-    for name, (count, altered) in LOSSES.items():
-        part[name] = runs(kind, MARGIN * middle, count, altered)
-        print(kind, middle, name, part[name], flush=True)
-        yield part
+    halves = {
+        "beside the hand-written loop": partial(beside_hand_written, kind, MARGIN * middle),
+        "beside the engine of a commit": partial(beside_commit, kind, environment["commit"]),
+    }
+    for half, verdict_on in halves.items():
+        part[half] = {}
+        for name, (count, altered) in LOSSES.items():
+            part[half][name] = runs(count, partial(verdict_on, altered))
+            print(kind, middle, half, name, part[half][name], flush=True)
+            yield part
 
 
 def main() -> None:
@@ -105,6 +115,9 @@ def main() -> None:
     parser.add_argument("engines", nargs="*", choices=[*WORKERS, []], help="default: all")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    environment = provenance("cpu")
+    if environment["commit"] is None or environment["commit"].endswith("+"):
+        parser.error("commit first: the gate compares with the commit at which usual ratios were measured")
     result = {
         "what": "CPU seconds of an engine's round over those of hand_written.py, median and quarters of turns; then "
         "runs of the gate: least, median and most of their turns and of their median ratios",
@@ -114,7 +127,7 @@ def main() -> None:
         "engines": json.loads(FILE.read_text())["engines"] if options.engines else {},
     }
     for kind in options.engines or WORKERS:
-        for part in measure(kind):
+        for part in measure(kind, environment):
             result["engines"][kind] = part
             keep(FILE, result)
 

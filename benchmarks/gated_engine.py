@@ -1,0 +1,72 @@
+"""The training that the speed gate times, of this checkout or of another commit in a process of its own.
+
+Such a process imports fedwca of that commit and the benchmarks of this checkout, so both do the same work. For each
+line that it reads it trains once and prints the CPU seconds, so rounds of two commits can be timed in turn.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from beside import cpu, engine
+from checkouts import checked_out
+
+CLIENTS, IMAGES = 2, 128
+WORKERS = {"loop": 1, "stacked": None}
+"""Clients trained at a time by engine: one for the loop, so that it uses one core; None: all."""
+
+Work = Callable[[], None]
+
+
+def engine_round(kind: str) -> Work:
+    """A function that trains the clients for one epoch on an engine."""
+    return engine(CLIENTS, IMAGES, workers=WORKERS[kind], kind=kind)
+
+
+@contextmanager
+def seconds_at(commit: str, kind: str) -> Iterator[Callable[[], float]]:
+    """A function that trains once on the engine of a commit and returns the CPU seconds.
+
+    Raises:
+        SystemExit: there is no such commit, or its process failed.
+    """
+    with checked_out(commit) as (checkout,):
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), kind],
+            env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def seconds() -> float:
+            try:
+                print(file=requests, flush=True)
+                return float(answers.readline())
+            except (OSError, ValueError) as error:
+                raise SystemExit(f"the {kind} engine of commit {commit} cannot be timed: {error}") from error
+
+        with process:  # closes its input, which ends it
+            yield seconds
+
+
+def answer_requests(kind: str) -> None:
+    """Train once for each line of the input and print its CPU seconds."""
+    work = engine_round(kind)
+    for _ in sys.stdin:
+        print(cpu(work), flush=True)
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(1)
+    answer_requests(sys.argv[1])
