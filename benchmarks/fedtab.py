@@ -4,10 +4,10 @@
 done; ``--only main`` leaves ablations and equal compute for later, ``--only "untrusted plain"`` takes one ablation. Run
 folders are in --runs (default runs/fedtab), and a run that was stopped is continued. What tables need is written to
 results/fedtab after each run of a piece, for ``python benchmarks/tables.py``. An ablation that trusts and groups the
-clients of a piece as FedTAB does has FedTAB's numbers, to the bit, and is not run. On other hardware than that of
-``main``, source models differ, so FedTAB is run again there for comparison with the ablations. ``--minutes 9`` stops
-after nine minutes, between two rounds, and the same command continues. What results/fedtab holds is not run again,
-wherever --out is. ``--small --out FOLDER`` rehearses.
+clients of a piece as FedTAB or another ablation does has its numbers, to the bit, and is not run. On other hardware
+than that of ``main``, source models differ, so FedTAB is run again there for comparison with the ablations. ``--minutes
+9`` stops after nine minutes, between two rounds, and the same command continues. What results/fedtab holds is not run
+again, wherever --out is. ``--small --out FOLDER`` rehearses.
 
 A piece of digits takes more than an hour of one core; run all of them on a machine that has no other work.
 """
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedtab_pieces import BESIDE, FIRST, RUNS, SMALL, SOURCE, Piece, Plan, pieces
+from fedtab_pieces import BESIDE, FIRST, RUNS, SMALL, SOURCE, TRUSTED, Piece, Plan, pieces
 from keep import keep
 from run_pieces import check_pieces, find_results, piece_options, run_bench, run_pieces
 from time_limit import StopsAfter
@@ -108,6 +108,31 @@ def repeats_fedtab(run: str, base: Mapping[str, Any], plan: Plan = FIRST) -> boo
     return run == "true clusters" and base.get("clusters") == [domains.index(domain) for domain in base["domains"]]
 
 
+def find_repeated(
+    piece: Piece,
+    run: str,
+    results: Mapping[str, Any],
+    source: tuple[str, Mapping[str, Any]],
+    options: argparse.Namespace,
+    clock: StopsAfter,
+) -> dict[str, Any] | None:
+    """The results of FedTAB or of another ablation, if an ablation repeats it in this piece; else None.
+
+    Whom the source model's confidence trusts is known after one short round. The gate of ``confidence`` then decides as
+    another one that is known already, often as that which trusts everybody.
+    """
+    weights, base = source
+    if repeats_fedtab(run, base, piece.plan):
+        return {"same_run_as": "FedTAB"} | base["methods"]["FedTAB"]
+    if run == "confidence":
+        trusted = play(piece, TRUSTED, options, clock).records[-1]["trusted"]
+        for label, gate in {"FedTAB": piece.plan.gate, **piece.plan.gates}.items():
+            entry = (base if label == "FedTAB" else results)["methods"].get(label, {})
+            if gate.levels(base["trust"]) == trusted and entry.get("source_weights") == weights:
+                return {"same_run_as": label} | entry
+    return None
+
+
 def run_ablation(
     piece: Piece,
     run: str,
@@ -116,14 +141,13 @@ def run_ablation(
     options: argparse.Namespace,
     clock: StopsAfter,
 ) -> None:
-    """Run an ablation, or copy FedTAB's results if it repeats FedTAB; ``source`` is the result of `find_base`."""
-    weights, base = source
-    if repeats_fedtab(run, base, piece.plan):
-        results["methods"][run] = base["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
+    """Run an ablation, or copy the results of what it repeats; ``source`` is the result of `find_base`."""
+    if repeated := find_repeated(piece, run, results, source, options, clock):
+        results["methods"][run] = repeated
         return
     ablation: dict[str, Any] = {"methods": {}}
     add_results(play(piece, run, options, clock), ablation)
-    if {entry["source_weights"] for entry in ablation["methods"].values()} - {weights}:
+    if {entry["source_weights"] for entry in ablation["methods"].values()} - {source[0]}:
         raise SystemExit(f"{piece.name}, {run}: its source model is not this machine's; remove its run folder")
     results["methods"] |= ablation["methods"]
     if "diverged" in ablation:

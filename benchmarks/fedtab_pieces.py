@@ -132,8 +132,9 @@ def plan_of(kind: str) -> Plan:
 
 
 RUNS = tuple(dict.fromkeys((*FIRST.runs, *SECOND.runs)))
-SOURCE, BESIDE = "source model", "beside"
-"""Further run folders: the source model that ablations start from, and FedTAB from that model."""
+SOURCE, BESIDE, TRUSTED = "source model", "beside", "trusted by confidence"
+"""Further run folders: the source model that ablations start from, FedTAB from that model, and the shortest run that
+tells whom confidence trusts."""
 DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
 EMBEDDED: dict[str, Any] = {**DIGITS, "dataset": "digits_mini", "lr": 0.003}
 PACS: dict[str, Any] = {**DIGITS, "dataset": "pacs", "clients": 3, "samples": 240, "lr": 0.001}
@@ -173,6 +174,7 @@ class Piece:
             **{label: {**common, "baselines": [f"{label}={method}"]} for label, method in self.plan.ablations.items()},
             SOURCE: {**common, "baselines": ["source_only"]},
             BESIDE: {**common, "baselines": [self.plan.method, "source_ada_bn"]},
+            TRUSTED: {**common, "baselines": [ABLATIONS["confidence"]], "rounds": 1, "epochs": 1},
             RECALIBRATED: {**common, "baselines": [f"{RECALIBRATED}=fedwca"], "batch_norm": "recalibrated"},
         }
 

@@ -54,7 +54,7 @@ def test_pieces_and_their_runs() -> None:
     assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(names)
     (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
     runs = piece.runs()
-    assert {*runs} - {*pieces.FIRST.runs} == {pieces.SOURCE, pieces.BESIDE}
+    assert {*runs} - {*pieces.FIRST.runs} == {pieces.SOURCE, pieces.BESIDE, pieces.TRUSTED}
     run_settings = [
         (name, len(runs[name]["baselines"]), runs[name]["epochs"], runs[name].get("batch_norm"))
         for name in pieces.FIRST.runs
@@ -111,6 +111,36 @@ def test_what_fedtabs_numbers_stand_for_needs_no_source_model(tmp_path: Path, mo
     assert result["runs"] == ["main", "least 4 tenths", "least 6 tenths"]
     assert result["methods"]["least 4 tenths"] == {"accuracy": [5.0, 6.0], "same_run_as": "FedTAB"}
     assert json.loads((tmp_path / "digits-usps-10-0.003.json").read_text()) == result
+
+
+@pytest.mark.parametrize(
+    ("trusted", "weights", "repeated"),
+    [
+        ([True, True], "here", "no gate"),
+        ([True, True], "there", None),
+        ([True, False], "here", "FedTAB"),
+        ([False, True], "here", None),
+    ],
+)
+def test_confidence_that_trusts_as_another_gate_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, trusted: list[bool], weights: str, repeated: str | None
+) -> None:
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-usps-10-0.003")
+    base = {
+        "trust": [0.9, 0.1],
+        "domains": ["x", "y"],
+        "methods": {"FedTAB": {"accuracy": [5.0, 6.0], "source_weights": "here"}},
+    }
+    results = {"methods": {"no gate": {"accuracy": [7.0, 8.0], "source_weights": weights}}}
+
+    def play(_: Any, run: str, *__: Any) -> Any:
+        assert run == pieces.TRUSTED
+        return SimpleNamespace(records=[{"round": -1}, {"round": 0, "trusted": trusted}])
+
+    monkeypatch.setattr(test, "play", play)
+    found = test.find_repeated(piece, "confidence", results, ("here", base), None, None)
+    expected = {"no gate": [7.0, 8.0], "FedTAB": [5.0, 6.0]}
+    assert found == (repeated and {"same_run_as": repeated, "accuracy": expected[repeated], "source_weights": "here"})
 
 
 def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
