@@ -159,7 +159,7 @@ def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> t
         check_models_can_be_generated(method, config.engine, partition)
         check_gradients_can_be_inferred(method, training)
         check_layers_can_stay(method, partition, model)
-        check_epochs_are_whole(method, training, rounds)
+        check_epochs_are_whole(training, rounds)
         check_steps_have_labels(method, training, partition)
     return method, rounds + bool(method.finish)
 

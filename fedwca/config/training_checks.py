@@ -42,11 +42,10 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
         )
 
 
-def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> None:
+def check_epochs_are_whole(training: Training, rounds: int) -> None:
     """Refuse a number of rounds that ends inside an epoch, if training cuts an epoch into several rounds.
 
     Args:
-        method: composed.
         training: how the method's clients train in a round.
         rounds: of the method, without its last phase.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,22 @@ def first_model(config: Mapping[str, Any]) -> str:
     if config.get("source"):
         return "source model"
     return "given model" if config.get("checkpoint") else "untrained model"
+
+
+def describe_rounds(start: str, records: Iterable[Mapping[str, Any]]) -> str:
+    """What an axis of rounds counts.
+
+    Args:
+        start: the model of round 0.
+        records: those drawn; a last phase is counted as a round.
+
+    >>> describe_rounds("source model", [{"round": 0}])
+    'rounds done (0: the source model)'
+    >>> describe_rounds("untrained model", [{"round": 3, "phase": "finish"}])
+    'rounds done (0: the untrained model); a last phase counts as one more'
+    """
+    last_phase = "; a last phase counts as one more" if any("phase" in record for record in records) else ""
+    return f"rounds done (0: the {start}){last_phase}"
 
 
 def shown_round(chosen: bool, last: str = "last round") -> str:

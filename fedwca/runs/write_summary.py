@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedwca.core.printable import quote_path
 from fedwca.results.pictures import overview
 from fedwca.results.read_run import read_run
 from fedwca.results.table_rows import Row, summarise, table_rows
@@ -54,4 +55,8 @@ def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results
     try:
         overview(records, results, file, read_run(run.folder.path).title)
     except Exception as error:  # a plotting library may fail in any way
-        warnings.warn(f"{file}: the picture could not be drawn ({error}); the results are whole", stacklevel=2)
+        command = f"fedwca plot {quote_path(run.folder.path)} overview"
+        warnings.warn(
+            f"{file}: the picture could not be drawn ({error}); the results are whole, and {command} draws it",
+            stacklevel=2,
+        )

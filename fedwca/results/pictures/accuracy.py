@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
-from fedwca.results.describe_run import describe_single_run
+from fedwca.results.describe_run import describe_rounds, describe_single_run
 from fedwca.results.diverged_runs import DIVERGED, counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
@@ -32,7 +32,8 @@ def accuracy(run: Run) -> Any:
         draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == names[-1]), label)
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
-    axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
+    rounds = describe_rounds(run.first_model, run.lines)
+    axis.set(xlabel=rounds, ylabel="test accuracy (%)", title="Mean over clients" + band)
     style.count_rounds(axis)
     style.remove_frame(axis)
     style.legend(fig, axis, len(names))

@@ -94,7 +94,7 @@ function mark(series) {
 }
 
 // Lines over rounds: points are [round, value, spread]; a legend switches lines, a pointer or arrow keys read values.
-function chart(box, all, { unit, label, first, low, high }) {
+function chart(box, all, { unit, label, first, axis, low, high }) {
   const off = new Set();
   const legend = make("div", { class: "legend", role: "group", "aria-label": "Lines shown" });
   const stage = make("div");
@@ -134,7 +134,7 @@ function chart(box, all, { unit, label, first, low, high }) {
     for (const round of ticks(rounds[0], last, Math.min(10, wide / 60)).filter(Number.isInteger)) {
       svg.append(make("text", { x: x(round), y: height - bottom + 16, "text-anchor": "middle" }, String(round)));
     }
-    svg.append(make("text", { x: (left + wide) / 2, y: height - 4, "text-anchor": "middle" }, `rounds done (0: the ${first})`),
+    svg.append(make("text", { x: (left + wide) / 2, y: height - 4, "text-anchor": "middle" }, axis),
       make("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(11 ${(height - bottom) / 2}) rotate(-90)` }, unit));
     for (const one of series) {
       const points = one.points.filter((p) => p[1] !== null);
@@ -256,7 +256,7 @@ function clients(box, run) {
     ].filter((line) => line.points.some((p) => p[1] !== null));
     const box = make("div", { class: "chart" });
     detail.replaceChildren(make("h3", {}, `Client ${k} (${domain})`), box);
-    chart(box, lines, { unit: "%", label: `Client ${k} over rounds`, first: run.first_model });
+    chart(box, lines, { unit: "%", label: `Client ${k} over rounds`, first: run.first_model, axis: run.rounds });
     const rows = data.rounds.map((round, i) => [round, data.weights[i]?.[k], data.labels[i]?.[k]]).filter(([, w]) => Array.isArray(w) && w[0] !== null);
     if (rows.length) detail.append(weights(rows));
     if (counts) detail.append(classCounts(counts, run.classes));
@@ -294,6 +294,6 @@ const scale = runs.length > 1 && spread.length ? { low: Math.min(...spread), hig
 document.querySelectorAll("article.run").forEach((article) => {
   const run = runs[article.dataset.run];
   const lines = run.methods.map((m, i) => ({ ...m, points: m.curve, strong: i === run.methods.length - 1 }));
-  chart(article.querySelector('[data-part="curves"]'), lines, { unit: "test accuracy (%)", label: `Accuracy over rounds, ${run.name}`, first: run.first_model, ...scale });
+  chart(article.querySelector('[data-part="curves"]'), lines, { unit: "test accuracy (%)", label: `Accuracy over rounds, ${run.name}`, first: run.first_model, axis: run.rounds, ...scale });
   clients(article.querySelector('[data-part="clients"]'), run);
 });

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedwca.core.printable import printable
+from fedwca.results.describe_run import describe_rounds
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
@@ -50,6 +51,7 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
     return {
         "name": printable(name),
         "first_model": run.first_model,
+        "rounds": describe_rounds(run.first_model, run.lines),
         "methods": methods,
         "domains": [*map(printable, run.domains)],
         "classes": [printable(name) for name in run.about.get("classes", ())],
