@@ -11,8 +11,8 @@ from typing import Any
 
 from domain_means import mean_by_domain
 from fedtab_gate_tables import LEAST, NAMES, Found, decisions, measured
+from fedtab_numbers import EQUAL_COMPUTE, HARM, PARTS, RIVALS
 from fedtab_pieces import DIGIT_SOURCES, EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan
-from fedtab_tables import EQUAL_COMPUTE, HARM, PARTS, RIVALS
 from fedtab_verdicts import gap_to, results_by_column
 
 from fedwca.results.pictures import style

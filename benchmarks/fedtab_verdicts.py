@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import fedtab_gate_tables
 from fedtab_gate_tables import NAMES
-from fedtab_pieces import FIRST, SECOND, Plan
-from fedtab_tables import (
+from fedtab_numbers import (
     EQUAL_COMPUTE,
     PARTS,
     RIVALS,
@@ -25,6 +24,7 @@ from fedtab_tables import (
     planned_seeds,
     whole_seeds,
 )
+from fedtab_pieces import FIRST, SECOND, Plan
 
 from fedwca.results.statistics import Difference
 from fedwca.results.tables import Table, difference_cell

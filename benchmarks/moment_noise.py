@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from keep import keep
 from provenance import provenance
-from signatures import DIGITS, SIDE, Piece, images_of
+from signature_pieces import DIGITS, SIDE, Piece
+from signatures import images_of
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.privacy import Privacy

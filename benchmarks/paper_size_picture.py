@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paper_size_numbers import MOMENTS, ONE_HOT_BY_MOMENTS, OWN, PACS, by_target, finished, with_one_hot_by_moments
 from paper_size_pieces import KINDS
-from paper_size_tables import MOMENTS, ONE_HOT_BY_MOMENTS, OWN, PACS, by_target, finished, with_one_hot_by_moments
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curves

@@ -2,89 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from domain_means import mean_by_domain, mean_of_known
-from paper_size_pieces import BY_MOMENTS, KINDS, TABLE2, Kind
+from paper_size_numbers import (
+    DIGITS,
+    MOMENTS,
+    MOMENTS_PACS,
+    ONE_HOT_BY_MOMENTS,
+    OWN,
+    PACS,
+    PAPER_DIGITS,
+    RIVALS,
+    by_run,
+    by_target,
+    finished,
+    finished_by_moments,
+    label_of,
+    means,
+    methods,
+    methods_of_any,
+    with_one_hot_by_moments,
+)
+from paper_size_pieces import KINDS, Kind
 from readings import gains_by_right, name_machine, noted
 
-from fedwca.config.method_spec import parse_method
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
-
-RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
-DIGITS, PACS, MOMENTS_PACS, PAPER_DIGITS = (
-    next(kind for kind in KINDS if kind.name == name) for name in ("digits", "pacs", "moments_pacs", "paper_digits")
-)
-OWN = "fedwca"
-MOMENTS, ONE_HOT_BY_MOMENTS = (parse_method(method).name for method in BY_MOMENTS)
-RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
-"""What FedWCA is compared with by target domain."""
-Run = tuple[str, int]
-"""A source domain, and the seed of a source model."""
-
-
-def finished(kind: Kind) -> list[dict[str, Any]]:
-    """The pieces of a kind that have all methods except those they may lack; all pieces if there are none yet.
-
-    Without unfinished pieces the means of all methods are over the same runs.
-    """
-    pieces = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
-    needed = {parse_method(method).name for method in kind.methods} - set(kind.may_lack)
-    return [piece for piece in pieces if piece["complete"] or needed <= piece["methods"].keys()] or pieces
-
-
-def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The finished pieces of a kind, with One-hot by moments where it was run from the same source model.
-
-    One-hot by moments is taken from the pieces of kind ``moments_pacs``.
-    """
-    pieces = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
-    for piece in finished(MOMENTS_PACS):
-        entries = pieces.get((piece["source"], piece["seed"]), {"methods": {}})["methods"]
-        one_hot = piece["methods"].get(ONE_HOT_BY_MOMENTS)
-        if one_hot and MOMENTS in entries and entries[MOMENTS]["source_weights"] == one_hot["source_weights"]:
-            entries[ONE_HOT_BY_MOMENTS] = one_hot
-    return list(pieces.values())
-
-
-def finished_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The pieces in which FedWCA and One-hot have the clusters by moments, of this kind and of kind ``digits``.
-
-    Those of kind ``digits`` are the runs in ``kind.known``: their clusters by first layers equal those by moments.
-
-    Raises:
-        ValueError: such a piece of kind ``digits`` has One-hot in other clusters.
-    """
-    pieces, repeats = finished(kind), []
-    for piece in finished(DIGITS) if pieces else []:
-        if (piece["source"], piece["seed"]) in kind.known:
-            methods_by_moments = {MOMENTS: piece["methods"][MOMENTS], ONE_HOT_BY_MOMENTS: piece["methods"]["one_hot"]}
-            if len({tuple(entry["labels"]) for entry in methods_by_moments.values()}) > 1:
-                raise ValueError(f"digits-{piece['source']}-{piece['seed']} has other clusters by moments than One-hot")
-            repeats.append(piece | {"methods": methods_by_moments})
-    return pieces + repeats
 
 
 def command(kind: Kind) -> str:
     """The command that measures a kind, as Markdown."""
     return f"`python benchmarks/paper_size.py{' --device cuda' if kind.device == 'cuda' else ''}`"
-
-
-def by_run(pieces: Sequence[Mapping[str, Any]], method: str) -> dict[Run, Mapping[str, Any]]:
-    """Results of a method by run, without pieces in which none of its trials finished."""
-    entries = {(piece["source"], piece["seed"]): piece["methods"].get(method) for piece in pieces}
-    return {run: entry for run, entry in entries.items() if entry and entry["accuracy"]}
-
-
-def means(entries: Mapping[Run, Mapping[str, Any]]) -> dict[Run, float]:
-    """Mean accuracy in percent by run, over trials and over clients with test images."""
-    return {run: statistics.fmean(map(mean_of_known, entry["accuracy"])) for run, entry in entries.items()}
 
 
 def table(
@@ -127,29 +78,6 @@ def table(
     minus = [f"{label_of(pieces, method)} minus it" for method in compared]
     heads = ("method", *(f"source {source}" for source in sources), "mean", *minus, "ARI", "n")
     return Table("", heads, lines, notes(pieces)).markdown()
-
-
-def by_target(pieces: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str, int, str], float]:
-    """Mean accuracy in percent over clients and trials, by source, seed of the source model and target domain."""
-    means_by_place = {}
-    for piece in pieces:
-        entry = piece["methods"].get(method) or {"accuracy": []}
-        trials = [mean_by_domain(piece["domains"], accuracy) for accuracy in entry["accuracy"]]
-        for domain in trials[0] if trials else ():
-            mean = statistics.fmean(trial[domain] for trial in trials)
-            means_by_place[piece["source"], piece["seed"], domain] = mean
-    return means_by_place
-
-
-def label_of(pieces: Sequence[Mapping[str, Any]], method: str) -> str:
-    """Label of a method in most of the pieces that have it (the oldest may say it otherwise); its name if none does."""
-    labels = [str(piece["methods"][method]["label"]) for piece in pieces if method in piece["methods"]]
-    return statistics.mode(labels or [method])
-
-
-def methods_of_any(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Methods that some piece has."""
-    return {method for piece in pieces for method in piece["methods"]}
 
 
 def gains_by_source_model(
@@ -211,12 +139,6 @@ def targets(kind: Kind, method_names: Sequence[str] = ("source_only", *RIVALS, O
         ["Percent, means over clients and source models.", notes(pieces)[-1]],
         heads=2,
     ).markdown()
-
-
-def methods(pieces: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the methods that any piece has, in the order of `TABLE2` and `BY_MOMENTS`."""
-    order = [parse_method(method).name for method in (*TABLE2, *BY_MOMENTS)]
-    return sorted({name for piece in pieces for name in piece["methods"]}, key=order.index)
 
 
 def source_models_and_trials(pieces: Sequence[Mapping[str, Any]]) -> str:

@@ -30,6 +30,7 @@ DATA = BENCHMARKS.parents[1] / "shared" / "data"
 paper_size = script("paper_size")
 pieces = script("paper_size_pieces")
 tables = script("paper_size_tables")
+numbers = sys.modules["paper_size_numbers"]  # as the tables imported it
 picture = script("paper_size_picture")
 
 
@@ -227,7 +228,7 @@ def cells(table: str, first: str) -> list[str]:
 
 
 def test_tables_show_means_and_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     texts = {name: block() for name, block in tables.BLOCKS.items()}
     assert set(map(len, map(str.splitlines, texts.values()))) == {1}
     assert texts["paper_size-paper_pacs"] == "Not measured yet: `python benchmarks/paper_size.py --device cuda`."
@@ -247,7 +248,7 @@ def test_tables_show_means_and_differences(tmp_path: Path, monkeypatch: pytest.M
 def test_a_piece_that_lacks_methods_is_left_out_beside_whole_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0]}, 10)
     part = tmp_path / "digits-usps-20.json"
     part.write_text(json.dumps(json.loads(part.read_text()) | {"complete": False}))
@@ -257,7 +258,7 @@ def test_a_piece_that_lacks_methods_is_left_out_beside_whole_ones(
 
 
 def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     (required := {parse_method(method).name: [50.0] for method in pieces.MAIN}).pop("fedwca by update")
     for seed, accuracies in ((20, required), (21, required | {"fedwca by update": [60.0]}), (22, {"fedwca": [70.0]})):
         write(tmp_path, "pacs", "photo", seed, accuracies, 10)
@@ -272,7 +273,7 @@ def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatc
 def test_pages_can_be_written_after_a_pieces_first_methods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: list[str]
 ) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     accuracies = {method: [60.0] for method in methods}
     for kind, source, rounds in (("digits", "usps", 10), ("pacs", "photo", 10), ("paper_digits", "usps", 100)):
         write(tmp_path, kind, source, 20, accuracies, rounds)
@@ -283,37 +284,39 @@ def test_pages_can_be_written_after_a_pieces_first_methods(
 
 
 def test_by_target_is_over_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0, 70.0], "local": []}, 10)
-    finished = tables.finished(tables.DIGITS)
-    assert tables.by_target(finished, "fedwca") == {("usps", 20, "x"): 65.0, ("usps", 20, "y"): 65.0}
-    assert tables.by_target(finished, "local") == tables.by_target(finished, "fedavg") == {}
+    finished = numbers.finished(numbers.DIGITS)
+    assert numbers.by_target(finished, "fedwca") == {("usps", 20, "x"): 65.0, ("usps", 20, "y"): 65.0}
+    assert numbers.by_target(finished, "local") == numbers.by_target(finished, "fedavg") == {}
 
 
 def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     for seed, moments_weights in ((20, "b"), (21, "a")):
-        write(tmp_path, "pacs", "photo", seed, {tables.MOMENTS: [50.0]}, 10)
-        write(tmp_path, "moments_pacs", "photo", seed, {tables.MOMENTS: [55.0], tables.ONE_HOT_BY_MOMENTS: [52.0]}, 10)
+        write(tmp_path, "pacs", "photo", seed, {numbers.MOMENTS: [50.0]}, 10)
+        write(
+            tmp_path, "moments_pacs", "photo", seed, {numbers.MOMENTS: [55.0], numbers.ONE_HOT_BY_MOMENTS: [52.0]}, 10
+        )
         for kind, weights in (("pacs", "a"), ("moments_pacs", moments_weights)):
             file = tmp_path / f"{kind}-photo-{seed}.json"
             result = json.loads(file.read_text())
             for entry in result["methods"].values():
                 entry["source_weights"] = weights
             file.write_text(json.dumps(result))
-    joined = tables.with_one_hot_by_moments(tables.PACS)
-    assert tables.by_target(joined, tables.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
-    assert tables.by_target(joined, tables.MOMENTS)["photo", 21, "x"] == 50.0
+    joined = numbers.with_one_hot_by_moments(numbers.PACS)
+    assert numbers.by_target(joined, numbers.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
+    assert numbers.by_target(joined, numbers.MOMENTS)["photo", 21, "x"] == 50.0
 
 
 def test_curves_are_shown_as_table_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     write(tmp_path, "digits40", "synth", 20, {"fedwca": [60.0], "local": [50.0]}, 40)
     table = tables.BLOCKS["paper_size-digits40"]()
     assert cells(table, "LOCAL") == ["LOCAL", "10.0", "50.0", "50.0", "50.0", "50.0"]
-    picture.draw(tables.finished(picture.KIND)[0], tmp_path / "picture.png")
+    picture.draw(numbers.finished(picture.KIND)[0], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     for runs, title in ((1, "Mean over clients; one run, so no spread"), (2, "Mean over clients; band: one standard")):
         record = {"method": "local", "source_model": 0, "round": 0}
@@ -323,7 +326,7 @@ def test_curves_are_shown_as_table_and_picture(tmp_path: Path, monkeypatch: pyte
 
 
 def test_gains_by_target_domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     values = {name: [50.0] for name in ("source_only", "source_ada_bn", "fedavg", "local", "one_hot", "fedscal")}
     write(tmp_path, "digits", "mnist", 20, {**values, "fedwca": [52.0]}, 10)
     write(tmp_path, "pacs", "photo", 20, {**values, "fedwca": [40.0], "fedwca by moments": [53.0]}, 10)
@@ -372,7 +375,7 @@ def test_all_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "the same command goes on" in stopped.stdout
     process = run("--small", "--out", str(tmp_path))
     assert process.returncode == 0, process.stderr
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     for kind in pieces.KINDS:
         if (DATA / kind.dataset).is_dir():
             (file,) = tmp_path.glob(f"{kind.name}-*.json")

@@ -22,19 +22,19 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 
 from .scripts import BENCHMARKS, script
 
-study = script("signatures")
+pieces, study = script("signature_pieces"), script("signatures")
 tables = script("signature_tables")
 picture = script("signature_picture")
 
 
 def test_pieces_and_their_settings() -> None:
-    all_pieces = list(study.pieces())
+    all_pieces = list(pieces.pieces())
     assert len(set(all_pieces)) == len(all_pieces) == 4 * 3 * 3 * 3 + 12 + 2 + 5
-    assert {(p.dataset, p.source) for p in all_pieces[:8]} == {("digit_five", source) for source in study.DIGITS}
+    assert {(p.dataset, p.source) for p in all_pieces[:8]} == {("digit_five", source) for source in pieces.DIGITS}
     layer = next(p for p in all_pieces if p.dataset == "pacs").layer(Path("data"), Path("w.pth"))
     assert (layer["aggregator"], layer["model"], layer["samples"]) == ("one_hot", "resnet18:side=64,weights=w.pth", 400)
     assert [
-        p.layer(Path("data"), Path("w.pth"))["model"].split(",")[0] for p in all_pieces if p.side != study.SIDE
+        p.layer(Path("data"), Path("w.pth"))["model"].split(",")[0] for p in all_pieces if p.side != pieces.SIDE
     ] == [
         *["resnet18:side=128"] * 4,
         "resnet18:side=224",
@@ -141,7 +141,7 @@ def test_picture_is_a_png_file(result: Path, tmp_path: Path) -> None:
 
 def test_the_committed_pieces_are_of_the_study() -> None:
     committed = study.read_found(BENCHMARKS / "results" / "signatures.json")
-    assert set(committed) <= {tuple(vars(study_piece).values()) for study_piece in study.pieces()}
+    assert set(committed) <= {tuple(vars(study_piece).values()) for study_piece in pieces.pieces()}
     for values in committed.values():
         assert set(values["trained"]) == set(study.TRAINED)
         assert len(values["updates"]) == len(values["after_steps"])
