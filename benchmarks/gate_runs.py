@@ -14,69 +14,30 @@ import argparse
 import json
 import os
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from beside import cpu
-from gated_engine import CLIENTS, IMAGES, WORKERS, Work, engine_round
+from gated_engine import CLIENTS, IMAGES, WORKERS, engine_round
 from hand_written import BY_ENGINE
 from keep import keep
 from provenance import provenance
 from test_gate import FILE, LEAD, MARGIN, MOST, Verdict, beside_commit, beside_hand_written, turns
-from torch import Tensor
 
-from fedwca.core.network import Network
-from fedwca.engine.stacked import network as stacked_network
-
-USUAL, RUNS, SLOWED_RUNS, LOSS = 50, 50, 25, 0.2
-
-
-def burning(work: Work) -> Work:
-    """The same work, which takes a fifth more CPU seconds."""
-
-    def slowed() -> None:
-        started = time.process_time()
-        work()
-        end = started + (1 + LOSS) * (time.process_time() - started)
-        while time.process_time() < end:
-            pass
-
-    return slowed
-
-
-def channels_first(work: Work) -> Work:
-    """The same work on images that lie in memory as ``[N, C, H, W]``."""
-    scaled = Network._scaled
-
-    def planes(network: Network, images: Tensor) -> Tensor:
-        return scaled(network, images).contiguous()
-
-    def slowed() -> None:
-        with (
-            patch.object(Network, "_scaled", planes),
-            patch.object(stacked_network, "channels_last_batch", lambda x: x),
-        ):
-            work()
-
-    return slowed
-
-
-LOSSES: dict[str, tuple[int, Callable[[Work], Work]]] = {
-    "as it is": (RUNS, lambda work: work),
-    "a fifth more CPU seconds": (SLOWED_RUNS, burning),
-    "channels first": (SLOWED_RUNS // 5, channels_first),
-}
-"""How often each is run, and how it alters a round."""
+USUAL, RUNS, SLOWED_RUNS = 50, 50, 25
+COUNTS = {"": RUNS, "a fifth more CPU seconds": SLOWED_RUNS, "channels first": SLOWED_RUNS // 5}
+"""How often the gate is run as the engine is, and with each loss of speed."""
 
 
 def runs(count: int, run: Callable[[], Verdict]) -> dict[str, Any]:
-    """Run a half of the gate ``count`` times: alarms, and least, median and most of turns and of median ratios."""
-    alarms, turn_counts, ratios, loads, started = 0, list[int](), list[float](), list[float](), time.process_time()
+    """Run a half of the gate ``count`` times: alarms, and least, median and most of turns and of median ratios.
+
+    CPU seconds include those of processes that it started.
+    """
+    alarms, turn_counts, ratios, loads, started = 0, list[int](), list[float](), list[float](), sum(os.times()[:4])
     for _ in range(count):
         loads.append(round(os.getloadavg()[0], 1))
         verdict = run()
@@ -89,7 +50,7 @@ def runs(count: int, run: Callable[[], Verdict]) -> dict[str, Any]:
         "turns": [min(turn_counts), statistics.median(turn_counts), max(turn_counts)],
         "ratios": [min(ratios), round(statistics.median(ratios), 3), max(ratios)],
         "load_average": [min(loads), max(loads)],
-        "cpu_seconds_a_run": round((time.process_time() - started) / count, 1),
+        "cpu_seconds_a_run": round((sum(os.times()[:4]) - started) / count, 1),
     }
 
 
@@ -104,8 +65,9 @@ def measure(kind: str, environment: dict[str, Any]) -> Iterator[dict[str, Any]]:
     }
     for half, verdict_on in halves.items():
         part[half] = {}
-        for name, (count, altered) in LOSSES.items():
-            part[half][name] = runs(count, partial(verdict_on, altered))
+        for loss, count in COUNTS.items():
+            name = loss or "as it is"
+            part[half][name] = runs(count, partial(verdict_on, loss))
             print(kind, middle, half, name, part[half][name], flush=True)
             yield part
 

@@ -1,7 +1,8 @@
-"""The training that the speed gate times, of this checkout or of another commit in a process of its own.
+"""The training that the speed gate times, in this process or, of any commit, in a process of its own.
 
-Such a process imports fedwca of that commit and the benchmarks of this checkout, so both do the same work. For each
-line that it reads it trains once and prints the CPU seconds, so rounds of two commits can be timed in turn.
+Such a process imports fedwca of that commit and the benchmarks of this checkout, so all do the same work. For each line
+that it reads it trains once and prints the CPU seconds, so rounds of two commits can be timed in turn. All such
+processes run on one core, because cores that share their time with other work are slower.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ def engine_round(kind: str) -> Work:
 
 
 @contextmanager
-def seconds_at(commit: str, kind: str) -> Iterator[Callable[[], float]]:
+def seconds_at(commit: str, kind: str, loss: str = "") -> Iterator[Callable[[], float]]:
     """A function that trains once on the engine of a commit and returns the CPU seconds.
+
+    Args:
+        commit: commit, branch or a checked-out folder.
+        kind: of engine.
+        loss: of speed, made on purpose: one of `losses_of_speed.LOSSES`; empty: none.
 
     Raises:
         SystemExit: there is no such commit, or its process failed.
     """
     with checked_out(commit) as (checkout,):
         process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), kind],
+            [sys.executable, str(Path(__file__).resolve()), kind, loss],
             env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -58,15 +64,20 @@ def seconds_at(commit: str, kind: str) -> Iterator[Callable[[], float]]:
             yield seconds
 
 
-def answer_requests(kind: str) -> None:
+def answer_requests(kind: str, loss: str) -> None:
     """Train once for each line of the input and print its CPU seconds."""
+    from losses_of_speed import LOSSES
+
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     work = engine_round(kind)
+    altered = LOSSES[loss](work) if loss else work
     for _ in sys.stdin:
-        print(cpu(work), flush=True)
+        print(cpu(altered), flush=True)
 
 
 if __name__ == "__main__":
     import torch
 
     torch.set_num_threads(1)
-    answer_requests(sys.argv[1])
+    answer_requests(*sys.argv[1:])

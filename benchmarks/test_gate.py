@@ -21,8 +21,10 @@ from pathlib import Path
 
 import pytest
 from beside import cpu
-from gated_engine import CLIENTS, IMAGES, WORKERS, Work, engine_round, seconds_at
+from checkouts import ROOT
+from gated_engine import CLIENTS, IMAGES, WORKERS, engine_round, seconds_at
 from hand_written import BY_ENGINE
+from losses_of_speed import LOSSES
 
 FILE = Path(__file__).parent / "gate.json"
 MARGIN, LEAD, MOST = 1.1, 10, 60
@@ -67,26 +69,27 @@ def decide(ratios: Iterator[float], limit: float) -> Verdict:
     return Verdict(lead >= 0, observed)
 
 
-def beside_hand_written(kind: str, limit: float, alter: Callable[[Work], Work] = lambda work: work) -> Verdict:
+def beside_hand_written(kind: str, limit: float, loss: str = "") -> Verdict:
     """Decide whether an engine takes at most ``limit`` times as long as the loop that is written by hand.
 
     Args:
         kind: of engine.
         limit: largest ratio of CPU seconds.
-        alter: turns the engine's round into the work that is measured.
+        loss: of speed, see `gated_engine.seconds_at`.
     """
-    reference, measured = partial(cpu, BY_ENGINE[kind](CLIENTS, IMAGES)), partial(cpu, alter(engine_round(kind)))
-    return decide(turns(reference, measured), limit)
+    work = engine_round(kind)
+    altered = LOSSES[loss](work) if loss else work
+    return decide(turns(partial(cpu, BY_ENGINE[kind](CLIENTS, IMAGES)), partial(cpu, altered)), limit)
 
 
-def beside_commit(kind: str, commit: str, alter: Callable[[Work], Work] = lambda work: work) -> Verdict:
-    """Decide whether an engine takes at most a tenth more than it took at a commit.
+def beside_commit(kind: str, commit: str, loss: str = "") -> Verdict:
+    """Decide whether an engine takes at most a tenth more than it took at a commit; ``loss`` as above.
 
     Raises:
         SystemExit: the commit is not in this repository or cannot be timed.
     """
-    with seconds_at(commit, kind) as reference:
-        return decide(turns(reference, partial(cpu, alter(engine_round(kind)))), MARGIN)
+    with seconds_at(commit, kind) as reference, seconds_at(str(ROOT), kind, loss) as measured:
+        return decide(turns(reference, measured), MARGIN)
 
 
 @pytest.mark.gate
