@@ -124,6 +124,12 @@ def test_multiples_of_one_vector_are_equal_in_direction() -> None:
     assert first_neighbours(x).tolist() == [1] + [0] * 24
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_rows_whose_squares_are_no_numbers(scale: float) -> None:
+    x = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.equal(first_neighbours(x * scale), first_neighbours(x))
+
+
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_float32_extremes(scale: float) -> None:
     x = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))

@@ -140,6 +140,12 @@ def test_padding_changes_no_label_and_no_similarity(garbage: float) -> None:
     assert (padded_result[1][~longer["mask"]] == 0).all()
     assert ((padded_result[0] >= 0) & (padded_result[0] < M)).all()
     torch.testing.assert_close(vmap(selected)(longer)[..., place()], vmap(selected)(data))
+    whole = data["mask"].all(1)
+    for client in whole.nonzero()[:, 0]:  # a mask that hides nothing is as good as none
+        unmasked = F.prototype_labels(data["features"][client], data["probabilities"][client])
+        assert torch.equal(unmasked[0], labels[client])
+        assert not torch.equal(unmasked[0], data["probabilities"][client].argmax(1))
+    assert whole.any()
 
 
 def test_padding_changes_no_partner() -> None:

@@ -55,6 +55,38 @@ def test_shards_go_by_the_classes_where_their_number_does_not_divide() -> None:
     assert shard_sizes([90, 6], 4) == [[45, 45], [3, 3]]
 
 
+@pytest.mark.parametrize(
+    ("counts", "shards", "expected"),
+    [
+        ([50, 30, 20], 7, [4, 2, 1]),  # 3.5, 2.1 and 1.4: the seventh goes to the largest remainder
+        ([30, 20, 50], 7, [2, 1, 4]),
+        ([96, 2, 2], 4, [2, 1, 1]),  # 3.84, 0.08 and 0.08: one each is a shard too many, and 3 gives it
+        ([60, 38, 2], 5, [3, 1, 1]),  # 3, 1.9 and 0.1: then 3, 1, 1 are right at once
+    ],
+)
+def test_shards_by_largest_remainder(counts: list[int], shards: int, expected: list[int]) -> None:
+    labels = np.repeat(np.arange(3), counts)
+    parts = shard_partition(labels, shards, 1, seeded())
+    assert np.bincount([labels[part[0]] for part in parts]).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_shard_has_a_group_whatever_their_sizes(seed: int) -> None:
+    groups = np.repeat(np.arange(4), [90, 5, 3, 2])
+    parts = shard_partition(np.zeros(100, np.int64), 4, 1, seeded(seed), groups=groups)
+    assert sorted(map(len, parts)) == [2, 3, 5, 90]
+
+
+def test_groups_are_cut_at_the_nearest_border() -> None:
+    groups = np.repeat(np.arange(3), [40, 25, 35])
+    sizes = {
+        tuple(len(part) for part in shard_partition(np.zeros(100, np.int64), 2, 1, seeded(s), groups=groups))
+        for s in range(30)
+    }
+    # In any order the border nearest to 50 leaves 40, 60 or 65 on one side: 25+40 or 35 | 65, 40 | 60, 60 | 40.
+    assert {tuple(sorted(pair)) for pair in sizes} == {(40, 60), (35, 65)}
+
+
 def test_classes_are_cut_evenly() -> None:
     assert shard_sizes([11, 10], 6) == [[3, 4, 4], [3, 3, 4]]
 

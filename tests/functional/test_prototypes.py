@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedwca.errors import UsageError
-from fedwca.functional import prototype_labels, prototype_similarity, prototypes
+from fedwca.functional import fill_prototypes, prototype_labels, prototype_similarity, prototypes
 
 
 def test_prototypes_by_hand() -> None:
@@ -14,6 +14,13 @@ def test_prototypes_by_hand() -> None:
     weights = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 1.5, 0.0]])
     # class 0: (2+4, 0+2)/2 = (3, 1); class 1: (0.5·4, 0.5·2 + 1.5·6)/2 = (1, 5); class 2: nobody
     assert prototypes(features, weights).tolist() == [[3, 1], [1, 5], [0, 0]]
+
+
+def test_a_class_that_a_client_lacks_is_the_mean_of_those_that_have_it() -> None:
+    own = torch.tensor([[[2.0, 0.0], [1.0, 1.0]], [[6.0, 4.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    filled = fill_prototypes(own)
+    assert filled[2].tolist() == [[4, 2], [1, 1]]  # of two clients, of one
+    assert filled[:2].tolist() == [[[2, 0], [1, 1]], [[6, 4], [1, 1]]]
 
 
 def test_prototypes_with_tiny_weights_keep_their_direction() -> None:

@@ -1,5 +1,7 @@
 """What servers compute: simplex projection, agreement, controls; and terms of representations."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -42,6 +44,11 @@ def test_projection_is_the_nearest_of_all() -> None:
     shift = ((values - weights) * (weights > 0)).sum(-1) / (weights > 0).sum(-1)
     torch.testing.assert_close(weights, (values - shift[:, None]).clamp_min(0))
     torch.testing.assert_close(vmap(project_simplex)(values), weights)
+
+
+def test_large_values_keep_their_digits() -> None:
+    values = torch.tensor([0.875, 0.5, -1.0])
+    assert project_simplex(values + 2**20).tolist() == project_simplex(values).tolist() == [0.6875, 0.3125, 0.0]
 
 
 def test_ascent_goes_to_the_larger_loss_and_stays_without_a_rate() -> None:
@@ -128,6 +135,16 @@ def test_a_width_of_zero_gives_a_number() -> None:
     assert loss.isfinite()
     assert std.grad is not None
     assert std.grad.isfinite().all()
+
+
+def test_widths_of_padding_are_not_read() -> None:
+    mean, mask = torch.zeros(2, 1), torch.tensor([1.0, 0.0])
+    std, prior_std = torch.tensor([[1.0], [0.0]], requires_grad=True), torch.tensor([[2.0], [0.0]])
+    loss = gaussian_divergence(mean, std, mean, prior_std, mask)
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log(2) + 1 / 8 - 1 / 2)
+    assert std.grad is not None
+    assert std.grad.flatten().tolist() == pytest.approx([1 / 4 - 1, 0])
 
 
 def test_lengths_of_representations() -> None:
