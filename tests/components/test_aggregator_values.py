@@ -35,6 +35,21 @@ def test_fedamps_attention_by_hand() -> None:
     assert pushed.tolist() == pytest.approx([0, near / (near + far), far / (near + far)])
 
 
+def test_fedamp_leaves_out_clients_that_never_uploaded() -> None:
+    fedamp, rows, labels = FedAMP(sigma=2), torch.tensor([[0.0], [1.0], [3.0]]), torch.arange(3)
+    heard = [torch.tensor(flags) for flags in ([True, False, False], [False, True, False])]
+    alone = fedamp.next_state({}, labels, {}, heard[0])
+    assert torch.equal(fedamp.offer(alone, 1, rows).personal[:, 0], torch.eye(3, dtype=torch.float64))
+    pair = fedamp.next_state(alone, labels, {}, heard[1])
+    assert pair["heard"].tolist() == [True, True, False]
+    # Their squared distance is the median; there is one other.
+    near = math.exp(-1 / 2) / 2
+    expected = torch.tensor([[1 - near, near, 0], [near, 1 - near, 0], [0, 0, 1]], dtype=torch.float64)
+    torch.testing.assert_close(fedamp.offer(pair, 2, rows).personal[:, 0], expected)
+    # A checkpoint of an earlier release says nothing of it: all clients count.
+    assert fedamp.next_state({"labels": labels}, labels, {}, heard[0])["heard"].all()
+
+
 def test_ifca_takes_the_model_of_least_loss() -> None:
     case = play(IFCA(clusters=2), torch.tensor([0, 1, 0, 1, 1, 0]))
     assert case.blend.labels is not None
