@@ -10,6 +10,7 @@ import torch
 from fedwca.aggregators.equal import Equal
 from fedwca.aggregators.fedamp import FedAMP
 from fedwca.aggregators.ifca import IFCA
+from fedwca.aggregators.ladd import LaddAggregator
 from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.aggregators.one_equal import OneEqual
 from fedwca.aggregators.one_equal_a import OneEqualA
@@ -48,6 +49,17 @@ def test_fedamp_leaves_out_clients_that_never_uploaded() -> None:
     torch.testing.assert_close(fedamp.offer(pair, 2, rows).personal[:, 0], expected)
     # A checkpoint of an earlier release says nothing of it: all clients count.
     assert fedamp.next_state({"labels": labels}, labels, {}, heard[0])["heard"].all()
+
+
+def test_ladd_sends_a_teacher_as_soon_as_one_differs() -> None:
+    ladd, rows, everybody = LaddAggregator(start=1), torch.zeros(4, 1), torch.ones(2, dtype=torch.bool)
+    state = ladd.next_state({}, torch.tensor([0, 1]), {}, everybody)
+    assert state["averaged"].tolist() == [0, 0]  # round 0 comes before the first that enters
+    for present, averaged, models in (([True, True], [1, 1], 1), ([True, False], [2, 1], 2)):
+        state = ladd.next_state(state, torch.tensor([0, 1]), {}, torch.tensor(present))
+        assert state["averaged"].tolist() == averaged
+        assert ladd.offer(state, 2, rows).models_per_client == models
+    assert torch.equal(ladd.offer(state, 2, rows).personal[:, 1], torch.eye(4, dtype=torch.float64)[2:])
 
 
 def test_ifca_takes_the_model_of_least_loss() -> None:
