@@ -104,7 +104,8 @@ def test_absent_clients_count_with_what_they_said_last() -> None:
 
 
 def test_mdmgbs_centroids_by_known_labels() -> None:
-    features = torch.tensor([[2.0, 0.0], [4.0, 0.0], [0.0, 3.0]])
-    predictions = Predictions(torch.zeros(3, 2), features)
-    centroids = MDMGB(centroids="labels").answer(predictions, torch.tensor([0, 0, 1]))["centroids"]
-    assert centroids.tolist() == [[3, 0, 1], [0, 3, 1]]
+    features = torch.tensor([[2.0, 0.0], [4.0, 0.0], [0.0, 3.0], [6.0, 0.0]])
+    predictions = Predictions(torch.zeros(4, 2), features)
+    centroids = MDMGB(centroids="labels").answer(predictions, torch.tensor([0, 0, 1, 1]))["centroids"]
+    # The last image is nearer to the other class, and stays in its own.
+    assert centroids.tolist() == [[3, 0, 1], [3, 1.5, 1]]
