@@ -16,27 +16,26 @@ from pathlib import Path
 
 from beside import cpu, engine
 from checkouts import checked_out
+from losses_of_speed import LOSSES, Work
 
 CLIENTS, IMAGES = 2, 128
 WORKERS = {"loop": 1, "stacked": None}
 """Clients trained at a time by engine: one for the loop, so that it uses one core; None: all."""
 
-Work = Callable[[], None]
 
-
-def engine_round(kind: str) -> Work:
-    """A function that trains the clients for one epoch on an engine."""
-    return engine(CLIENTS, IMAGES, workers=WORKERS[kind], kind=kind)
+def engine_round(kind: str, loss: str = "as it is") -> Work:
+    """A function that trains the clients for one epoch on an engine, with one of `losses_of_speed.LOSSES`."""
+    return LOSSES[loss](engine(CLIENTS, IMAGES, workers=WORKERS[kind], kind=kind))
 
 
 @contextmanager
-def seconds_at(commit: str, kind: str, loss: str = "") -> Iterator[Callable[[], float]]:
+def seconds_at(commit: str, kind: str, loss: str = "as it is") -> Iterator[Callable[[], float]]:
     """A function that trains once on the engine of a commit and returns the CPU seconds.
 
     Args:
         commit: commit, branch or a checked-out folder.
         kind: of engine.
-        loss: of speed, made on purpose: one of `losses_of_speed.LOSSES`; empty: none.
+        loss: of speed, made on purpose; see `engine_round`.
 
     Raises:
         SystemExit: there is no such commit, or its process failed.
@@ -66,14 +65,11 @@ def seconds_at(commit: str, kind: str, loss: str = "") -> Iterator[Callable[[], 
 
 def answer_requests(kind: str, loss: str) -> None:
     """Train once for each line of the input and print its CPU seconds."""
-    from losses_of_speed import LOSSES
-
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    work = engine_round(kind)
-    altered = LOSSES[loss](work) if loss else work
+    work = engine_round(kind, loss)
     for _ in sys.stdin:
-        print(cpu(altered), flush=True)
+        print(cpu(work), flush=True)
 
 
 if __name__ == "__main__":

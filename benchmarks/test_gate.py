@@ -24,7 +24,6 @@ from beside import cpu
 from checkouts import ROOT
 from gated_engine import CLIENTS, IMAGES, WORKERS, engine_round, seconds_at
 from hand_written import BY_ENGINE
-from losses_of_speed import LOSSES
 
 FILE = Path(__file__).parent / "gate.json"
 MARGIN, LEAD, MOST = 1.1, 10, 60
@@ -69,20 +68,19 @@ def decide(ratios: Iterator[float], limit: float) -> Verdict:
     return Verdict(lead >= 0, observed)
 
 
-def beside_hand_written(kind: str, limit: float, loss: str = "") -> Verdict:
+def beside_hand_written(kind: str, limit: float, loss: str = "as it is") -> Verdict:
     """Decide whether an engine takes at most ``limit`` times as long as the loop that is written by hand.
 
     Args:
         kind: of engine.
         limit: largest ratio of CPU seconds.
-        loss: of speed, see `gated_engine.seconds_at`.
+        loss: of speed, see `gated_engine.engine_round`.
     """
-    work = engine_round(kind)
-    altered = LOSSES[loss](work) if loss else work
-    return decide(turns(partial(cpu, BY_ENGINE[kind](CLIENTS, IMAGES)), partial(cpu, altered)), limit)
+    reference, measured = BY_ENGINE[kind](CLIENTS, IMAGES), engine_round(kind, loss)
+    return decide(turns(partial(cpu, reference), partial(cpu, measured)), limit)
 
 
-def beside_commit(kind: str, commit: str, loss: str = "") -> Verdict:
+def beside_commit(kind: str, commit: str, loss: str = "as it is") -> Verdict:
     """Decide whether an engine takes at most a tenth more than it took at a commit; ``loss`` as above.
 
     Raises:
