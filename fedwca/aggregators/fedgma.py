@@ -36,8 +36,9 @@ class FedGMA(Aggregator):
 
     def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
         """The row, moved by the masked mean change."""
-        votes = torch.zeros_like(rows)
+        votes = torch.zeros_like(rows, dtype=torch.float64)
         for weight, model in zip(weights[0].tolist(), models, strict=True):
             if weight:
-                votes += weight * (rows - model).sign()
-        return rows - self.server_lr * agreement_mask(votes, self.threshold) * (rows - mixed)
+                votes.add_((rows - model).sign(), alpha=weight)
+        mask = agreement_mask(votes, self.threshold).to(rows)
+        return rows - self.server_lr * mask * (rows - mixed)

@@ -22,7 +22,8 @@ class M3sda(Central):
     paper = "Peng et al. 2019"
 
     lam: NonNegativeFloat = 5e-4
-    """Weight of the distance; the public code's, at 2,048 features. With fewer features up to 0.05 is worth a try."""
+    """Weight of the distance beside the mean cross-entropy of the sources; the number of the public code, which has
+    2,048 features and the sum over sources. With fewer features up to 0.05 is worth a try."""
     order: PositiveInt = 2
     """The highest moment."""
 

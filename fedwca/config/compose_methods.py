@@ -21,16 +21,11 @@ from fedwca.config.method_values import MethodValues
 from fedwca.config.partition_checks import check_fits_partition
 from fedwca.config.public_image_checks import check_public_images, check_sizes
 from fedwca.config.run_config import RunConfig
-from fedwca.config.training_checks import (
-    check_epochs_are_whole,
-    check_gradients_can_be_inferred,
-    check_networks_are_trained,
-    check_steps_have_labels,
-    check_whole_model_is_trained,
-)
+from fedwca.config.training_checks import check_epochs_are_whole, check_steps_have_labels
 from fedwca.core.training_settings import Training
 from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig, UsageError
+from fedwca.federated.check_training import check_training_fits
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 from fedwca.partitions.domains import Domains
@@ -154,10 +149,8 @@ def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> t
         check_fits_partition(method, training, config.batch_norm, partition, config.checkpoint is not None)
         check_public_images(method, built_partition)
         check_sizes(method, model, config.checkpoint is not None)
-        check_whole_model_is_trained(method, training)
-        check_networks_are_trained(method, training)
+        check_training_fits(method, training)
         check_models_can_be_generated(method, config.engine, partition)
-        check_gradients_can_be_inferred(method, training)
         check_layers_can_stay(method, partition, model)
         check_epochs_are_whole(training, rounds)
         check_steps_have_labels(method, training, partition)

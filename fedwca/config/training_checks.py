@@ -5,41 +5,10 @@ The caller puts the method's name before the message.
 
 from __future__ import annotations
 
-from fedwca.core.adaptation import Adaptation
-from fedwca.core.interfaces import Aggregator
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
-from fedwca.federated.extra_networks import changes_network, make_networks
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
-
-
-def check_networks_are_trained(method: Method, training: Training) -> None:
-    """Refuse extra networks that would not be trained, two with the same name, and any beside a generated model.
-
-    Args:
-        method: composed.
-        training: how the method's clients train in a round.
-
-    Raises:
-        UsageError: names the part.
-    """
-    names = [name for part in method.trained for name in make_networks(part, 2, 2)]
-    if repeated_names := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"two of its parts have a network called {repeated_names[0]!r}; leave one of the parts out")
-    changing = [part for part in method.trained if changes_network(part)]
-    if training.trains != "all" and changing:
-        raise UsageError(
-            f"{changing[0].name!r} trains networks beside the model, which trains = {training.trains} leaves as they "
-            "are; leave it out"
-        )
-    if len([part for part in changing if isinstance(part, Adaptation) and part.generates_models]) and len(changing) > 1:
-        raise UsageError(f"a model that is generated has no other networks beside it, as {changing[1].name!r} asks")
-    if finish_parts := [objective for objective in method.finish if changes_network(objective)]:
-        raise UsageError(
-            f"objective {finish_parts[0].name!r} trains networks beside the model, which a last phase does not; take "
-            "it by --objective"
-        )
 
 
 def check_epochs_are_whole(training: Training, rounds: int) -> None:
@@ -78,52 +47,4 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
         raise UsageError(
             f"pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, and a round of {steps} "
             "steps has none; take renew=round, or epochs in place of steps"
-        )
-
-
-def check_whole_model_is_trained(method: Method, training: Training) -> None:
-    """Refuse training only a part of the model through an adaptation step, which changes the whole model.
-
-    Args:
-        method: composed.
-        training: how the method's clients train in a round.
-
-    Raises:
-        UsageError: names the part.
-    """
-    if training.trains != "all" and any(objective.adapts for objective in method.objectives):
-        raise UsageError(f"a step of an adaptation moves the whole model; leave out trains = {training.trains}")
-
-
-def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
-    """Refuse settings under which a client's update is not its scaled mean gradient, if the aggregator infers that.
-
-    Args:
-        method: composed.
-        training: how the method's clients train in a round.
-
-    Raises:
-        UsageError: names the setting.
-    """
-    aggregator = method.aggregator
-    if not aggregator.infers_gradients:
-        return
-    prefix = f"aggregator {aggregator.name!r} takes how far clients moved for their gradients"
-    if training.momentum:
-        raise UsageError(f"{prefix}, which momentum {training.momentum:g} changes; take --set training.momentum=0")
-    if training.extra_momentum and any(changes_network(part) for part in method.trained):
-        raise UsageError(f"{prefix}, which extra_momentum changes; take --set training.extra_momentum=0")
-    if training.clip is not None:
-        raise UsageError(f"{prefix}, which clip = {training.clip:g} cuts; leave training.clip out")
-    rates = [rate for part in method.trained for rate in part.learning_rates().values()]
-    if other_rates := [rate for rate in rates if rate != training.lr]:
-        raise UsageError(
-            f"{prefix}, at one learning rate, and a network beside the model has {other_rates[0]:g} where the model "
-            f"has {training.lr:g}; take the same"
-        )
-    anchors = {name for objective in method.objectives for name in objective.anchors}
-    if unread := [name for name in aggregator.references if name not in (*Aggregator.references, *anchors)]:
-        raise UsageError(
-            f"aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective reads; add --objective "
-            "control"
         )

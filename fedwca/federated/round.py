@@ -65,6 +65,7 @@ def run_round(
 
     Raises:
         Diverged: a client's model has values that are not finite.
+        UsageError: in round 0, the parts of the method cannot be trained as ``training`` says.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
     opened = open_round(round, server, method, engine, training, keys, domains, participation, done)

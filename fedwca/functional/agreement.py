@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+ROUNDING = 1e-9
+"""Sums of weights that are equal to the threshold may be smaller by this, which is far above float64's rounding."""
+
 
 def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
     """Compute a mask: 1 where clients agree enough on the sign of an update, elsewhere their degree of agreement.
@@ -12,7 +15,8 @@ def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
     Source: FedGMA (Tenison et al., TMLR 2023), the gradient mask.
 
     Args:
-        votes: any shape, weighted sums of the signs of the clients' updates, from -1 to 1.
+        votes: any shape, weighted sums of the signs of the clients' updates, from -1 to 1; in float64, since with
+            equal weights a sum is often exactly the threshold, and float32 rounds it to either side.
         threshold: tau, from 0 (1 everywhere: plain averaging) to 1.
 
     Returns:
@@ -22,4 +26,4 @@ def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
     tensor([1.0000, 1.0000, 0.2000])
     """
     agreement = votes.abs()
-    return torch.where(agreement >= threshold, torch.ones_like(agreement), agreement)
+    return torch.where(agreement >= threshold - ROUNDING, torch.ones_like(agreement), agreement)

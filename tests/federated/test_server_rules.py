@@ -171,6 +171,17 @@ def test_a_masked_mean_by_hand() -> None:
     assert FedGMA(threshold=0.5, server_lr=2.0).server_step(x, mixed, weights, models)[0, 2] == 1 - 2 * 0.5
 
 
+@pytest.mark.parametrize(("clients", "threshold"), [(20, 0.1), (25, 0.2), (40, 0.6), (50, 0.8)])
+def test_agreement_of_exactly_the_threshold_is_enough_in_any_order(clients: int, threshold: float) -> None:
+    ones = round(clients * (1 + threshold) / 2)
+    signs = torch.cat([torch.ones(ones), -torch.ones(clients - ones)])
+    orders = torch.stack([torch.randperm(clients, generator=torch.Generator().manual_seed(k)) for k in range(50)])
+    models, x = signs[orders].T, torch.zeros(1, 50)
+    weights = torch.full((1, clients), 1 / clients, dtype=torch.float64)
+    moved = FedGMA(threshold=threshold).server_step(x, torch.ones(1, 50), weights, models)
+    assert moved.tolist() == [[1.0] * 50]
+
+
 def test_statistics_are_the_clients_mean_whatever_the_server_does() -> None:
     mixed = torch.tensor([[2.0, 5.0]])
     gather = torch.tensor([[0.0, 1.0]])
@@ -194,6 +205,22 @@ def scaffold(**fields: Any) -> Method:
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 def test_scaffold_is_the_same_on_both_engines(participation: float) -> None:
     same_on_both(scaffold(), participation=participation)
+
+
+@pytest.mark.parametrize(
+    ("composed", "training", "message"),
+    [
+        (scaffold(), TRAINING.model_copy(update={"momentum": 0.9}), "momentum 0.9 changes"),
+        (scaffold(), TRAINING.model_copy(update={"clip": 1.0}), "clip = 1 cuts"),
+        (method(Scaffold()), TRAINING, "control and own_control, which no objective reads"),
+    ],
+)
+def test_a_round_from_python_refuses_training_that_scaffold_cannot_have(
+    composed: Method, training: Training, message: str
+) -> None:
+    engine = make("loop")
+    with pytest.raises(UsageError, match=message):
+        run_round(0, init_server(engine), composed, engine, training, Keys(1), torch.zeros(4, dtype=torch.int64))
 
 
 @engines
