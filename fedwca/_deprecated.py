@@ -112,7 +112,6 @@ def forward_modules() -> None:
 MEMBERS: Mapping[str, Mapping[str, str]] = {
     "Aggregator": {
         "travels": "sends_models",
-        "declares": "answer_bounds",
         "expected": "expected_reports",
         "first": "first_groups",
         "learn": "next_state",

@@ -11,6 +11,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
@@ -141,26 +142,14 @@ class FinishTraining(Training):
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
 
-    @field_validator("steps")
+    @field_validator("steps", "cuts", "cosine", "decay")
     @classmethod
-    def _is_counted_in_epochs(cls, value: int | None) -> int | None:
-        if value is not None:
-            raise ValueError("the last phase is counted in epochs; leave steps out")
+    def _is_one_round_of_epochs(cls, value: float | None, field: ValidationInfo) -> float | None:
+        if value != cls.model_fields[str(field.field_name)].default:
+            raise ValueError(
+                f"the last phase is one round of whole epochs, at one learning rate; leave {field.field_name} out"
+            )
         return value
-
-    @field_validator("cuts")
-    @classmethod
-    def _is_one_round(cls, value: int) -> int:
-        if value > 1:
-            raise ValueError("the last phase is one round, so none of its epochs is cut; leave cuts out")
-        return value
-
-    @model_validator(mode="after")
-    def _has_one_rate(self) -> FinishTraining:
-        names = [name for name, off in (("cosine", None), ("decay", 1.0)) if getattr(self, name) != off]
-        if names:
-            raise ValueError(f"the last phase is one round, so its learning rate has no schedule; leave {names[0]} out")
-        return self
 
 
 class SourceTraining(UserValues):

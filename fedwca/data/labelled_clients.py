@@ -90,11 +90,6 @@ def labelled_clients(
     """
     new = clients if new_clients is None else new_clients
     share = VALIDATION if validation is None else validation
-    if not 0 <= public < 1:
-        raise UsageError(
-            f"{dataset.name}: a public part of {public:g} of the images leaves none for clients; it is a share from 0 "
-            "to below 1, such as 0.1"
-        )
     if clients < 1 or new < 1 or seed < 0 or (samples is not None and samples < 1) or not 0 <= share < 1:
         raise UsageError(
             "labelled clients need clients >= 1, new_clients >= 1, samples >= 1, seed >= 0 and 0 <= validation < 1, "

@@ -53,7 +53,7 @@ def partition(
 
 def leave_one_out(
     dataset: FederatedDataset,
-    target: str,
+    target: str | None,
     *,
     clients: int,
     samples: int | None,
@@ -67,6 +67,7 @@ def leave_one_out(
     Args:
         dataset: the labelled data; its images are copied.
         target: the domain whose clients are unlabeled; its labels are in the metrics, which count only its clients.
+            None: all clients have labels, and all are counted.
         clients: clients per domain, at least 1.
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
@@ -78,44 +79,11 @@ def leave_one_out(
         DataError: a source has no image of a class or a client of it too few to train on, or the target has none to
             test.
     """
-    target = dataset.domain(target).name
+    if target is not None:
+        target = dataset.domain(target).name
     sources = [name for name in dataset.domains if name != target]
     if not sources:
         raise UsageError(f"data set {dataset.name!r} has only the target domain {target!r}; no labelled one is left")
-    federation = _with_labelled(dataset, sources, clients, samples, seed, published_split)
-    for client, name in zip(federation.clients, federation.metrics.domains, strict=True):
-        if name == target and not len(client.test):
-            raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
-    return federation
-
-
-def label_all(
-    dataset: FederatedDataset, *, clients: int, samples: int | None, seed: int, published_split: bool = False
-) -> Federation:
-    """Spread every domain over ``clients`` clients each, split 64/16/20; all have labels, and all are counted.
-
-    Args: as for `leave_one_out`.
-
-    Raises:
-        UsageError: a number out of bounds, more clients than a domain has images, or a domain without published parts.
-        DataError: a source has no image of a class, or a client of it too few to train on.
-    """
-    return _with_labelled(dataset, list(dataset.domains), clients, samples, seed, published_split)
-
-
-def _with_labelled(
-    dataset: FederatedDataset,
-    sources: Sequence[str],
-    clients: int,
-    samples: int | None,
-    seed: int,
-    published_split: bool,
-) -> Federation:
-    """A federation of all domains, in which the clients of ``sources`` have labels.
-
-    Raises:
-        DataError: a source has no image of a class, or a client of it too few to train on.
-    """
     for name in sources:
         counts = dataset.domains[name].class_counts(len(dataset.classes))
         if missing := [label for label, count in zip(dataset.classes, counts, strict=True) if not count]:
@@ -125,8 +93,10 @@ def _with_labelled(
             )
     federation = _federation(dataset, list(dataset.domains), clients, samples, seed, published_split, labelled=sources)
     for client, name in zip(federation.clients, federation.metrics.domains, strict=True):
-        if name in sources and len(client.train) < 2:
+        if name != target and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
+        if name == target and not len(client.test):
+            raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
     return federation
 
 

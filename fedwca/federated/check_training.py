@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.training_settings import Training
@@ -20,9 +22,10 @@ def check_training_fits(method: Method, training: Training) -> None:
     Raises:
         UsageError: names the part or the setting.
     """
-    _check_networks_are_trained(method, training)
-    _check_whole_model_is_trained(method, training)
-    _check_gradients_can_be_inferred(method, training)
+    with torch.random.fork_rng(devices=[]):  # extra networks are made to see what they are called
+        _check_networks_are_trained(method, training)
+        _check_whole_model_is_trained(method, training)
+        _check_gradients_can_be_inferred(method, training)
 
 
 def _check_networks_are_trained(method: Method, training: Training) -> None:

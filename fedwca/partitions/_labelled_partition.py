@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt
 
 from fedwca.errors import UsageError
 from fedwca.partitions import ClientSettings, Partition
@@ -43,7 +43,7 @@ class LabelledPartition(Partition):
     Source: FedTTA, sec. 3.
     """
 
-    public: float = 0.0
+    public: float = Field(0.0, ge=0, lt=1)
     """Share of public images, which all clients have without labels; they are drawn first and are no client's own."""
 
     seed: NonNegativeInt | None = None
@@ -82,13 +82,6 @@ class LabelledPartition(Partition):
     def has_public_images(self) -> bool:
         """Whether their share is above 0."""
         return self.public > 0
-
-    @field_validator("public")
-    @classmethod
-    def _leaves_images(cls, value: float) -> float:
-        if not 0 <= value < 1:
-            raise ValueError("is a share of the images that leaves some to clients: from 0 to below 1, such as 0.1")
-        return value
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
         """Deal images to all clients alike, and draw which of them train; see `fedwca.data.labelled_clients.Deal`.

@@ -26,11 +26,12 @@ class AllLabelled(Partition):
     trains_classifier = True
 
     def __call__(self, dataset: FederatedDataset, domain: str | None, settings: ClientSettings) -> Federation:
-        """See `fedwca.data.partition.label_all`."""
-        from fedwca.data.partition import label_all
+        """See `fedwca.data.partition.leave_one_out`."""
+        from fedwca.data.partition import leave_one_out
 
-        return label_all(
+        return leave_one_out(
             dataset,
+            None,
             clients=settings.clients,
             samples=settings.samples,
             seed=settings.seed,

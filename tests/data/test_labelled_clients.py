@@ -189,8 +189,8 @@ def test_without_public_images_clients_are_those_of_before() -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ("shards:public=1.5", "leaves some to clients: from 0 to below 1"),
-        ("shards:public=-0.1", "leaves some to clients: from 0 to below 1"),
+        ("shards:public=1.5", "public: Input should be less than 1"),
+        ("shards:public=-0.1", "public: Input should be greater than or equal to 0"),
         ("shards:public=0.99", "139 of 140 images are public, and 1 are left for 7 clients.*, or fewer --clients or"),
         ("shards:public=0.001", "0 of 140 images are public"),
     ],

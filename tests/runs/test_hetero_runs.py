@@ -111,7 +111,7 @@ def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
     [
         ({"partition": "shards"}, "learns from public images, and there are none; take a partition that keeps some"),
         ({"baselines": ["x=hetero_tent/objective=digest"]}, "nothing trains clients on their own; add an objective"),
-        ({"partition": "shards:public=2"}, "from 0 to below 1, such as 0.1"),
+        ({"partition": "shards:public=2"}, "public: Input should be less than 1"),
         ({"baselines": ["fedavg"]}, "models of 3 sizes cannot be averaged"),
         ({"baselines": ["hetero_fedtta/aggregator=fedavg"]}, "is for models that stay with their clients"),
         (

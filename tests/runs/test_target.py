@@ -122,8 +122,11 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"target": "neon", "source_training": {"lr": 0.1}}, "with --target no source model is trained"),
         ({"finish_training": {"lr": 0.1}}, "with --source there is no last phase"),
         ({"central_training": {"lr": 0.1}}, "with --source no model is trained at one place"),
-        ({"finish": ["shot"], "target": "neon", "finish_training": {"cuts": 2}}, "none of its epochs is cut"),
-        ({"finish": ["shot"], "target": "neon", "finish_training": {"cosine": 9}}, "has no schedule; leave cosine out"),
+        ({"finish": ["shot"], "target": "neon", "finish_training": {"cuts": 2}}, "one learning rate; leave cuts out"),
+        (
+            {"finish": ["shot"], "target": "neon", "finish_training": {"cosine": 9}},
+            "one learning rate; leave cosine out",
+        ),
         ({"target": "neon", "finish": ["self_training"]}, "there is no source model, which objective 'self_training'"),
         (
             {"target": "neon", "pseudo_labeler": "argmax:model=source"},
