@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.ranks import run_on_ranks
-from fedwca.cli.shared_options import Json, MoreColumns, PlainRanksPerTrial, Quiet
+from fedwca.cli.shared_options import Json, MoreColumns, Quiet, RanksPerTrial
 
 
 def command(
@@ -15,7 +15,7 @@ def command(
     column: MoreColumns = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    ranks_per_trial: PlainRanksPerTrial = None,
+    ranks_per_trial: RanksPerTrial = None,
 ) -> None:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
     from fedwca.cli.console_reporter import ConsoleReporter

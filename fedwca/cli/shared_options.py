@@ -58,15 +58,16 @@ Quiet = Annotated[bool, option("--quiet", text="No progress; warnings and the ta
 Json = Annotated[bool, option("--json", text="Print JSON alone, on stdout.", panel=KEEP)]
 
 
-def _ranks_per_trial(panel: str | None) -> Any:
-    text = "Under torchrun: ranks that share a trial's clients; default: trials first."
-    return option("--ranks-per-trial", text=text, panel=panel)
-
-
-RanksPerTrial = Annotated[int | None, _ranks_per_trial(RUN)]
+RanksPerTrial = Annotated[
+    int | None,
+    option(
+        "--ranks-per-trial",
+        text="Under torchrun: ranks that share a trial's clients; default: trials first.",
+        panel=RUN,
+    ),
+]
 
 # For commands whose help has no panels.
-PlainRanksPerTrial = Annotated[int | None, _ranks_per_trial(None)]
 PlainJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")]
 OneMethod = Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.run_config import validate
 from fedwca.core.plain_values import to_plain
 
@@ -20,7 +19,7 @@ def with_added_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: the configuration is not valid here, for example since a plugin is not installed.
     """
-    config = without_idle_tables(validate(metadata["config"])).model_dump(mode="json")
+    config = validate(metadata["config"]).model_dump(mode="json")
     return {"config": config, "methods": with_added_fields(metadata["methods"])}
 
 

@@ -15,7 +15,7 @@ USUAL_CLUSTERER = "finch"
 """The clusterer where the aggregator needs one and none is named."""
 
 
-def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Components, clusterer: str | None) -> Method:
+def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Components) -> Method:
     """A method from names of components and their fields; its training settings are set by `with_training`.
 
     Args:
@@ -23,15 +23,14 @@ def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Compone
         label: of the method, in tables.
         parts: the names of the components.
         fields: of the components.
-        clusterer: name of the clusterer; None: `USUAL_CLUSTERER` if the aggregator needs one.
 
     Raises:
         UsageError: the parts do not fit each other.
     """
     aggregator = component("aggregator", parts.aggregator, fields)
-    check_clusterer_is_used(aggregator, clusterer)
+    check_clusterer_is_used(aggregator, parts.clusterer)
     needs_clusterer = aggregator.grouping.needs_clusterer
-    built_clusterer = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needs_clusterer else None
+    built_clusterer = component("clusterer", parts.clusterer or USUAL_CLUSTERER, fields) if needs_clusterer else None
     if isinstance(parts, RunConfig) and not parts.name:
         label = ", ".join([label, *_parts_unlike_the_paper(parts, aggregator, built_clusterer)])
     if built_clusterer is not None and built_clusterer.oracle:
@@ -39,14 +38,14 @@ def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Compone
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
-    start_name = parts.central if isinstance(parts, Baseline) else None
-    start = None if start_name is None else component("central", start_name, fields)
-    if start is not None and start.oracle:
+    central_name = parts.central if isinstance(parts, Baseline) else None
+    central = None if central_name is None else component("central", central_name, fields)
+    if central is not None and central.oracle:
         label = f"{label} (ORACLE)"
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
     check_views_are_known((*objectives, *finish))
-    return Method(name, label, aggregator, labeler, objectives, built_clusterer, finish, start, adaptation=adaptation)
+    return Method(name, label, aggregator, labeler, objectives, built_clusterer, finish, central, adaptation=adaptation)
 
 
 def _parts_unlike_the_paper(config: RunConfig, aggregator: Aggregator, clusterer: Clusterer | None) -> list[str]:

@@ -115,7 +115,7 @@ def _compose_baseline(config: RunConfig, partition: type[Partition], text: str) 
     spec = parse_method(text)
     definition = baseline_for(spec, partition, config.methods.get(spec.head))
     fields = merge(config.components, definition.components)
-    method = assemble(spec.name, definition.label, definition, fields, definition.clusterer)
+    method = assemble(spec.name, definition.label, definition, fields)
     return with_training(method, config, definition.training, definition.finish_training), definition.rounds
 
 
@@ -131,7 +131,7 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     name, label = config.name or name, config.name or label
     values = config.methods.get(canonical_name(name), MethodValues())
     fields = merge(config.components, values.components)
-    composed = with_training(assemble(name, label, config, fields, config.clusterer), config, values.training, {})
+    composed = with_training(assemble(name, label, config, fields), config, values.training, {})
     if config.name or partition.setting == Domains.setting:
         return composed
     default_method, _ = _compose_baseline(config, partition, partition.default_baseline)

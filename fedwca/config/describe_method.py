@@ -17,7 +17,7 @@ def method_parts(method: Method) -> list[tuple[str, Component]]:
     ]
     optional_parts: list[tuple[str, Component | None]] = [
         ("clusterer", method.clusterer),
-        ("central", method.start),
+        ("central", method.central),
         ("adaptation", method.adaptation),
     ]
     return [*((kind, part) for kind, part in optional_parts if part is not None), *parts]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedwca.config.build_component import partition_of
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
@@ -41,18 +40,12 @@ def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], par
     reasons = {}
     if not any(method.finish for method in methods):
         reasons["finish_training"] = "no method of this run has a last phase"
-    if not any(method.start for method in methods):
+    if not any(method.central for method in methods):
         reasons["central_training"] = "no method of this run trains a model at one place"
     for key in keys:
         table = key.partition(".")[0]
         if table in reasons and table not in idle_tables(partition):
             raise UsageError(f"{key} is given, but {reasons[table]}; leave it out")
-
-
-def without_idle_tables(config: RunConfig) -> RunConfig:
-    """A configuration with defaults in its idle tables; runs of earlier releases have the preset's values in them."""
-    defaults = {table: RunConfig.model_fields[table].default for table in idle_tables(partition_of(config))}
-    return config.model_copy(update=defaults)
 
 
 def drop_idle_table(

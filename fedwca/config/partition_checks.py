@@ -39,8 +39,8 @@ def check_fits_partition(
                 f"aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs one, "
                 "by --target"
             )
-        if method.start is not None:
-            raise UsageError(f"central method {method.start.name!r} learns from several sources; it needs --target")
+        if method.central is not None:
+            raise UsageError(f"central method {method.central.name!r} learns from several sources; it needs --target")
         if method.finish:
             raise UsageError("a last phase is for clients without labels beside labelled ones; it needs --target")
     for settings in (training, method.finish_training):

@@ -10,10 +10,8 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
-    SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
-    model_serializer,
 )
 
 from fedwca.config.method_spec import NOTHING, parse_method
@@ -139,14 +137,6 @@ class RunConfig(UserValues):
         for name, value in self:
             if value != fields[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
-
-    @model_serializer(mode="wrap")
-    def _say_what_was_asked_for(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Earlier releases lack these fields; leaving them out when unset keeps equal runs recognisable as the same.
-        values: dict[str, Any] = dump(self)
-        unset = [name for name in ("new_clients", "validation") if getattr(self, name) is None]
-        unset += [] if self.methods else ["methods"]
-        return {key: value for key, value in values.items() if key not in unset}
 
     @field_validator("dataset", "partition", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod

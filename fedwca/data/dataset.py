@@ -73,6 +73,13 @@ class Domain:
         if self.part is not None and (set(np.unique(self.part).tolist()) - {0, 1}):
             raise DataError(f"part of domain {self.name!r} must be 0 (training) or 1 (test) for each image")
 
+    def subset(self, positions: Integers) -> Domain:
+        """The domain with only the images at ``positions``, in that order."""
+        groups, part, units = (
+            None if numbers is None else numbers[positions] for numbers in (self.groups, self.part, self.units)
+        )
+        return Domain(self.name, self.images[positions], self.labels[positions], groups, part, units)
+
     def _wrong(self, field: str, expected: str, value: object) -> DataError:
         prefix = f"{field} of domain {self.name!r} must be"
         if isinstance(value, np.ndarray):

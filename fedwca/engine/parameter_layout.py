@@ -99,7 +99,7 @@ class Layout:
         return self.parameters[-1].stop
 
     @property
-    def head(self) -> slice:
+    def classifier(self) -> slice:
         """Positions of the classifier in a row; empty if it is frozen."""
         starts = [slot.start for slot in self.parameters if slot.name.startswith(CLASSIFIER)]
         return slice(min(starts, default=self.base.stop), self.base.stop)
@@ -111,7 +111,7 @@ class Layout:
             count: number of layers; the classifier is the last one if it is trained.
         """
         starts = [weight.start for weight, *_ in self.layers()]
-        starts += [self.head.start] if self.head.start < self.head.stop else []
+        starts += [self.classifier.start] if self.classifier.start < self.classifier.stop else []
         return slice(starts[-count:][0], self.base.stop)
 
     def statistics_of(self, trained: slice) -> list[slice]:
@@ -162,7 +162,8 @@ class Layout:
 
     def positions(self, trains: Trains) -> slice:
         """Positions of a row that training changes."""
-        return {"all": slice(0, self.trained), "classifier": self.head, "extractor": slice(0, self.head.start)}[trains]
+        extractor = slice(0, self.classifier.start)
+        return {"all": slice(0, self.trained), "classifier": self.classifier, "extractor": extractor}[trains]
 
     @property
     def least_images(self) -> int:

@@ -28,7 +28,7 @@ class Method:
     finish: tuple[Objective, ...] = ()
     """What clients without labels minimise in a last phase, after the rounds of those that have labels; none: there is
     no such phase."""
-    start: Central | None = None
+    central: Central | None = None
     """Trains the initial model centrally, with all domains at one place; None: the initial model is the run's."""
     training: Training | None = None
     """How its clients train in a round; None: as set for the run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -64,17 +63,7 @@ class SkewedDomains(DomainPartition):
             ratio = self.source_ratio if name == domain else self.target_ratio
             random = np.random.default_rng([index])
             positions = long_tail(data.labels, len(dataset.classes), ratio, random, reverse=name != domain)
-            groups, part, units = (
-                None if numbers is None else numbers[positions] for numbers in (data.groups, data.part, data.units)
-            )
-            domains[name] = replace(
-                data,
-                images=data.images[positions],
-                labels=data.labels[positions],
-                groups=groups,
-                part=part,
-                units=units,
-            )
+            domains[name] = data.subset(positions)
         return FederatedDataset(dataset.name, dataset.classes, domains)
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:

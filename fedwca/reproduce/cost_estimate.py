@@ -100,13 +100,13 @@ def count_trained_images(
         model_sizes = len(component("model", config.model, config.components).size_variants)
         passes = config.clients * method.public_objective.passes + model_sizes * method.public_objective.new_passes
         images += (training_rounds - 1) * passes * partition.public * sum(catalogued.values())
-    if method.start is not None:
+    if method.central is not None:
         epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0
-        trained_on = {domain: catalogued[domain]} if method.start.oracle else other_domains
+        trained_on = {domain: catalogued[domain]} if method.central.oracle else other_domains
         sizes = [min(count, config.clients * (config.samples or count)) for count in trained_on.values()]
         # Unless domains are pooled, a step has as many images of each source as of the target, and the largest source
         # determines the steps of an epoch.
-        images_per_epoch = sum(sizes) if method.start.pooled else max(sizes) * (len(sizes) + 1)
+        images_per_epoch = sum(sizes) if method.central.pooled else max(sizes) * (len(sizes) + 1)
         images += epochs * TRAINING * images_per_epoch
     return images
 

@@ -107,7 +107,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
         folder.write("config.json", {**claimed.about, **decisions})
     checkpoints = Checkpoints(folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(keep))
     resume_points = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    records, shared_start = (folder.records(), {method.name for method, _ in plan.methods if method.start is None})
+    records, shared_start = (folder.records(), {method.name for method, _ in plan.methods if method.central is None})
     sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in shared_start}
     checkpointer, schedule = Checkpointer(checkpoints, resume_points, sources), Schedule()
     if ranks.world is not None:

@@ -111,11 +111,11 @@ class _Bench:
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> StartModel:
         """The model a method starts from: the run's, or one trained centrally, with ``label`` shown as its progress."""
         model = self.models[unit.source_model]
-        if method.start is None:
+        if method.central is None:
             return model
         seed = fold_key([self.config.seed + unit.source_model, unit.trial, "central"]) >> 1
         report = partial(self.progress.central_epoch, label)
-        return central_model(method.start, self.config, engine, trial.metrics, model, seed, report)
+        return central_model(method.central, self.config, engine, trial.metrics, model, seed, report)
 
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
         """The last record of a unit that diverged; also warns the user."""

@@ -10,7 +10,7 @@ import pytest
 
 from fedwca.config.config_layers import resolve
 from fedwca.config.resolve_config import RunPlan, resolve_plan
-from fedwca.config.run_config import Layer, RunConfig
+from fedwca.config.run_config import Layer
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from tests.cli.conftest import call
@@ -106,11 +106,6 @@ def test_values_of_a_users_file(tmp_path: Path) -> None:
     assert rates(run_plan, methods["fedtta"]) == (0.02, 0.5, 0.5)
     assert rates(run_plan, methods["mine"]) == (0.25,)
     assert {(method.training or run_plan.config.training).momentum for method in methods.values()} == {0.5}
-
-
-def test_other_runs_say_nothing_of_it() -> None:
-    assert "methods" not in RunConfig().model_dump()
-    assert "methods" not in resolve_plan({}).described()["config"]
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
     other_seed = add_extras(model, lambda: Learned().networks(3, 8), lambda name: 8)
     assert not torch.equal(Layout.of(grown).read(grown), Layout.of(other_seed).read(other_seed))
     layout = Layout.of(grown)
-    assert (layout.base.stop, layout.head.stop) == (Layout.of(model).trained, Layout.of(model).trained)
+    assert (layout.base.stop, layout.classifier.stop) == (Layout.of(model).trained, Layout.of(model).trained)
     assert [len(layer) for layer in layout.layers()] == [2, 2, 2]
     assert add_extras(model, lambda: {}, lambda name: 7) is model
     assert remove_extras(grown).state_dict().keys() == base_weights.keys()

@@ -123,15 +123,15 @@ def test_an_unlabeled_client_of_huge_norm_changes_no_mean() -> None:
 def test_a_trained_classifier_is_the_last_of_a_row_and_moves(classifier: str) -> None:
     engine = make(classifier=classifier)
     layout, before = engine.layout, engine.layout.read(engine.network)
-    head = [slot.name for slot in layout.parameters if slot.start >= layout.head.start]
+    head = [slot.name for slot in layout.parameters if slot.start >= layout.classifier.start]
     assert head
     assert all(slot.startswith("classifier.") for slot in head)
-    assert layout.head.stop == layout.trained
+    assert layout.classifier.stop == layout.trained
     frozen = LeNet(bottleneck=8, classifier=classifier).build(3, seed=1)
     assert [len(layer) for layer in layout.layers()] == [2, 2, 2]
-    assert type(layout).of(frozen).head == slice(type(layout).of(frozen).trained, type(layout).of(frozen).trained)
+    assert type(layout).of(frozen).classifier == slice(type(layout).of(frozen).trained, type(layout).of(frozen).trained)
     server, _ = play(engine, method(FedAvg()), 1)
-    assert not torch.equal(server.rows[0, layout.head], before[layout.head])
+    assert not torch.equal(server.rows[0, layout.classifier], before[layout.classifier])
 
 
 @pytest.mark.parametrize("aggregator", [FedAvg(), MDMGB(), MDMGB(temperature=0.5, centroids="labels")], ids=repr)
@@ -163,7 +163,7 @@ def test_the_other_part_keeps_its_bits(name: str, trains: Trains) -> None:
     server, _ = play(engine, composed)
     opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
     engine.run(opened)
-    row, head = engine.bank[UNLABELED], engine.layout.head
+    row, head = engine.bank[UNLABELED], engine.layout.classifier
     frozen = torch.ones(len(row), dtype=torch.bool)
     frozen[head] = False
     if trains == "extractor":

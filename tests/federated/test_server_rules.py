@@ -350,7 +350,7 @@ def test_fedper_is_the_same_on_both_engines(participation: float, layers: int) -
 @engines
 def test_two_rounds_of_fedper_by_hand(name: str) -> None:
     engine, share = make(name), torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
-    head = engine.layout.head
+    head = engine.layout.classifier
     assert head.stop - head.start == 8 * 3 + 3
     for count in (1, 2):
         server, outcomes = play(engine, method(FedPer()), count)
@@ -364,7 +364,7 @@ def test_two_rounds_of_fedper_by_hand(name: str) -> None:
 @engines
 def test_who_is_absent_keeps_its_last_layer_and_gets_the_others(name: str) -> None:
     engine = make(name)
-    head = engine.layout.head
+    head = engine.layout.classifier
     before, _ = play(engine, method(FedPer()), 1)
     after, outcomes = play(engine, method(FedPer()), 2, participation=0.5)
     absent = ~outcomes[-1].present

@@ -211,7 +211,7 @@ def test_the_trained_classifier_is_everybodys_own(run: Path) -> None:
     opened, after_one_round = open_run(run), open_run(run, round=1)
     assert opened.source is None
     assert len(opened.domains) == len(opened.bank) == 4
-    head = opened.layout.head
+    head = opened.layout.classifier
     assert not torch.equal(opened.delivered[0, head], after_one_round.delivered[0, head])
     for record in read_rounds(run):
         if record["round"] >= 0:

@@ -44,7 +44,7 @@ def test_every_method_measures_both_groups(run: Path) -> None:
 
 def test_bytes_are_those_of_what_travels(run: Path) -> None:
     layout = open_run(run, "fedavg").layout
-    model, shared = 4 * layout.width, 4 * layout.head.start
+    model, shared = 4 * layout.width, 4 * layout.classifier.start
     down = dict.fromkeys(METHODS, (model, model)) | {"scaffold": (model, 2 * model)}
     down |= dict.fromkeys(METHODS[-2:], (model, shared))
     up = dict.fromkeys(METHODS, 4 * model) | {"afl": 4 * model + 4 * 4} | dict.fromkeys(METHODS[-2:], 4 * shared)
@@ -84,7 +84,7 @@ def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run
     assert [r["accuracy_validation"] for r in sampled] == [r["accuracy_validation"] for r in ensemble]
     assert [r["accuracy"] for r in sampled] != [r["accuracy"] for r in ensemble]
     opened = open_run(run, "pfl_sampled")
-    head = opened.layout.head
+    head = opened.layout.classifier
     assert torch.equal(opened.delivered[:, head], opened.bank[:, head])
     assert len(opened.delivered[:, : head.start].unique(dim=0)) == 1
     words = ("export", str(run), "--method", "pfl_sampled", "--out", str(run.parent / "model.safetensors"))

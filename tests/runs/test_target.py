@@ -256,7 +256,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
     opened, before_last_phase = open_run(run, "sfda"), open_run(run, "sfda", round=2)
     assert torch.equal(opened.delivered[:4], before_last_phase.delivered[:4])
-    head = opened.layout.head
+    head = opened.layout.classifier
     assert not torch.equal(opened.delivered[4, head], before_last_phase.delivered[4, head])
     assert torch.equal(opened.delivered[4, : head.start], before_last_phase.delivered[4, : head.start])
     out = run.parent / "model.safetensors"

@@ -182,7 +182,7 @@ class TrialBatch:
         shared_classifier = first.network.network.trains_classifier or all(
             n.classifier is networks[0].classifier for n in networks
         )
-        self.heads = None if shared_classifier else StackedClassifiers.of(networks, self._counts)[self._order]
+        self.classifiers = None if shared_classifier else StackedClassifiers.of(networks, self._counts)[self._order]
         """Each client's frozen classifier; None: all have the same one, or classifiers are trained."""
 
     @property

@@ -138,7 +138,7 @@ class StackedNetwork:
         training: bool = False,
         momentum: Tensor | None = None,
         phase: Phase | None = None,
-        heads: StackedClassifiers | None = None,
+        classifiers: StackedClassifiers | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits ``[G, B, M]``, features ``[G, B, q]`` and the new running statistics by name.
 
@@ -149,7 +149,7 @@ class StackedNetwork:
             training: whether BatchNorm uses the batch's statistics and updates its own.
             momentum: weight of the batch in new statistics ``[G]``; None: as the modules say.
             phase: what the pass is for, which decides the precision; None: full precision.
-            heads: each model's own frozen classifier; None: the network's for all. Trained classifiers are among the
+            classifiers: each model's own frozen classifier; None: the network's for all. Trained ones are among the
                 parameters.
         """
         # With ``momentum`` statistics are re-estimated: only BatchNorm is in training mode then, the rest in eval mode.
@@ -164,8 +164,8 @@ class StackedNetwork:
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features, new_statistics = self._each(parameters, statistics, x, tuple(batch.masks), rows, share)
         if self.network.trains_classifier:
-            heads = StackedClassifiers.among(parameters)
-        classifier = self.network.classifier if heads is None else heads
+            classifiers = StackedClassifiers.among(parameters)
+        classifier = self.network.classifier if classifiers is None else classifiers
         return *self.network.classify(features, classifier, batch.masks), new_statistics
 
     def adaptation_losses(self, adaptation: Adaptation, parameters: Mapping[str, Tensor], logits: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def train_step(
         inputs,
         training=training.trains != "classifier",
         phase=None if program.adapts(batch.task.objectives) else "train",  # as in `ClientWorker`
-        heads=None if batch.heads is None else batch.heads[rows],
+        classifiers=None if batch.classifiers is None else batch.classifiers[rows],
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is that of each client.
     adapted = _adapted_logits(batch, rows, parameters, statistics, inputs, logits[:, : indices.shape[1]])
@@ -172,8 +172,8 @@ def _adapted_logits(
     base = {name: value for name, value in parameters.items() if not name.startswith(EXTRAS)}
     losses = batch.network.adaptation_losses(task.adaptation, parameters, plain)
     adapted = parameters | step_parameters(losses, base, task.adaptation, task.inner_lr)
-    heads = None if batch.heads is None else batch.heads[rows]
-    logits, _, _ = batch.network(adapted, statistics, inputs, training=True, heads=heads)
+    classifiers = None if batch.classifiers is None else batch.classifiers[rows]
+    logits, _, _ = batch.network(adapted, statistics, inputs, training=True, classifiers=classifiers)
     return logits
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.added_fields import with_added_fields
-from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
@@ -127,7 +126,7 @@ def check_same_checkpoint(plan: RunPlan, digest: str, runs: Mapping[str, Run]) -
     Raises:
         CheckpointError: a run began from another model.
     """
-    own_start_methods = {method.name for method, _ in plan.methods if method.start is not None}
+    own_start_methods = {method.name for method, _ in plan.methods if method.central is not None}
     for name, run in runs.items():
         digests = {run.about.get("checkpoint_digest")} - {None}
         if not digests and name not in own_start_methods:
@@ -176,7 +175,7 @@ def other_starts(plan: RunPlan, run: Run) -> list[str]:
 
     If the number of epochs is not set, central training lasts as long as the clients train in all rounds.
     """
-    own_start_methods = [method.name for method, _ in plan.methods if method.start is not None]
+    own_start_methods = [method.name for method, _ in plan.methods if method.central is not None]
     same_length = plan.config.central_training.epochs is not None or run.config.get("rounds") == plan.config.rounds
     return [] if same_length else own_start_methods
 
@@ -196,7 +195,7 @@ def comparable_settings(config: Any) -> dict[str, Any] | None:
     None if the values are not a valid configuration, or need a plugin that is not installed.
     """
     try:
-        values = type_components(without_idle_tables(validate(dict(config)))).model_dump(mode="json")
+        values = type_components(validate(dict(config))).model_dump(mode="json")
     except UsageError:
         return None
     shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "partition", "model")}
