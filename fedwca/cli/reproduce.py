@@ -97,13 +97,6 @@ def command(
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
-    if not row:
-        table_definition, absent_rows = table_definition.split_known()
-        if absent_rows:
-            reporter.warn(
-                f"{table}: this version has no baseline of the rows {', '.join(absent_rows)}; they are left out"
-            )
-    table_definition.check(table)
     preset = preset or table_definition.preset
     request = asked.request(preset=preset, keep=keep, loggers=logger or ())
     domains = domains_named(table_definition.domain_role, {"source": source or [], "target": target or []})

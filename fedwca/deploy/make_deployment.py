@@ -10,25 +10,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedwca.config.baselines import baseline
-from fedwca.config.config_layers import merge
 from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, validate
 from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
-from fedwca.deploy.deployable_checks import (
-    check_clients_per_round,
-    check_compressible,
-    check_consent,
-    check_defences,
-    check_deployable,
-)
+from fedwca.deploy.deployable_checks import check_clients_per_round, check_deployable
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import check_no_deployment, write_deployment
 from fedwca.deploy.flower.simulation import simulate, write_client_images
 from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
+from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import read_final
 from fedwca.describe_problems import describe_problems
 from fedwca.engine.precision import matmul_precision
@@ -91,14 +84,11 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         raise UsageError(
             f"baseline {request.baseline!r} is deployed as it is; leave {parts[0]} out, or compose a method without it"
         )
-    layer = merge(baseline_components(request.baseline), request.run.layer) | {"baselines": []}
-    plan = replace(request.run, layer=layer).plan()
+    methods: Layer = {"baselines": [request.baseline], "composed": False} if request.baseline else {"baselines": []}
+    plan = replace(request.run, layer={**request.run.layer, **methods}).plan()
     dataset, source = load(plan.config)
-    config = plan.at(source).config
-    max_rounds = baseline(request.baseline).rounds if request.baseline else None
-    if max_rounds is not None:
-        config = config.model_copy(update={"rounds": min(config.rounds, max_rounds)})
     method, rounds = plan.methods[-1]
+    config = plan.at(source).config.model_copy(update={"rounds": rounds})
     network = build_network(config, len(dataset.classes))
     check_deployable(method, rounds, network)
     federation = split_trial(config, dataset, source, 0, 0) if request.dealt else None
@@ -117,10 +107,8 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         )
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error)) from error
-    check_consent(rules, method)
-    check_defences(rules, method, deployment.composition)
+    Session(method, network, deployment.composition, rules)
     check_clients_per_round(rules)
-    check_compressible(deployment.composition, network)
     dry_run_components(config, plan.methods, dataset)
     check_writable(request.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
@@ -183,25 +171,3 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
         "complete": True,
     }
     return SimulatedDeployment(row, config.rounds, folder, to_plain(summary))
-
-
-def baseline_components(name: str | None) -> Layer:
-    """Return a baseline's parts as a configuration layer; empty for None.
-
-    Raises:
-        UsageError: the baseline has no round.
-    """
-    if name is None:
-        return {}
-    definition = baseline(name)
-    if definition.rounds == 0:
-        raise UsageError(f"baseline {name!r} has no round: hand the source model out as it is")
-    return {
-        "aggregator": definition.aggregator,
-        "pseudo_labeler": definition.pseudo_labeler,
-        "objectives": list(definition.objectives),
-        "components": definition.components,
-        "name": name,
-        **({"clusterer": definition.clusterer} if definition.clusterer else {}),
-        **({"methods": {name: {"training": definition.training}}} if definition.training else {}),
-    }

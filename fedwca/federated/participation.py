@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-
 from fedwca.engine.randomness import Keys, permutation
 
 
@@ -21,4 +19,4 @@ def count_sampled(clients: int, participation: float) -> int:
     >>> [count_sampled(10, share) for share in (0.01, 0.3, 1.0)]
     [1, 3, 10]
     """
-    return max(1, builtins.round(participation * clients))
+    return max(1, round(participation * clients))

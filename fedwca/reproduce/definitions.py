@@ -11,15 +11,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fedwca.config.baselines import baseline_names, settings
+from fedwca.config.baselines import settings
 from fedwca.config.config_layers import lay_over, merge
-from fedwca.config.method_spec import parse_method
 from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.config.spell_out import spell_out
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
-from fedwca.errors import UnknownComponent, UsageError
+from fedwca.errors import UsageError
 from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name
 from fedwca.runs.load_data import architecture
@@ -115,31 +114,6 @@ class Definition(BaseModel):
         return self.model_copy(
             update={"rows": {name: method for name, method in self.rows.items() if name in chosen_names}}
         )
-
-    def split_known(self) -> tuple[Definition, list[str]]:
-        """The definition with the rows whose baselines this version has, and the names of the others."""
-        baselines = baseline_names(self.rules.setting)
-        known_rows = {row: method for row, method in self.rows.items() if parse_method(method).head in baselines}
-        return self.model_copy(update={"rows": known_rows}), [row for row in self.rows if row not in known_rows]
-
-    def check(self, name: str) -> None:
-        """Check that every row's method exists.
-
-        Raises:
-            UnknownComponent: one does not; the message names the row and the baseline.
-        """
-        baselines = baseline_names(self.rules.setting)
-        for row, method in self.rows.items():
-            if (head := parse_method(method).head) not in baselines:
-                options = " ".join(
-                    f"--row {other!r}"
-                    for other, other_method in self.rows.items()
-                    if parse_method(other_method).head in baselines
-                )
-                others = f"; the others run with {options}" if options else ""
-                raise UnknownComponent(
-                    f"{name}, row {row!r}: needs the baseline {head!r}, which this version does not have{others}"
-                )
 
 
 def layer_clusterer(signature: int | str) -> str:

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.datasets import datasets
-from fedwca.reproduce.definitions import (
-    layer_clusterer,
-)
+from fedwca.reproduce.definitions import layer_clusterer
 from fedwca.reproduce.draw_figure import draw_figure
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
@@ -54,9 +52,11 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, runs_by_domain)
     elif job.found.shows in ("groups", "curves"):
-        grid, values = group_table(job, runs_by_domain)
+        (collected,) = runs_by_domain.values()
+        grid, values = groups_beside(job.title, collected.table, job.methods, job.printed.values, job.printed.where)
     elif job.found.shows == "phases":
-        grid, values = phase_table(job, runs_by_domain)
+        tables = {domain: collected.table for domain, collected in runs_by_domain.items()}
+        grid, values = phases_apart(job.title, tables, job.methods)
     else:
         grid, values = accuracy_table(job, runs_by_domain)
     return JobResult(
@@ -83,19 +83,6 @@ def accuracy_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[
         del entry["difference"]
         entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
     return grid, entries
-
-
-def phase_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Accuracy before and after the last phase by target, with differences paired by run."""
-    return phases_apart(
-        job.title, {domain: collected.table for domain, collected in runs_by_domain.items()}, job.methods
-    )
-
-
-def group_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Accuracy of clients that train and of each group of new ones, with the published values."""
-    (collected,) = runs_by_domain.values()
-    return groups_beside(job.title, collected.table, job.methods, job.printed.values, job.printed.where)
 
 
 def cluster_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:

@@ -36,7 +36,7 @@ PARTS = {
     "wca": ["--aggregator", "wca:ta=1,tb=1", "--clusterer", "kmeans", "--rounds", "3"],
     "fedavg": ["--baseline", "fedavg", "--rounds", "2"],
     "one_hot": ["--aggregator", "one_hot", "--clusterer", "kmeans", "--rounds", "2"],
-    "fedtab": ["--baseline", "fedtab", "--set", "pseudo_labeler.trusted.least=0.005", "--rounds", "3"],
+    "fedtab": ["--baseline", "fedtab/pseudo_labeler=trusted:least=0.005", "--rounds", "3"],
     "revised_wca": ["--aggregator", "revised_wca:u=2,ta=1,tb=1", "--clusterer", "kmeans", "--rounds", "4"],
 }
 """Options for the method and the rounds, by the name that `laid_out` takes."""

@@ -6,7 +6,6 @@ As long as `VERSION` is the same, fields may be added but not renamed or removed
 from __future__ import annotations
 
 import json
-from importlib import resources
 
 from pydantic.json_schema import models_json_schema
 
@@ -21,8 +20,6 @@ from fedwca.results.json_output.printed_values import PrintedValues
 
 VERSION = 1
 """Version of these types; raised when a reader of an earlier version would misread the output."""
-SCHEMA_FILE = "output.schema.json"
-"""File name of the published schema, in the folder ``results``."""
 
 SHAPES: tuple[type[PrintedValues], ...] = (
     *(RunSummary, ListedRun, DamagedRun, ShownRun, RunDifferences, ShownComponent, ShownBaseline),
@@ -30,14 +27,9 @@ SHAPES: tuple[type[PrintedValues], ...] = (
 )
 
 
-def output_schema() -> str:
-    """The JSON schema of all types in `SHAPES`, each under ``$defs``; the text of the published file."""
+def published_schema() -> str:
+    """The JSON schema of all types in `SHAPES`, each under ``$defs``; the text of ``docs/output.schema.json``."""
     _, definitions = models_json_schema([(shape, "validation") for shape in SHAPES], title="What fedwca prints as JSON")
     return json.dumps(
         {"$schema": "https://json-schema.org/draft/2020-12/schema", "version": VERSION, **definitions}, indent=2
     )
-
-
-def published_schema() -> str:
-    """The schema file in the package: `output_schema` at the time of the release."""
-    return (resources.files("fedwca.results") / SCHEMA_FILE).read_text(encoding="utf-8")

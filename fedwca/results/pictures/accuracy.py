@@ -23,21 +23,11 @@ def accuracy(run: Run) -> Any:
     Raises:
         NotDrawn: no rounds were kept.
     """
-    names = list(run.labels)
     check_has_rounds(run)
-    fig = style.figure(9, 5, run.title)
-    axis = fig.subplots()
-    looks = style.looks(names)
-    for name, label in run.labels.items():
-        draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == names[-1]), label)
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
-    rounds = describe_rounds(run.first_model, run.lines)
-    axis.set(xlabel=rounds, ylabel="test accuracy (%)", title="Mean over clients" + band)
-    style.count_rounds(axis)
-    style.remove_frame(axis)
-    style.legend(fig, axis, len(names))
-    return fig
+    curves = {name: (label, run.lines_of(name)) for name, label in run.labels.items()}
+    return _draw_figure(curves, run.title, describe_rounds(run.first_model, run.lines), band, list(curves)[-1])
 
 
 def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
@@ -47,17 +37,24 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
         records: records of the rounds, by label in the legend, including those in which a run diverged.
         title: title of the picture.
     """
-    fig = style.figure(9, 5, title)
-    axis, looks = fig.subplots(), style.looks(list(records))
-    for label, curve_records in records.items():
-        draw_curve(axis, list(curve_records), style.line_style(looks[label], False), label)
     counted = [counted_rounds(curve_records) for curve_records in records.values()]
     several = any(len(rounds) > len({record["round"] for record in rounds}) for rounds in counted)
     band = "; band: one standard deviation" if several else f"; {describe_single_run(1)}"
-    axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients" + band)
+    return _draw_figure({label: (label, records[label]) for label in records}, title, "rounds", band)
+
+
+def _draw_figure(
+    curves: Mapping[str, tuple[str, Sequence[Record]]], title: str, rounds: str, band: str, emphasised: str = ""
+) -> Any:
+    """A figure of one curve per method, given its label and records by the name that its colour belongs to."""
+    fig = style.figure(9, 5, title)
+    axis, looks = fig.subplots(), style.looks(list(curves))
+    for name, (label, records) in curves.items():
+        draw_curve(axis, list(records), style.line_style(looks[name], name == emphasised), label)
+    axis.set(xlabel=rounds, ylabel="test accuracy (%)", title="Mean over clients" + band)
     style.count_rounds(axis)
     style.remove_frame(axis)
-    style.legend(fig, axis, len(records))
+    style.legend(fig, axis, len(curves))
     return fig
 
 
