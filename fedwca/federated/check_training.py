@@ -23,8 +23,8 @@ def check_training_fits(method: Method, training: Training) -> None:
         UsageError: names the part or the setting.
     """
     with torch.random.fork_rng(devices=[]):  # extra networks are made to see what they are called
-        _check_networks_are_trained(method, training)
         _check_whole_model_is_trained(method, training)
+        _check_networks_are_trained(method, training)
         _check_gradients_can_be_inferred(method, training)
 
 
