@@ -5,9 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ROUNDING = 1e-9
-"""Sums of weights that are equal to the threshold may be smaller by this, which is far above float64's rounding."""
-
 
 def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
     """Compute a mask: 1 where clients agree enough on the sign of an update, elsewhere their degree of agreement.
@@ -26,4 +23,5 @@ def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
     tensor([1.0000, 1.0000, 0.2000])
     """
     agreement = votes.abs()
-    return torch.where(agreement >= threshold - ROUNDING, torch.ones_like(agreement), agreement)
+    # Sums of weights that equal the threshold may be rounded to less, by far less than this.
+    return torch.where(agreement >= threshold - 1e-9, torch.ones_like(agreement), agreement)
