@@ -32,6 +32,7 @@ from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server, offer_source
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.functional import alignment, blend_weights, soft_cluster_weights, soft_neighborhood_density
+from fedwca.objectives.control import Control
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.self_training import SelfTraining
@@ -58,6 +59,7 @@ def rounds(
     participation: float = 1.0,
     labeler: PseudoLabeler = FEDWCAS,
     first: tuple[Objective, ...] = SHOTS,
+    training: Training = TRAINING,
 ) -> tuple[list[Server], list[Outcome]]:
     """Play ``count`` rounds; return the servers before and after each round, and the outcome of each."""
     built_aggregator = aggregators.build(aggregator)
@@ -65,7 +67,7 @@ def rounds(
     method = Method("toy", "Toy", built_aggregator, labeler, (*first, *extra_objectives), clusterer)
     servers, outcomes = [init_server(loop)], []
     for number in range(count):
-        server, outcome = run_round(number, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS, participation)
+        server, outcome = run_round(number, servers[-1], method, loop, training, Keys(1), DOMAINS, participation)
         servers.append(server)
         outcomes.append(outcome)
     return servers, outcomes
@@ -141,7 +143,10 @@ def test_ifca_deals_clients_out_and_lets_them_choose(loop: SequentialEngine) -> 
 
 @pytest.mark.parametrize("aggregator", aggregators.names())
 def test_absent_clients_keep_their_place(loop: SequentialEngine, aggregator: str) -> None:
-    _, outcomes = rounds(loop, aggregator, 4, participation=0.5)
+    training, extra = TRAINING, []
+    if aggregator == "scaffold":
+        training, extra = TRAINING.model_copy(update={"momentum": 0.0}), [Control()]
+    _, outcomes = rounds(loop, aggregator, 4, *extra, participation=0.5, training=training)
     assert [len(outcome.uploads) for outcome in outcomes] == [4, 2, 2, 2]
     for outcome in outcomes:
         assert len(outcome.labels) == 4

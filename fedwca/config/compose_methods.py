@@ -15,13 +15,17 @@ from fedwca.config.baselines import baseline_for
 from fedwca.config.build_component import component, partition_of
 from fedwca.config.config_layers import lay_over, merge
 from fedwca.config.describe_method import describe_method
-from fedwca.config.method_checks import check_adaptation_is_used, check_layers_can_stay, check_models_can_be_generated
+from fedwca.config.method_checks import (
+    check_adaptation_is_used,
+    check_epochs_are_whole,
+    check_layers_can_stay,
+    check_models_can_be_generated,
+)
 from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues
-from fedwca.config.partition_checks import check_fits_partition
+from fedwca.config.partition_checks import check_fits_partition, check_steps_have_labels
 from fedwca.config.public_image_checks import check_public_images, check_sizes
 from fedwca.config.run_config import RunConfig
-from fedwca.config.training_checks import check_epochs_are_whole, check_steps_have_labels
 from fedwca.core.training_settings import Training
 from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig, UsageError

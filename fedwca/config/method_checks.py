@@ -13,6 +13,7 @@ import torch
 from fedwca.core.architecture import Architecture
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.objective import ImageView
+from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import make_networks
 from fedwca.federated.method import Method
@@ -147,4 +148,24 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
             "new clients get the mean of all clients' last layers for the mean of their outputs, which it is of one "
             f"linear layer, not of {kind}; take layers=1 and --set model.classifier=linear, or new=sampled, as "
             "pfl-sampled does"
+        )
+
+
+def check_epochs_are_whole(training: Training, rounds: int) -> None:
+    """Refuse a number of rounds that ends inside an epoch, if training cuts an epoch into several rounds.
+
+    Args:
+        training: how the method's clients train in a round.
+        rounds: of the method, without its last phase.
+
+    Raises:
+        UsageError: says which numbers of rounds are valid.
+    """
+    cuts = training.cuts
+    if remainder := rounds % cuts:
+        rounded_up = rounds - remainder + cuts
+        valid_rounds = f"{rounds - remainder} or {rounded_up}" if rounds > cuts else f"{rounded_up}"
+        raise UsageError(
+            f"{rounds} rounds end inside an epoch, which training.cuts makes {cuts} rounds long; take --rounds "
+            f"{valid_rounds}"
         )

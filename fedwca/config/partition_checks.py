@@ -108,3 +108,22 @@ def _check_unlabeled_fit(method: Method, batch_norm: str) -> None:
         )
     if batch_norm == "local":
         raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")
+
+
+def check_steps_have_labels(method: Method, training: Training, partition: type[Partition]) -> None:
+    """Refuse rounds counted in steps if pseudo-labels are renewed before each epoch.
+
+    Args:
+        method: composed.
+        training: how the method's clients train in a round.
+        partition: of the run; if it trains whole networks, training clients have labels.
+
+    Raises:
+        UsageError: says what to change.
+    """
+    steps = training.steps
+    if steps is not None and not partition.trains_classifier and method.pseudo_labeler.renew == "epoch":
+        raise UsageError(
+            f"pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, and a round of {steps} "
+            "steps has none; take renew=round, or epochs in place of steps"
+        )

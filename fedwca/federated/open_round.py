@@ -16,7 +16,6 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import blend_mixtures
-from fedwca.federated.check_training import check_training_fits
 from fedwca.federated.client_tasks import client_task
 from fedwca.federated.collected_values import pool_collected
 from fedwca.federated.method import Method
@@ -101,8 +100,6 @@ def open_round(
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
     """The first part of a round at the server; see `run_round`."""
-    if not round:
-        check_training_fits(method, training)
     clients, shared = len(engine.images), pool_collected(method.own_objectives, server.state)
 
     def task(client: int) -> Task:

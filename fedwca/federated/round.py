@@ -12,6 +12,7 @@ from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys
+from fedwca.federated.check_training import check_training_fits
 from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import open_round
@@ -68,5 +69,7 @@ def run_round(
         UsageError: in round 0, the parts of the method cannot be trained as ``training`` says.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
+    if not round:
+        check_training_fits(method, training)
     opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
     return close_round(opened, engine.run(opened))

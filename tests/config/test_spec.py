@@ -58,8 +58,8 @@ def test_a_central_method_stands_in_for_another() -> None:
         target="street", partition="leave_one_out", baselines=("DAN=dann/central=dan:lam=0.5", "pooled"), composed=False
     )
     (changed, rounds), (pooled, _) = compose(config)
-    assert (changed.label, changed.start, rounds) == ("DAN", Dan(lam=0.5), 0)
-    assert pooled.start == Pooled()
+    assert (changed.label, changed.central, rounds) == ("DAN", Dan(lam=0.5), 0)
+    assert pooled.central == Pooled()
     with pytest.raises(
         UsageError, match=r"'scale=1' are fields of the central that another .*; write central=dan:scale"
     ):

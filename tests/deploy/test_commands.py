@@ -192,6 +192,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         deployed = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
         assert deployed.session(folder / "server" / "source.safetensors")
         default_rounds = RunConfig().rounds
+        assert deployed.composition.label == baseline(name).label
         assert deployed.config["rounds"] == min(default_rounds, baseline(name).rounds or default_rounds)
 
 

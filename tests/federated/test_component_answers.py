@@ -26,6 +26,7 @@ from fedwca.federated.aggregator_weights import deliver_mixtures, newcomer_mixtu
 from fedwca.federated.assign_clusters import compare_clients
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.objectives.control import Control
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
 from tests.engine.test_adaptation import clients, network
@@ -208,7 +209,7 @@ def test_rows_behind_the_first_need_not_be_models() -> None:
             blend = super().blend(round, view)
             return replace(blend, references={**blend.references, "apart": view.model(0) - view.model(1)})
 
-    play(make("loop"), method(Doubled()))
+    play(make("loop"), method(Doubled(), Control()))
 
 
 class Unsummed(Objective):

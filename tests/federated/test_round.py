@@ -23,6 +23,7 @@ from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
+from fedwca.objectives.control import Control
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -40,7 +41,7 @@ def method(
         "Toy",
         built,
         pseudo_labelers.build(labeler),
-        (Shot(),),
+        (Shot(), Control()) if built.infers_gradients else (Shot(),),
         None if clusterer is None else clusterers.build(clusterer),
     )
 
@@ -105,7 +106,8 @@ def test_starts_are_mixtures_and_reports_go_to_the_server(loop: SequentialEngine
 def test_one_client(network: Network, images: list[ClientImages], aggregator: str) -> None:
     clusterer = "finch" if aggregators.get(aggregator).grouping.needs_clusterer else None
     loop = SequentialEngine(network, images[:1], "cpu", 1)
-    server, outcomes = rounds(loop, method(aggregator, clusterer), 2, DOMAINS[:1])
+    training = TRAINING.model_copy(update={"momentum": 0.0}) if aggregator == "scaffold" else TRAINING
+    server, outcomes = rounds(loop, method(aggregator, clusterer), 2, DOMAINS[:1], training)
     assert outcomes[-1].labels.tolist() == [0]
     assert bool(torch.isfinite(server.rows).all())
 
