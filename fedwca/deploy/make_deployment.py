@@ -107,7 +107,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         )
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error)) from error
-    Session(method, network, deployment.composition, rules)
+    Session(method, network, deployment.composition, rules)  # refuses rules that do not fit the method
     check_clients_per_round(rules)
     dry_run_components(config, plan.methods, dataset)
     check_writable(request.folder)
