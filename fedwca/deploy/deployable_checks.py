@@ -22,8 +22,14 @@ from fedwca.federated.method import Method
 from fedwca.federated.participation import count_sampled
 
 
-def check_deployable(method: Method, rounds: int, network: Network) -> None:
+def check_deployable(method: Method, rounds: int, network: Network, clients: int) -> None:
     """Refuse a method that cannot be deployed.
+
+    Args:
+        method: to deploy.
+        rounds: R.
+        network: the source model with its classifier.
+        clients: K, how many clients take part.
 
     Raises:
         UsageError: the method cannot be deployed; gives the reason.
@@ -60,8 +66,8 @@ def check_deployable(method: Method, rounds: int, network: Network) -> None:
     if method.clusterer.oracle:
         raise UsageError(f"{prefix} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
     layout = Layout.of(network)
-    source, models_tried = layout.read(network), 4
-    changes = draw_changes(models_tried, layout.width, source.dtype)
+    source = layout.read(network)
+    changes = draw_changes(clients, layout.width, source.dtype)
     with warnings.catch_warnings(action="ignore"):
         try:
             layers = method.clusterer.norm_layers

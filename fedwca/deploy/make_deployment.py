@@ -90,7 +90,6 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     method, rounds = plan.methods[-1]
     config = plan.at(source).config.model_copy(update={"rounds": rounds})
     network = build_network(config, len(dataset.classes))
-    check_deployable(method, rounds, network)
     federation = split_trial(config, dataset, source, 0, 0) if request.dealt else None
     if federation is None and request.clients is None:
         raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
@@ -101,6 +100,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         rules = Rules(**{"participation": config.participation, **dict(request.rules), "clients": count})
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, "--rule ", Rules.model_fields)) from error
+    check_deployable(method, rounds, network, rules.clients)
     try:
         deployment = DeploymentConfig(
             config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **request.more
@@ -109,7 +109,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         raise InvalidConfig(describe_problems(error)) from error
     Session(method, network, deployment.composition, rules)  # refuses rules that do not fit the method
     check_clients_per_round(rules)
-    dry_run_components(config, plan.methods, dataset)
+    dry_run_components(config, plan.methods, dataset, count)
     check_writable(request.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))

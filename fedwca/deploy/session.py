@@ -57,7 +57,7 @@ class Session:
     """
 
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
-        check_deployable(method, 1, network)
+        check_deployable(method, 1, network, rules.clients)
         check_consent(rules, method)
         check_defences(rules, method, composition)
         check_compressible(composition, network)

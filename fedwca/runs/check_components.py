@@ -27,8 +27,16 @@ from fedwca.runs.records.round_record import check_report_names
 from fedwca.runs.resources.choose_device import resolve_device
 
 
-def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
+def dry_run_components(
+    config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset, clients: int
+) -> None:
     """Build the model and call every clusterer on dummy data, so that a misfit is found before training.
+
+    Args:
+        config: of the run.
+        methods: of the run, with their rounds.
+        dataset: whose classes the model tells apart.
+        clients: K, how many clients the run has; a clusterer may need that many, or know them.
 
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
@@ -50,8 +58,8 @@ def dry_run_components(config: RunConfig, methods: list[tuple[Method, int]], dat
     probes = map(registry_of("clusterer").build, config.probes)
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     layout = Layout.of(network)
-    source, clients = layout.read(network), 4
-    bank = source + 1e-3 * draw_changes(clients, layout.width, source.dtype)
+    source = layout.read(network)
+    bank = draw_changes(clients, layout.width, source.dtype).mul_(1e-3).add_(source)  # as large as the run's
     truth = torch.zeros(clients, dtype=torch.int64)
     shape = (clients, 2, 3, model.stored_side, model.stored_side)
     images = torch.arange(clients).view(-1, 1, 1, 1, 1).expand(shape).to(torch.uint8)

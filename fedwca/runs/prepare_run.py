@@ -85,9 +85,9 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     ):
         reporter.warn(unmeasured)
     subgroups, ranks_per_trial = ranks.divide(units_of(plan.config, plan.methods))
-    if claimed.earlier is None:
-        dry_run_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(claimed, federation, device, ranks_per_trial > 1, reporter)
+    if claimed.earlier is None:
+        dry_run_components(plan.config, plan.methods, dataset, len(federation))
     plan, keep = replace(plan, config=config), claimed.about["keep"]
     checkpoint_bytes = estimate_checkpoints(plan, keep, federation, len(dataset.classes), subgroups)
     domains, digests = federation.measured_domains, describe_images(dataset)

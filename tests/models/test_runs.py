@@ -44,7 +44,7 @@ def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        dry_run_components(plan.config, plan.methods, dataset)
+        dry_run_components(plan.config, plan.methods, dataset, clients=2)
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -170,7 +170,7 @@ def test_unlabeled_clients_may_adapt_too_and_deployments_may_not() -> None:
     plan = resolve_plan({"adaptation": "entropy", "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
     method, rounds = plan.methods[-1]
     with pytest.raises(UsageError, match="cannot be deployed: adaptation 'entropy'"):
-        check_deployable(method, rounds, LeNet().build(2))
+        check_deployable(method, rounds, LeNet().build(2), 4)
 
 
 UPFL: dict[str, Any] = {

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import fedwca
 from fedwca.aggregators import aggregators
+from fedwca.aggregators.one_hot import OneHot
 from fedwca.aggregators.wca import WCA
 from fedwca.centrals.pooled import Pooled
 from fedwca.cli import run
@@ -24,11 +25,15 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Signatures, Simplex
 from fedwca.datasets.folder import Folder
+from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import DataError, FedwcaError, UsageError
+from fedwca.federated.method import Method
 from fedwca.functional import Metric
+from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.partitions import partitions
 from fedwca.partitions.domains import Domains
+from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
 from tests.read_rounds import read_rounds
@@ -204,6 +209,14 @@ class Unlabeled(Clusterer):
         return signatures.domains() if self.asks else torch.zeros(2)
 
 
+class Known(Clusterer):
+    """Knows the groups of this run's clients."""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """Two groups."""
+        return torch.tensor([0, 1])
+
+
 class Comparing(Clusterer):
     """Gives one group, and has a fault that a simulation would not meet."""
 
@@ -220,6 +233,18 @@ class Comparing(Clusterer):
         return signatures.layer_weights(1)[:, 0] if self.wrong == "vectors" else None  # type: ignore[return-value]
 
 
+def test_a_clusterer_may_know_how_many_clients_there_are(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(clusterers._classes, "known", Known)
+    clusterers("Known")(Known)
+    method = {"baselines": [], "aggregator": "one_hot", "clusterer": Known()}
+    finished = fedwca.bench(out=tmp_path / "run", **settings | method)
+    assert finished.records()[1]["clustering"]["sizes"] == [1, 1]
+    composed = Method("own", "Own", OneHot(), Argmax(), (Shot(),), clusterer=Known())
+    check_deployable(composed, 1, LeNet().build(3), clients=2)
+
+
 def test_answers_that_can_be_checked_before_training_are(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +253,7 @@ def test_answers_that_can_be_checked_before_training_are(
         kind(cls.__name__)(cls)
     settings |= {"baselines": []}
     for changes, said in (
-        ({"clusterer": Unlabeled()}, r"clusterer 'unlabeled' gave torch.float32 of shape \(2,\); right would be 4 "),
+        ({"clusterer": Unlabeled()}, r"clusterer 'unlabeled' gave torch.float32 of shape \(2,\); right would be 2 "),
         ({"clusterer": Unlabeled(asks=True)}, "clusterer 'unlabeled': true domains are only shown to a clusterer that"),
         (
             {"clusterer": Comparing(wrong="vectors")},

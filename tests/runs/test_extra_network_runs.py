@@ -228,4 +228,4 @@ def test_deployments_refuse_extra_networks(name: str) -> None:
     plan = resolve_plan({"objectives": [name], "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
     method, rounds = plan.methods[-1]
     with pytest.raises(UsageError, match=f"cannot be deployed: objective '{name}' trains networks beside the model"):
-        check_deployable(method, rounds, LeNet().build(2))
+        check_deployable(method, rounds, LeNet().build(2), 4)

@@ -318,7 +318,7 @@ def test_bad_words_are_said_in_a_sentence(words: list[str], sentence: str, tmp_p
 def test_new_clients_do_not_join_or_deploy_yet(run: Path) -> None:
     plan = resolve_plan({}, preset_name="upfl")
     with pytest.raises(UsageError, match="its clients have labels and train the whole network"):
-        check_deployable(plan.methods[-1][0], 3, build_network(plan.config, 10))
+        check_deployable(plan.methods[-1][0], 3, build_network(plan.config, 10), 4)
     (run.parent / "photos").mkdir(exist_ok=True)
     result = call("join", str(run), "--data", str(run.parent / "photos"), "--out", str(run.parent / "joined"))
     assert (result.code, "Traceback" in result.err) == (2, False)

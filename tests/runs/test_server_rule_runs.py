@@ -76,7 +76,7 @@ def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
     baseline = {"fedper": "pfl_sampled"}.get(aggregator, aggregator)
     plan = resolve_plan({"baselines": [baseline]}, preset_name="upfl")
     with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
-        check_deployable(plan.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
+        check_deployable(plan.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0), 4)
 
 
 def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run: Path) -> None:

@@ -427,7 +427,7 @@ def test_deployments_are_refused_in_a_sentence(name: str) -> None:
     ((method, rounds),) = plan.methods
     network = initial_model(tuple("0123456789"), architecture(plan.config), 0).network
     with pytest.raises(UsageError, match=f"'{name}' cannot be deployed: its clients have labels .* two messages more"):
-        check_deployable(method, rounds, network)
+        check_deployable(method, rounds, network, 4)
 
 
 def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None:
