@@ -31,12 +31,6 @@ LIBRARIES = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic",
 
 def describe_environment(device: str) -> dict[str, Any]:
     """Time, library versions and hardware of this process, to be kept with its results."""
-    versions = {}
-    for name in (*LIBRARIES, *_plugins()):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -45,7 +39,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": available_cores(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
-        "versions": versions,
+        "versions": {name: _version(name) or "not installed" for name in (*LIBRARIES, *_plugins())},
     }
 
 
@@ -94,6 +88,16 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
     return f"begun with {then}, going on with {now}: {'results' if with_plugins else 'last digits'} may differ"
 
 
+def missing_plugins(start: Mapping[str, Any]) -> list[str]:
+    """Plugins of an environment that are not installed here, each with its version there.
+
+    Args:
+        start: environment of the process that started a run.
+    """
+    recorded = start.get("versions", {}).items()
+    return [printable(f"{name} {number}") for name, number in recorded if name not in LIBRARIES and not _version(name)]
+
+
 def command_line() -> str | None:
     """The command that started this process, quoted for a shell; None in interactive Python or ``python -c``."""
     program, *arguments = sys.argv or [""]
@@ -115,6 +119,14 @@ def commit_of(folder: Path) -> str | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return result.stdout.strip() or None
+
+
+def _version(package: str) -> str | None:
+    """The version of an installed package; None: it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _plugins() -> list[str]:

@@ -25,6 +25,7 @@ from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.run_identity import run_identity
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.resources.choose_device import has_device, resolve_device
 from fedwca.runs.resuming.checkpointer import read_round_state
@@ -68,7 +69,8 @@ def open_run(
     tensors = saved.tensors()
     # Runs of earlier releases do not store their class names; only the data set has them.
     classes = tuple(metadata.get("classes", ())) or load_same_images(config, metadata, path)[0].classes
-    model = architecture(config)
+    with naming_missing_plugins(path):
+        model = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
     parts = _trained_parts(metadata["methods"][unit.method])
     network = grow_network(network, parts, config.seed, sizes=len(model.size_variants))

@@ -27,6 +27,7 @@ from fedwca.federated.server import Server
 from fedwca.results.checkpoints import SelectedRound, Unit
 from fedwca.results.describe_run import data_name
 from fedwca.results.read_run_files import trained_clients
+from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.resuming.checkpointer import RoundState
 from fedwca.runs.run_images import load_same_images
@@ -134,7 +135,8 @@ class OpenedRun:
         Raises:
             FedwcaError: a component is not installed, or the run's configuration no longer composes this method.
         """
-        methods = {method.name: method for method, _ in compose(self.config)}
+        with naming_missing_plugins(self.path):
+            methods = {method.name: method for method, _ in compose(self.config)}
         if self.unit.method not in methods:
             raise FedwcaError(
                 f"{self.path}: this fedwca composes no method {self.unit.method!r} from the run's configuration"

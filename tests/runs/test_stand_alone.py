@@ -178,3 +178,25 @@ def test_a_comparison_does_not_stand_on_two_sets_of_images(place: Path) -> None:
     run = call("compare", "fedavg", "local", *options)
     assert run.code == 1
     assert REFUSED in run.err
+
+
+def test_a_missing_plugin_is_named(place: Path, plugin: str) -> None:
+    well(*BENCH, "--aggregator", plugin, "--quiet")
+    aggregators._classes.pop(plugin)
+    run = place / "runs/mine"
+    lines = (run / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (run / "rounds.jsonl").write_text("".join(lines[:-1]))
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"complete": False}))
+    environment = json.loads((run / "environment.json").read_text())
+    for command in (["resume", "runs/mine"], ["join", "runs/mine", "--data", "shades"]):
+        assert "install that" in call(*command).err
+    environment["versions"] |= {"trial-parts": "0.1.0", "scikit-learn": "1.0"}
+    (run / "environment.json").write_text(json.dumps(environment))
+    for command in (["resume", "runs/mine"], ["join", "runs/mine", "--data", "shades"]):
+        refused = call(*command)
+        assert refused.code == 2
+        assert (
+            "mine: no aggregator 'borrowed'; the run was begun with trial-parts 0.1.0, which is not installed here: "
+            "install it" in refused.err
+        ), refused.err

@@ -16,6 +16,7 @@ from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import build_loggers
+from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resuming.how_to_continue import explain_interrupt
@@ -57,10 +58,11 @@ def resume_run(
         return FinishedRun(config, run.dataset_name, run.table, dict(run.summary), path)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
-    plan = RunPlan(config, compose(config), dict(metadata.get("origins", {})))
+    with naming_missing_plugins(path):
+        plan = RunPlan(config, compose(config), dict(metadata.get("origins", {})))
+        loggers = build_loggers(metadata["loggers"])
     check_same_components(path, metadata, plan)
     plan = replace(plan, config=locate_paths(config, metadata, path))
-    loggers = build_loggers(metadata["loggers"])
     with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
         dataset, domain = load_same_images(plan.config, metadata, path)
         claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
