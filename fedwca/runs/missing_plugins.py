@@ -1,0 +1,34 @@
+"""Says which plugin of a run is not installed where one of its components is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedwca.errors import UnknownComponent
+from fedwca.results.environment import missing_plugins
+from fedwca.results.read_run_files import read_environment
+
+
+@contextmanager
+def naming_missing_plugins(run: Path) -> Iterator[None]:
+    """Name a run's missing plugins in place of components with similar names.
+
+    Args:
+        run: the folder of the run whose components are built inside.
+
+    Raises:
+        UnknownComponent: a component is unknown.
+    """
+    try:
+        yield
+    except UnknownComponent as error:
+        missing = missing_plugins(read_environment(run))
+        if not missing:
+            raise
+        unknown = str(error).partition(";")[0].partition(". ")[0]
+        raise UnknownComponent(
+            f"{run}: {unknown}; the run was begun with {' and '.join(missing)}, which "
+            f"{'are' if len(missing) > 1 else 'is'} not installed here: install {'them' if len(missing) > 1 else 'it'}"
+        ) from error
