@@ -17,7 +17,7 @@ from fedwca.core.plain_values import to_plain
 from fedwca.core.printable import quote_path
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.results.describe_run import trained_methods
-from fedwca.results.diverged_runs import divergence_notes
+from fedwca.results.diverged_runs import Divergence, divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run_files import read_configuration
@@ -77,7 +77,7 @@ def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str])
     )
 
 
-def check_not_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Any]]) -> None:
+def check_not_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Divergence]]) -> None:
     """Check that some run of some method finished, if any diverged.
 
     Args:
@@ -87,8 +87,9 @@ def check_not_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable
     Raises:
         Diverged: there are diverged runs and no finished ones; exit code 1.
     """
-    if any(diverged) and not any(runs):
-        raise Diverged("every run of every method that trains diverged; a lower --lr may help")
+    reasons = [divergence.why for divergences in diverged for divergence in divergences.values()]
+    if reasons and not any(runs):
+        raise Diverged(f"every run of every method that trains diverged, the first because {reasons[0]}")
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:

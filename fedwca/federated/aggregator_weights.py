@@ -15,7 +15,7 @@ from torch import Tensor
 from fedwca.core.component_answers import ROUNDING, check_tensors, describe_value, only_reads
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
-from fedwca.errors import FedwcaError
+from fedwca.errors import Diverged, FedwcaError
 
 
 def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tensor, clients: int | None = None) -> Offer:
@@ -39,6 +39,7 @@ def gather_mixtures(
     """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients); see `Aggregator.gather`.
 
     Raises:
+        Diverged: weights are not finite.
         FedwcaError: the answer is no such mixtures.
     """
     with only_reads(f"{_name(aggregator)}: gather", state, labels, sizes, present):
@@ -52,6 +53,7 @@ def regather_mixtures(
     """The same mixtures after clients evaluated the new rows; see `Aggregator.regather`.
 
     Raises:
+        Diverged: weights are not finite.
         FedwcaError: the answer is no such mixtures.
     """
     with only_reads(f"{_name(aggregator)}: regather", answers, gather, present, unlabeled):
@@ -113,6 +115,8 @@ def newcomer_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tenso
 def _check_gathered(aggregator: Aggregator, answer_name: str, weights: Tensor, columns: int) -> Tensor:
     _check_shape(aggregator, answer_name, weights, (None, columns))
     _check_sums(aggregator, answer_name, weights if aggregator.rows_are_models else weights[:1])
+    if not bool(weights.isfinite().all()):  # clients' models and reports were finite, and perhaps very large
+        raise Diverged(f"{_name(aggregator)}: {answer_name} gave weights that are not finite")
     return weights
 
 

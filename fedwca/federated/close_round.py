@@ -16,6 +16,7 @@ from fedwca.engine.client_signatures import BankSignatures
 from fedwca.federated.aggregator_weights import check_starts, gather_mixtures, regather_mixtures
 from fedwca.federated.assign_clusters import assign_clusters
 from fedwca.federated.collected_values import declare_collected
+from fedwca.federated.explain_divergence import explain_divergence
 from fedwca.federated.mean_answers import MeanAnswers, ask_about_mean
 from fedwca.federated.open_round import OpenRound
 from fedwca.federated.server import (
@@ -88,7 +89,9 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     aggregator, began = method.aggregator, time.perf_counter()
     by_client = dict(zip(opened.clients, uploads, strict=True))
     present = present_clients(by_client, len(engine.images))
-    check_uploads(engine.bank, by_client, expect_simulated(opened))
+    check_uploads(
+        engine.bank, by_client, expect_simulated(opened), lambda k: explain_divergence(opened, k, by_client[k])
+    )
     check_starts(aggregator, [upload.weights for upload in uploads])
     signatures = read_signatures(opened)
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, opened.keys)

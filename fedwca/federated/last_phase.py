@@ -15,6 +15,7 @@ from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.close_round import Outcome
+from fedwca.federated.explain_divergence import explain_divergence
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import OpenRound
 from fedwca.federated.server import Server, find_unlabeled, offer_own
@@ -93,7 +94,10 @@ def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> t
     by_client = dict(zip(opened.clients, uploads, strict=True))
     # What objectives collect stays with the clients, so only the models are checked.
     expected = ExpectedUpload(undeclared=True, dtype=opened.engine.bank.dtype)
-    check_uploads(opened.engine.bank, by_client, expected, "--set finish_training.lr")
+    check_uploads(
+        *(opened.engine.bank, by_client, expected),
+        lambda k: explain_divergence(opened, k, by_client[k], "--set finish_training.lr"),
+    )
     seconds = {"group": time.perf_counter() - began, "mix": 0.0}
     return opened.server, Outcome(opened.server.state["labels"], opened.offer, by_client, seconds=seconds)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -45,14 +45,16 @@ class ExpectedUpload:
     """Name of the aggregator that declares the reports, for messages."""
 
 
-def check_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, option: str = "--lr") -> None:
+def check_uploads(
+    bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, advise: Callable[[int], str]
+) -> None:
     """Refuse a round in which an upload is invalid.
 
     Args:
         bank: trained models ``[K, P]``.
         uploads: by client.
         expected: what each client should upload.
-        option: the command-line option that sets the clients' learning rate.
+        advise: says what may help a client whose values are not finite.
 
     Raises:
         Diverged: a client's model, or what it sends besides it, has values that are not finite.
@@ -63,11 +65,16 @@ def check_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: Expecte
     finite = torch.cat([finite_models(bank[client : client + 1]) for client in uploads])
     if not bool(finite.all()):
         client = int(clients[~finite][0])
-        raise Diverged(f"client {client}'s model {model_problem(bank[client])}; a lower {option} may help")
+        raise Diverged(f"client {client}'s model {model_problem(bank[client])}; {advise(client)}")
     for client, upload in uploads.items():
         if problem := upload_problem(upload, expected):
             message = f"client {client}'s upload is refused: {problem}"
-            raise FedwcaError(message) if finite_upload(upload) else Diverged(f"{message}; a lower {option} may help")
+            raise FedwcaError(message) if finite_upload(upload) else Diverged(f"{message}; {advise(client)}")
+
+
+def advise_lower(option: str) -> str:
+    """What most often helps where values are not finite: a lower value of a command-line option."""
+    return f"a lower {option} may help"
 
 
 def finite_models(rows: Tensor) -> Tensor:

@@ -182,13 +182,32 @@ def test_newcomers_are_sent_mixtures(part: str, said: str) -> None:
 
 @pytest.mark.parametrize("part", ["infinite", "no number"])
 def test_weights_that_are_not_finite_are_left_to_the_model_that_diverged_unless_nobody_checks_it(part: str) -> None:
-    with pytest.raises(Diverged):
+    with pytest.raises(Diverged, match="aggregator 'changed': gather gave weights that are not finite"):
         play(make("loop"), method(Changed(at="gather", part=part)))
     server, _ = play(make("loop"), method(Changed()))
     with pytest.raises(FedwcaError, match="aggregator 'changed': deliver gave weights that are not finite"):
         deliver_mixtures(Changed(at="deliver", part=part), server.state, 1, 4)
     with pytest.raises(FedwcaError, match="aggregator 'changed': deliver_new gave weights that are not finite"):
         newcomer_mixtures(Changed(at="deliver_new", part=part), 2, torch.zeros(3))
+
+
+@engines
+def test_a_model_diverged_by_a_components_own_values(name: str) -> None:
+    engine, mine = make(name), method(Changed(), Undefined())
+    with pytest.raises(Diverged) as error:
+        play(engine, mine)
+    assert str(error.value) == (
+        "client 0's model has values that are not finite; the loss of 'cross_entropy', 'undefined' is nan on the "
+        "model that it started from, whose outputs are finite"
+    )
+    with pytest.raises(Diverged, match="not finite; aggregator 'changed': blend gave it weights that are not finite"):
+        play(make(name), method(Changed(at="start", part="no number")))
+
+
+@engines
+def test_a_model_diverged_by_the_learning_rate(name: str) -> None:
+    with pytest.raises(Diverged, match="client 0's model has values that are not finite; a lower --lr may help"):
+        play(make(name), method(FedAvg()), training=TRAINING.model_copy(update={"lr": 1e300}))
 
 
 def test_nothing_is_said_of_what_is_right() -> None:
@@ -210,6 +229,16 @@ def test_rows_behind_the_first_need_not_be_models() -> None:
             return replace(blend, references={**blend.references, "apart": view.model(0) - view.model(1)})
 
     play(make("loop"), method(Doubled(), Control()))
+
+
+class Undefined(Objective):
+    """No number, whatever the model says."""
+
+    name = "undefined"
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The root of a negative number."""
+        return batch.logits.square().mean().neg().sub(1).sqrt()
 
 
 class Unsummed(Objective):

@@ -52,11 +52,13 @@ def make(name: str, sizes: tuple[int, ...] = SIZES) -> Engine:
     return ENGINES[name](network(None), clients(sizes))
 
 
-def play(engine: Engine, composed: Method, count: int = 2, **options: Any) -> tuple[Server, list[Outcome]]:
+def play(
+    engine: Engine, composed: Method, count: int = 2, training: Training = TRAINING, **options: Any
+) -> tuple[Server, list[Outcome]]:
     server, outcomes = init_server(engine), []
     domains = torch.zeros(len(engine.images), dtype=torch.int64)
     for number in range(count):
-        server, outcome = run_round(number, server, composed, engine, TRAINING, Keys(1), domains, **options)
+        server, outcome = run_round(number, server, composed, engine, training, Keys(1), domains, **options)
         outcomes.append(outcome)
     return server, outcomes
 

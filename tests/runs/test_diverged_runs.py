@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedwca.errors import Diverged
-from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, advise_lower, check_uploads
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
@@ -88,7 +88,7 @@ def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: P
     wild = ["--baseline", "none", "--objective", "adapted", "--adaptation", "learned:lr=1e30", "--engine", engine]
     result = call(*SMALL, *wild, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
     assert result.code == 1
-    assert result.err.endswith("every run of every method that trains diverged; a lower --lr may help\n")
+    assert result.err.endswith(f"every run of every method that trains diverged, the first because {WHY}\n")
     assert result.summary["complete"]
     assert [record["round"] for record in result.rounds] == [-1, 0]
     assert call("resume", str(tmp_path / "run")).code == 1
@@ -246,7 +246,7 @@ def test_a_method_that_diverged_at_once_is_not_drawn_as_one_that_never_trains() 
 def test_what_is_sent_beside_a_model_may_have_diverged_too() -> None:
     upload = Upload(report={"loss": torch.tensor([torch.inf])})
     with pytest.raises(Diverged, match=r"client 1's upload is refused: .*; a lower --lr may help"):
-        check_uploads(torch.ones(2, 2), {1: upload}, ExpectedUpload())
+        check_uploads(torch.ones(2, 2), {1: upload}, ExpectedUpload(), lambda client: advise_lower("--lr"))
 
 
 def test_an_older_folder_without_the_field_is_read(run: Run, tmp_path: Path) -> None:
