@@ -114,14 +114,11 @@ def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) 
 
 
 def _loaded(source: DatasetSource) -> FederatedDataset:
-    """Load a data set; warnings about it go to stderr."""
+    """Load a data set, with all warnings about it."""
     from fedwca.data import DatasetWarning
 
-    with warnings.catch_warnings(record=True, action="always", category=DatasetWarning) as caught:
-        dataset = source.load()
-    for item in caught:
-        make_console(stderr=True).print(f"warning: {item.message}", style="yellow")
-    return dataset
+    with warnings.catch_warnings(action="always", category=DatasetWarning):
+        return source.load()
 
 
 def draw_sheet(dataset: FederatedDataset, path: Path) -> None:

@@ -117,7 +117,7 @@ def baseline_for(
     if spec.head in names:
         head = baseline(spec.head, partition.setting)
     elif other_settings := settings_with(spec.head):
-        owner = f"{other_settings[0]} ({_how_to_have_setting(other_settings[0])})"
+        owner = f"{other_settings[0]} ({selecting_options(other_settings[0])})"
         raise UsageError(
             f"baseline {spec.head!r} belongs to the setting {owner}; this run is {partition.setting}, which has "
             f"{', '.join(names)}"
@@ -180,9 +180,10 @@ def option_selecting(partition: type[Partition]) -> str:
     return f"--{partition.domain_role}" if partition.domain_role else f"--partition {partition.name}"
 
 
-def _how_to_have_setting(setting: str) -> str:
-    """The option that selects a setting, for messages."""
-    matching = [partition for name in partitions.names() if (partition := partitions.get(name)).setting == setting]
+def selecting_options(setting: str) -> str:
+    """The options that select a setting, for messages."""
+    all_partitions = map(partitions.get, partitions.names())
+    matching = [partition for partition in all_partitions if setting in (partition.setting, partition.preset_table)]
     if not matching:
         return "a plugin's partition"
     matching.sort(key=lambda partition: partition.domain_role is None)

@@ -6,7 +6,7 @@ import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from fedwca.config.baselines import settings
+from fedwca.config.baselines import selecting_options, settings
 from fedwca.config.component_registries import registry_of
 from fedwca.config.config_layers import lay_over, merge
 from fedwca.config.run_config import Layer, RunConfig
@@ -60,8 +60,13 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     has_default_setting = any(
         key not in setting_tables() and set(table) - set(setting_tables()) for key, table in tables.items()
     )
-    if setting not in tables and not (setting == Domains.setting and has_default_setting):
-        raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
+    covered = {key for key in setting_tables() if key in tables or (key == Domains.setting and has_default_setting)}
+    if setting not in covered:
+        meant = " or ".join(f"{key} ({selecting_options(key)})" for key in sorted(covered))
+        raise InvalidConfig(
+            f"preset {name} is for the setting {meant}, and this run has {setting} ({selecting_options(setting)}); "
+            "change its options, or take --preset default"
+        )
     return spell_out(lay_over(lay_over(layer, tables.get(setting, {})), by_setting.get(setting, {})))
 
 

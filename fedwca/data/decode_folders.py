@@ -21,6 +21,8 @@ from fedwca.data.dataset import DatasetWarning, Images, Integers, sorted_classes
 from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
 from fedwca.errors import DataError
 
+SHOWN = 5
+"""Images that do not decode whose reasons an error gives."""
 SLICE = 1024
 """Images decoded before they are written to disk: a data set may be larger than memory."""
 
@@ -104,13 +106,14 @@ def list_unread(path: Path, classes: Sequence[str]) -> list[Path]:
     entries = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
     unsupported = (file for file in entries if file.suffix.lower() not in SUFFIXES)
     return [
-        *(file for file in unsupported if file.is_dir() or _is_image(file)),
-        *(file for file in files_beside if file.suffix.lower() in SUFFIXES or _is_image(file)),
+        *(file for file in unsupported if file.is_dir() or is_image(file)),
+        *(file for file in files_beside if is_image(file)),
     ]
 
 
-def _is_image(file: Path) -> bool:
-    return (mimetypes.guess_type(file)[0] or "").startswith("image/")
+def is_image(file: Path) -> bool:
+    """Whether a file's name ends like an image's, of a format that is read or another one."""
+    return file.suffix.lower() in SUFFIXES or (mimetypes.guess_type(file)[0] or "").startswith("image/")
 
 
 def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:
@@ -119,7 +122,7 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
     See `read_image_folder` for how files become pixels, and for the cache.
 
     Raises:
-        DataError: a file does not decode; the message names the file.
+        DataError: files do not decode; the message names the first of them.
     """
     shape = f"{size}{'-stretched' * stretch}"
     cached = cache_dir() / "folders" / f"{folder.name}-{shape}-{_listing(folder, files)}.npy"
@@ -177,13 +180,26 @@ def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
 
 
 def decode_all(decoders: Sequence[Callable[[], Images]], size: int) -> Images:
-    """Decode images ``[N, size, size, 3]`` on several threads (Pillow releases the interpreter lock)."""
+    """Decode images ``[N, size, size, 3]`` on several threads (Pillow releases the interpreter lock).
+
+    Raises:
+        DataError: some do not decode; the message is that of the first, and counts the others.
+    """
     images = np.empty((len(decoders), size, size, 3), np.uint8)
 
-    def decode_into(index: int) -> None:
-        images[index] = decoders[index]()
+    def decode_into(index: int) -> DataError | None:
+        try:
+            images[index] = decoders[index]()
+        except DataError as error:
+            return error
+        return None
 
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(decode_into, range(len(decoders))):
-            pass
+        failures = [error for error in pool.map(decode_into, range(len(decoders))) if error is not None]
+    if len(failures) > 1:
+        more = "; ".join(str(error) for error in failures[1:SHOWN])
+        rest = f", and {len(failures) - SHOWN:,} more" if len(failures) > SHOWN else ""
+        raise DataError(f"{len(failures):,} images do not decode: {failures[0]}; {more}{rest}") from failures[0]
+    if failures:
+        raise failures[0]
     return images

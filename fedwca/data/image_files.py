@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fedwca.core.input_files import check_not_special
 from fedwca.data.dataset import Images
@@ -42,6 +42,8 @@ def decode_image(source: Path | io.BytesIO, size: int, stretch: bool = False, na
             if stretch:
                 return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
+    except UnidentifiedImageError as error:  # its own message is the path once more
+        raise DataError(f"{name or source} does not decode as an image: it has no known image format") from error
     except Exception as error:  # Pillow raises many kinds of exceptions for broken files
         raise DataError(f"{name or source} does not decode as an image: {error}") from error
 

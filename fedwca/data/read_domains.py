@@ -16,8 +16,10 @@ import numpy as np
 
 from fedwca.core.printable import join_accents, printable
 from fedwca.data.archives import Archive, read_npz
+from fedwca.data.class_differences import describe_class_differences
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
-from fedwca.data.decode_folders import is_hidden, read_image_folder
+from fedwca.data.decode_folders import read_image_folder
+from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive, list_unread_beside
 from fedwca.data.read_units import number_units, read_units
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
@@ -26,67 +28,6 @@ MOST_LABELS = 10_000
 classes, whose means are compared in pairs."""
 LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], labels int64 [N]) or \
 <root>/<name>/<domain>/<class>/<image>"
-
-
-def find_dataset_paths(root: Path, name: str | None) -> list[Path]:
-    """Paths in ``root`` that are called like data set ``name``: folders, then archives, each of which is one domain.
-
-    Dashes, underscores, blanks and case do not matter. Without a name, the only path is ``root``.
-    """
-    if not root.is_dir():
-        return []
-    if name is None:
-        return [root]
-    entries = sorted(root.iterdir())
-    folders = [path for path in entries if path.is_dir() and canonical_domain(path.name) == canonical_domain(name)]
-    archives = [path for path in entries if path.is_file() and is_archive(path)]
-    named_archives = [path for path in archives if canonical_domain(path.stem) == canonical_domain(name)]
-    return [*folders, *named_archives]
-
-
-def find_dataset_path(root: Path, name: str | None) -> Path | None:
-    """The first path of `find_dataset_paths`, if there are several the first that holds a domain; None: there is none.
-
-    Raises:
-        DataError: there are several, and one has two archives, or two folders, of the same domain.
-    """
-    paths = find_dataset_paths(root, name)
-    with_domains = (path for path in paths if len(paths) == 1 or find_domains(path))
-    return next(with_domains, next(iter(paths), None))
-
-
-def is_archive(path: Path) -> bool:
-    """Whether a path has the suffix of an archive, which holds one domain."""
-    return path.suffix.lower() == ".npz"
-
-
-def find_domains(folder: Path) -> dict[str, Path]:
-    """Archive or folder of each domain, by the domains' sorted names; hidden names are left out.
-
-    If a domain has an archive and a folder, the archive is taken.
-
-    Args:
-        folder: holds the domains; or an archive, which is one domain.
-
-    Raises:
-        DataError: two archives, or two folders, are of the same domain.
-    """
-    path_by_domain: dict[str, Path] = {}
-    for path in sorted(
-        folder.iterdir() if folder.is_dir() else [folder], key=lambda path: (is_archive(path), path.name)
-    ):
-        if is_hidden(path):
-            continue
-        if is_archive(path) or (
-            path.is_dir() and any(child.is_dir() and not is_hidden(child) for child in path.iterdir())
-        ):
-            name = canonical_domain(printable(path.stem if is_archive(path) else path.name))
-            if name in path_by_domain and path_by_domain[name].is_dir() == path.is_dir():
-                raise DataError(
-                    f"{path_by_domain[name]} and {path.name} are both the domain {name!r}; rename or remove one"
-                )
-            path_by_domain[name] = path
-    return dict(sorted(path_by_domain.items()))
 
 
 def read_domains(
@@ -138,6 +79,13 @@ def read_domains(
         problem = f"is no domain {', '.join(missing)}" if missing and paths else "are no domains"
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
         raise DatasetMissing(f"there {problem} in {folder or root / (name or '')}; the layout is {layout}")
+    if not domains and (unread := list_unread_beside(folder, paths)):
+        warnings.warn(
+            f"{folder}: {len(unread)} files or folders with images are not read, such as {unread[0].name}; what is "
+            "read is <domain>.npz and <domain>/<class>/<image>",
+            DatasetWarning,
+            stacklevel=2,
+        )
     try:
         archives = {
             domain: read_npz(paths[domain])
@@ -186,12 +134,10 @@ def assemble_dataset(
                 "name"
             )
     union = set().union(*names_by_domain.values())
-    missing_by_domain = {domain: sorted(union - set(class_names)) for domain, class_names in names_by_domain.items()}
-    gap_texts = [f"{domain} lacks {', '.join(missing)}" for domain, missing in missing_by_domain.items() if missing]
-    if gap_texts and not gaps:
+    if not gaps and (differences := describe_class_differences(names_by_domain)):
         raise DataError(
-            f"the domains of {name!r} must have the same classes, but {'; '.join(gap_texts)}; where a class has no "
-            "images, an empty folder or its name in the key classes is enough"
+            f"the domains of {name!r} must have the same classes, but {differences}; where a class has no images, an "
+            "empty folder or its name in the key classes is enough"
         )
     label_arrays = [archive.labels for archive in archives.values() if len(archive.labels)]
     largest = max((int(labels.max()) for labels in label_arrays), default=-1)

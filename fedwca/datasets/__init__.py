@@ -71,7 +71,7 @@ class DatasetSource(Component):
     @property
     def own_folder(self) -> Path:
         """The data set's folder in the root; the root itself if there is none."""
-        from fedwca.data.read_domains import find_dataset_path
+        from fedwca.data.find_domains import find_dataset_path
 
         return find_dataset_path(self.root_folder, self.name) or self.root_folder
 
@@ -133,7 +133,7 @@ class DatasetSource(Component):
 
     def available_domains(self, root: Path, name: str | None) -> tuple[str, ...]:
         """Catalogued domains that are there, if two or more; else all of them, so that reading reports missing ones."""
-        from fedwca.data.read_domains import find_dataset_path, find_domains
+        from fedwca.data.find_domains import find_dataset_path, find_domains
 
         folder = find_dataset_path(root, name)
         path_by_domain = find_domains(folder) if folder else {}
@@ -142,7 +142,7 @@ class DatasetSource(Component):
 
     def locate(self) -> tuple[Path, str | None]:
         """Root and name for `read_domains`; the name is None if the root itself holds all domains."""
-        from fedwca.data.read_domains import find_dataset_path, find_domains
+        from fedwca.data.find_domains import find_dataset_path, find_domains
 
         root = self.root_folder
         flat = find_dataset_path(root, self.name) is None and root.is_dir()
@@ -242,7 +242,7 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     values = {**({} if root is None else {"root": root}), **(fields or {}), **options}
     if root is None or canonical_name(dataset_name) in datasets.names():
         return datasets.build({"name": dataset_name, **values})
-    from fedwca.data.read_domains import find_dataset_path
+    from fedwca.data.find_domains import find_dataset_path
 
     if find_dataset_path(root, name) is None:
         known_names = ", ".join(datasets.names())

@@ -41,7 +41,7 @@ class PooledImages(DatasetSource):
 
     def _read(self) -> Archive:
         from fedwca.data.archives import join_parts, read_npz
-        from fedwca.data.read_domains import find_dataset_paths
+        from fedwca.data.find_domains import find_dataset_paths
 
         places = find_dataset_paths(self.root_folder, self.name)
         for place in places:

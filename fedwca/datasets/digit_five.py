@@ -92,7 +92,8 @@ class DigitFive(DatasetSource):
 
     def _read(self, size: int, draw: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
-        from fedwca.data.read_domains import assemble_dataset, find_domains, is_archive
+        from fedwca.data.find_domains import find_domains, is_archive
+        from fedwca.data.read_domains import assemble_dataset
         from fedwca.datasets._digit_five_raw import read_raw_domain
 
         folder = self.own_folder
@@ -113,7 +114,7 @@ class DigitFive(DatasetSource):
 
     def has_domain(self, domain: str, folder: Path) -> bool:
         """Whether a folder holds an archive of a domain, or one of its published forms."""
-        from fedwca.data.read_domains import find_domains, is_archive
+        from fedwca.data.find_domains import find_domains, is_archive
         from fedwca.datasets._digit_five_raw import is_raw_domain_there
 
         # A folder of that name does not count: an interrupted download of a published form may have left it.

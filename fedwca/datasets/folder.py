@@ -23,7 +23,7 @@ class Folder(DatasetSource):
 
     def find_default_domain(self) -> str | None:
         """The first domain, alphabetically."""
-        from fedwca.data.read_domains import find_dataset_path, find_domains
+        from fedwca.data.find_domains import find_dataset_path, find_domains
 
         folder = find_dataset_path(self.root_folder, self.dataset)
         return next(iter(find_domains(folder)), None) if folder else None

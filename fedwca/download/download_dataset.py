@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from fedwca.core.files import write_atomically
 from fedwca.core.remote_files import Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
-from fedwca.data.read_domains import find_dataset_path, find_domains
+from fedwca.data.find_domains import find_dataset_path, find_domains
 from fedwca.datasets import DatasetSource, datasets
 from fedwca.download.fetch_file import Report, fetch_file
 from fedwca.download.fetch_hub_copy import fetch_hub_copy

@@ -17,7 +17,7 @@ import numpy as np
 from fedwca.core.files import write_atomically
 from fedwca.core.remote_files import HubCopy, RemoteFile
 from fedwca.data.dataset import canonical_domain
-from fedwca.data.read_domains import find_domains
+from fedwca.data.find_domains import find_domains
 from fedwca.download.fetch_file import Report, fetch_file
 from fedwca.errors import DataError, FedwcaError, UsageError, first_line
 

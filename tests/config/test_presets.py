@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,25 @@ def test_preset_sfda_has_its_papers_values(dataset: str, model: str, lam: float,
     assert method.objectives[0].model_dump()["smoothing"] == 0.1
 
 
-def test_a_preset_of_another_setting_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="preset sfda is for another setting than ffreeda"):
-        resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="sfda")
-    with pytest.raises(InvalidConfig, match="preset paper is for another setting than sfda"):
-        resolve_plan({"dataset": "digit-five", "target": "mnist"}, preset_name="paper")
+@pytest.mark.parametrize(
+    ("name", "layer", "sentence"),
+    [
+        (
+            "sfda",
+            {"dataset": "digit-five", "source": "mnist"},
+            "preset sfda is for the setting sfda (--target DOMAIN), and this run has ffreeda (--source DOMAIN); ",
+        ),
+        (
+            "paper",
+            {"dataset": "digit-five", "target": "mnist"},
+            "preset paper is for the setting ffreeda (--source DOMAIN), and this run has sfda (--target DOMAIN)",
+        ),
+        ("upfl", {"partition": "all_labelled"}, "and this run has sfda_dg (--partition all_labelled, or another"),
+    ],
+)
+def test_a_preset_of_another_setting_is_refused(name: str, layer: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(sentence)):
+        resolve_plan(layer, preset_name=name)
 
 
 @pytest.mark.parametrize("name", UNLABELED)

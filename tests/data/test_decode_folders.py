@@ -135,6 +135,17 @@ def test_an_image_that_does_not_decode_is_named(tmp_path: Path) -> None:
             read_image_folder(root, 8)
 
 
+def test_all_images_that_do_not_decode_are_counted(tmp_path: Path) -> None:
+    root = write_images(tmp_path / "photo", {"": {"dog": 9}})
+    for number in range(1, 8):
+        (root / "dog" / f"{number}.png").write_bytes(b"no image")
+    with pytest.raises(DataError) as error:
+        read_image_folder(root, 8)
+    said = str(error.value)
+    assert said.startswith(f"7 images do not decode: {root}/dog/1.png does not decode as an image: it has no known ")
+    assert said.endswith("5.png does not decode as an image: it has no known image format, and 2 more")
+
+
 def test_folder_sorts_numbers_and_ignores_what_is_no_image(tmp_path: Path) -> None:
     root = write_images(tmp_path / "photo", {"": {"10": 1, "9": 2, "1": 3}})
     (root / "9" / ".hidden.png").write_bytes(b"")

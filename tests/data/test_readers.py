@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -172,7 +173,9 @@ def test_a_class_that_is_named_twice_is_refused(tmp_path: Path) -> None:
 
 def test_classes_that_differ_are_listed(tmp_path: Path) -> None:
     write_images(tmp_path, {"a": {"cat": 1, "dog": 1}, "b": {"cat": 1, "cow": 1}})
-    with pytest.raises(DataError, match="a lacks cow; b lacks dog; where a class has no images, an empty folder or"):
+    with pytest.raises(
+        DataError, match="a lacks 'cow'; b lacks 'dog'; where a class has no images, an empty folder or"
+    ):
         read_domains(tmp_path, size=8)
     (tmp_path / "a" / "cow").mkdir()
     (tmp_path / "b" / "dog").mkdir()
@@ -215,3 +218,13 @@ def test_real_digits() -> None:
     archive = read_npz(SHARED / "digit_five" / "usps.npz")
     assert archive.images.shape == (7291, 16, 16, 3)
     assert np.bincount(archive.labels).tolist() == [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644]
+
+
+def test_images_outside_of_domains_are_counted(tmp_path: Path) -> None:
+    root = write_images(tmp_path / "set", {"fog": {"dog": 2}})
+    shutil.copy(root / "fog" / "dog" / "0.png", root / "sheet.png")
+    (root / "snow").mkdir()
+    shutil.copy(root / "fog" / "dog" / "0.png", root / "snow")
+    with pytest.warns(DatasetWarning, match="set: 2 files or folders with images are not read, such as sheet.png; wh"):
+        assert list(read_domains(root, size=8).domains) == ["fog"]
+    assert list(read_domains(root, domains=("fog",), size=8).domains) == ["fog"]  # what is asked for is there

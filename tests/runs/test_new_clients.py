@@ -261,8 +261,8 @@ def test_compare_has_one_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layer", "sentence"),
     [
-        ({"target": "neon"}, "preset upfl is for another setting than sfda"),
-        ({"source": "photo"}, "preset upfl is for another setting than ffreeda"),
+        ({"target": "neon"}, "labelled clients), and this run has sfda (--target DOMAIN)"),
+        ({"source": "photo"}, "labelled clients), and this run has ffreeda (--source DOMAIN)"),
         ({"partition": "shards", "source": "photo"}, "deals images of all domains together; leave it out"),
         ({"baselines": ["mdmgb"]}, "belongs to the setting sfda (--target DOMAIN)"),
         ({"baselines": ["fedwca"]}, "belongs to the setting ffreeda (--source DOMAIN)"),

@@ -164,7 +164,7 @@ def test_values_of_a_training_that_no_method_has_are_refused(key: str, why: str)
 
 
 def test_a_preset_of_the_other_setting_is_refused() -> None:
-    with pytest.raises(UsageError, match="preset paper is for another setting"):
+    with pytest.raises(UsageError, match="preset paper is for the setting ffreeda"):
         resolve_plan({"target": "usps", "dataset": "digit-five"}, preset_name="paper")
 
 

@@ -1,0 +1,87 @@
+"""Finds a data set's folder or archive below a root, and the domains in it, without reading an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedwca.core.printable import printable
+from fedwca.data.dataset import canonical_domain
+from fedwca.data.decode_folders import is_hidden, is_image
+from fedwca.errors import DataError
+
+
+def find_dataset_paths(root: Path, name: str | None) -> list[Path]:
+    """Paths in ``root`` that are called like data set ``name``: folders, then archives, each of which is one domain.
+
+    Dashes, underscores, blanks and case do not matter. Without a name, the only path is ``root``.
+    """
+    if not root.is_dir():
+        return []
+    if name is None:
+        return [root]
+    entries = sorted(root.iterdir())
+    folders = [path for path in entries if path.is_dir() and canonical_domain(path.name) == canonical_domain(name)]
+    archives = [path for path in entries if path.is_file() and is_archive(path)]
+    named_archives = [path for path in archives if canonical_domain(path.stem) == canonical_domain(name)]
+    return [*folders, *named_archives]
+
+
+def find_dataset_path(root: Path, name: str | None) -> Path | None:
+    """The first path of `find_dataset_paths`, if there are several the first that holds a domain; None: there is none.
+
+    Raises:
+        DataError: there are several, and one has two archives, or two folders, of the same domain.
+    """
+    paths = find_dataset_paths(root, name)
+    with_domains = (path for path in paths if len(paths) == 1 or find_domains(path))
+    return next(with_domains, next(iter(paths), None))
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path has the suffix of an archive, which holds one domain."""
+    return path.suffix.lower() == ".npz"
+
+
+def find_domains(folder: Path) -> dict[str, Path]:
+    """Archive or folder of each domain, by the domains' sorted names; hidden names are left out.
+
+    If a domain has an archive and a folder, the archive is taken.
+
+    Args:
+        folder: holds the domains; or an archive, which is one domain.
+
+    Raises:
+        DataError: two archives, or two folders, are of the same domain.
+    """
+    path_by_domain: dict[str, Path] = {}
+    for path in sorted(
+        folder.iterdir() if folder.is_dir() else [folder], key=lambda path: (is_archive(path), path.name)
+    ):
+        if is_hidden(path):
+            continue
+        if is_archive(path) or (
+            path.is_dir() and any(child.is_dir() and not is_hidden(child) for child in path.iterdir())
+        ):
+            name = canonical_domain(printable(path.stem if is_archive(path) else path.name))
+            if name in path_by_domain and path_by_domain[name].is_dir() == path.is_dir():
+                raise DataError(
+                    f"{path_by_domain[name]} and {path.name} are both the domain {name!r}; rename or remove one"
+                )
+            path_by_domain[name] = path
+    return dict(sorted(path_by_domain.items()))
+
+
+def list_unread_beside(folder: Path, domains: Mapping[str, Path]) -> list[Path]:
+    """List images, and folders of images, that a user may expect to be read as or in a domain; hidden ones are not.
+
+    Args:
+        folder: holds the domains.
+        domains: what is read, by name.
+    """
+    entries = [path for path in sorted(folder.iterdir()) if path not in domains.values()] if folder.is_dir() else []
+    return [
+        path
+        for path in entries
+        if not is_hidden(path) and any(map(is_image, path.iterdir() if path.is_dir() else [path]))
+    ]
