@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 BRANCH = re.compile(r"(constrained-\w+|[\w-]+\[.*\])$")
 """What pydantic calls branches of a union in the location of a problem, where no field can have that name."""
@@ -30,13 +31,13 @@ def describe_unknown(kind: str, name: str, known_names: Iterable[str], hint: str
     return f"no {kind} {name!r}; did you mean {close[0]!r}? {known}" if close else f"no {kind} {name!r}. {known}{hint}"
 
 
-def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:
+def describe_problems(error: ValidationError, prefix: str = "", model: type[BaseModel] | None = None) -> str:
     """A pydantic error as one sentence: for each field its name, what would be right, and what was given.
 
     Args:
         error: raised by a pydantic model.
         prefix: put before each field's name.
-        fields: names of the model's fields, to suggest the closest one for an unknown field.
+        model: that was validated, to suggest the closest one for an unknown field.
     """
     lines: list[str] = []
     previous_location = ""
@@ -49,7 +50,7 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
         location = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or not BRANCH.match(part))
         problem = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)
+            close = difflib.get_close_matches(str(item["loc"][-1]), _fields_at(model, item["loc"][:-1]), 1)
             problem = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
         elif item["type"] in ("tuple_type", "list_type") and isinstance(item["input"], str):
             problem = describe_missing_list(item["input"])
@@ -62,6 +63,19 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
             lines.append(f"{prefix}{location}: {problem}{input_note}" if location else problem)
         previous_location = location
     return "; ".join(lines)
+
+
+def _fields_at(model: object, location: Sequence[int | str]) -> list[str]:
+    """Names of the fields of a model, or of the one in a field of it; none if there is no model."""
+    for part in location:
+        field = model.model_fields.get(str(part)) if _is_model(model) else None
+        types = [] if field is None else [field.annotation, *get_args(field.annotation)]
+        model = next((type_ for type_ in types if _is_model(type_)), None)
+    return list(model.model_fields) if _is_model(model) else []
+
+
+def _is_model(value: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(value, type) and issubclass(value, BaseModel)
 
 
 def describe_missing_list(word: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -143,9 +144,15 @@ class Registry(Generic[T]):
             elif point := self._plugins().get(name):
                 self._add(name, self._load(point))
             else:
-                hint = "; if a plugin has it, install that"
-                raise UnknownComponent(describe_unknown(self.kind, name, self.names(), hint))
+                raise UnknownComponent(self._describe_unknown(name))
         return self._classes[name]
+
+    def _describe_unknown(self, name: str) -> str:
+        """The error sentence for a name that is not registered, or for several in one."""
+        parts = [part.strip() for part in re.split("[+,]", name)]
+        if len(parts) > 1 and set(parts) <= set(self.names()):
+            return f"no {self.kind} {name!r}: give each by itself, {' and '.join(parts)}"
+        return describe_unknown(self.kind, name, self.names(), "; if a plugin has it, install that")
 
     def _load(self, point: EntryPoint) -> type[Any]:
         try:
@@ -231,7 +238,7 @@ class Registry(Generic[T]):
         try:
             return cls(**fields)
         except ValidationError as error:
-            raise InvalidConfig(describe_problems(error, f"{self.kind} {name}.", cls.model_fields)) from error
+            raise InvalidConfig(describe_problems(error, f"{self.kind} {name}.", cls)) from error
 
     @staticmethod
     def dump(component: Component) -> dict[str, Any]:

@@ -116,6 +116,11 @@ def test_a_wrong_name_suggests_the_near_one(given: str, near: str) -> None:
     assert "Known: " in str(caught.value)
 
 
+def test_several_names_in_one_are_told_apart() -> None:
+    with pytest.raises(UnknownComponent, match=r"no clusterer 'finch\+true': give each by itself, finch and true"):
+        clusterers.build("finch+true")
+
+
 def test_a_name_near_to_nothing_lists_what_there_is() -> None:
     with pytest.raises(UnknownComponent, match=r"no clusterer 'zzz'\. Known: ada_bn, .*; if a plugin has it, install"):
         clusterers.build("zzz")

@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     with warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _ShowsEachOnce()
         try:
             return _run_and_flush(arguments)
         except BrokenPipeError:
@@ -161,8 +161,17 @@ def _describe_error(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    say(f"Warning: {message}", err=True)
+class _ShowsEachOnce:
+    """Prints a warning unless the same was printed before: Python repeats one after any change of its filters."""
+
+    def __init__(self) -> None:
+        self.shown: set[str] = set()
+
+    def __call__(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = str(message)
+        if text not in self.shown:
+            self.shown.add(text)
+            say(f"Warning: {text}", err=True)
 
 
 def main() -> None:

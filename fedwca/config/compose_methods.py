@@ -64,7 +64,7 @@ def _changed(training: T, values: Mapping[str, Any], name: str) -> T:
     try:
         return type(training)(**lay_over({"training": training.model_dump()}, {"training": dict(values)})["training"])
     except ValidationError as error:
-        raise InvalidConfig(describe_problems(error, f"{name}: training.", type(training).model_fields)) from error
+        raise InvalidConfig(describe_problems(error, f"{name}: training.", type(training))) from error
 
 
 def compose(config: RunConfig) -> list[tuple[Method, int]]:

@@ -189,4 +189,4 @@ def validate(values: Layer) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as error:
-        raise InvalidConfig(describe_problems(error)) from error
+        raise InvalidConfig(describe_problems(error, model=RunConfig)) from error

@@ -99,7 +99,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     try:
         rules = Rules(**{"participation": config.participation, **dict(request.rules), "clients": count})
     except ValidationError as error:
-        raise InvalidConfig(describe_problems(error, "--rule ", Rules.model_fields)) from error
+        raise InvalidConfig(describe_problems(error, "--rule ", Rules)) from error
     check_deployable(method, rounds, network, rules.clients)
     try:
         deployment = DeploymentConfig(

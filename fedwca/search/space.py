@@ -106,7 +106,11 @@ def resolve_grid(key: str, plan: RunPlan) -> str:
     components = [x.name for kind, x in method_parts(method) if kind == head and name_parts[0] in type(x).model_fields]
     components += [run_components[head]] if head in run_components else []
     if not components:
-        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {name_parts[0]!r}")
+        fields = {field for kind, x in method_parts(method) if kind == head for field in type(x).model_fields}
+        if not fields:
+            raise UsageError(f"--param {key}: {method.label} has no {head} with fields")
+        unknown = describe_unknown(f"field of {method.label}'s {head}", name_parts[0], sorted(fields))
+        raise UsageError(f"--param {key}: {unknown}")
     if len(components) > 1:
         raise UsageError(f"--param {key}: several have that field; say {head}.{components[0]}.{name_parts[0]}")
     return f"{head}.{components[0]}.{name_parts[0]}"

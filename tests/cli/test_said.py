@@ -8,7 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.objectives import objectives
 from fedwca.results.pictures.bars import draw_bars
 from fedwca.results.pictures.clusters import clusters
 from fedwca.results.pictures.confusion import NOTHING, confusion
@@ -16,7 +21,7 @@ from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.style import looks
 
 from ..fork_server import CommandLine, ForkServer
-from .conftest import Run, call
+from .conftest import SMALL, Run, call
 
 
 @pytest.mark.parametrize(("samples", "words"), [("2", "no client has test images"), ("3", None)])
@@ -102,3 +107,29 @@ def test_a_pickled_checkpoint_is_refused_without_advice_to_run_it(bench: Callabl
         assert run.code == 1
         assert "weights_only" not in run.err
         assert "safetensors" in run.err
+
+
+def test_a_warning_is_printed_once(shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scaled(Objective):
+        """Reads a value of one client, which vmap cannot."""
+
+        def __call__(self, batch: Batch) -> Tensor:
+            """Cross-entropy of scaled outputs."""
+            return torch.nn.functional.cross_entropy(batch.logits / batch.logits.max().item(), batch.labels)
+
+    monkeypatch.setitem(objectives._classes, "scaled", Scaled)
+    objectives("scaled")(Scaled)
+    words = [
+        "--data",
+        str(shades),
+        *SMALL,
+        "--objective",
+        "scaled",
+        "--engine",
+        "stacked",
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    run = call("bench", *words)
+    assert run.code == 0
+    assert run.err.count("the loss of 'scaled' cannot be run for all clients at once, so it runs one by one: ") == 1

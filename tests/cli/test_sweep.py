@@ -82,7 +82,7 @@ def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
         (["--grid", "wac"], "did you mean 'wca'"),
         (["--param", "lr=1"], "--param lr=1"),
         (["--param", "training.lr=1,2", "--criterion", "accuracy"], "no criterion 'accuracy'"),
-        (["--param", "aggregator.u=1,2"], "no aggregator of"),
+        (["--param", "aggregator.u=1,2"], "no field of FedWCA's aggregator 'u'. Known: direction"),
         (["--grid", "wca", "--param", "aggregator.ta=0.2,0.3"], "aggregator.wca.ta is given twice"),
         (
             [x for key in ("ta", "tb") for x in ("--param", f"aggregator.{key}=" + ",".join(map(str, range(1, 401))))],

@@ -158,6 +158,7 @@ def test_a_field_that_every_method_states_itself_is_refused() -> None:
         ([("aggregator.wca.ta.x", "1")], "has not the right number of parts"),
         ([("training", "1")], "has not the right number of parts"),
         ([("training.speed", "1")], "training.speed: there is no such field (given '1')"),
+        ([("training.epoch", "1")], "training.epoch: there is no such field; did you mean 'epochs'? (given '1')"),
         ([("training.lr", "-1")], "training.lr: Input should be greater than 0 (given '-1')"),
         ([("aggregator.tc", "1")], "aggregator wca.tc: there is no such field (given '1')"),
         ([("aggregator.ta", "0")], "aggregator wca.ta: Input should be greater than 0"),

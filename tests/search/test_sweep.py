@@ -44,8 +44,10 @@ def test_keys_name_their_component() -> None:
     assert resolve_grid("training.lr", plan) == "training.lr"
     assert resolve_grid("model.bottleneck", plan) == "model.lenet.bottleneck"
     assert resolve_grid("aggregator.wca.tb", plan) == "aggregator.wca.tb"
-    with pytest.raises(UsageError, match="has a field"):
-        resolve_grid("aggregator.u", plan)
+    with pytest.raises(UsageError, match="no field of FedWCA's aggregator 'tta'; did you mean 'ta'"):
+        resolve_grid("aggregator.tta", plan)
+    with pytest.raises(UsageError, match=r"--param central\.x: FedWCA has no central with fields"):
+        resolve_grid("central.x", plan)
 
 
 def test_a_field_that_the_baseline_states_is_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ def vmap_or_loop(
         ]
         for client_result in results:
             check(client_result)
-        reason = first_line(error)[:160]
+        reason = shorten(first_line(error), 160, placeholder=" …")
         warnings.warn(
             f"{description} cannot be run for all clients at once, so it runs one by one: {reason}", stacklevel=2
         )
