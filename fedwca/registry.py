@@ -179,7 +179,8 @@ class Registry(Generic[T]):
                 raise InvalidConfig(f"{self.kind}: a table needs a name, such as {{name = {self.names()[0]!r}}}")
             return canonical_name(name), fields
         if not isinstance(spec, str):
-            raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}")
+            hint = f"; {spec.__name__}() would be an instance" if isinstance(spec, type) else ""
+            raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}{hint}")
         name, colon, tail = spec.partition(":")
         if not name.strip():
             raise InvalidConfig(f"{self.kind} {spec!r}: needs a name, such as {self.names()[0]!r}; or leave it out")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,10 @@ def read_domains(
                 f"{root.parent} --dataset {root.stem}"
             )
         if not root.is_dir():
-            raise DatasetMissing(f"the folder {root} does not exist")
+            beside = [path.name for path in root.parent.iterdir() if path.is_dir()] if root.parent.is_dir() else []
+            close = get_close_matches(root.name, beside, 1)
+            hint = f"; did you mean {root.with_name(close[0])}?" if close else ""
+            raise DatasetMissing(f"the folder {root} does not exist{hint}")
         problem = f"is no domain {', '.join(missing)}" if missing and paths else "are no domains"
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
         raise DatasetMissing(f"there {problem} in {folder or root / (name or '')}; the layout is {layout}")

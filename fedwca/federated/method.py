@@ -48,9 +48,10 @@ class Method:
         components |= {} if self.clusterer is None else {"clusterer": self.clusterer}
         for part, value in components.items():
             if not isinstance(value, Component):
-                raise UsageError(
-                    f"method {self.name!r}: {part} is {describe_value(value)}; right is a component's instance"
-                )
+                is_class = isinstance(value, type)
+                given = f"the class {value.__name__}" if is_class else describe_value(value)
+                right = f"an instance, {value.__name__}()" if is_class else "a component's instance"
+                raise UsageError(f"method {self.name!r}: {part} is {given}; right is {right}")
         if not isinstance(self.objectives, tuple) or not all(
             isinstance(objective, Component) for objective in self.objectives
         ):

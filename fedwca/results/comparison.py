@@ -39,6 +39,8 @@ class Comparison:
     """Diverged runs of each method; they are not in `runs`."""
     numbers: Mapping[str, Mapping[str, Mapping[SourceTrial, float]]] = field(default_factory=dict)
     """Further numbers of each method's runs, by the names of `fedwca.results.table_rows.count_numbers`."""
+    domains: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]] = field(default_factory=dict)
+    """Mean accuracies over the clients of each domain, one per run: by method, by source or target, and by domain."""
     trained: frozenset[str] = frozenset()
     """Names of the methods that train."""
     first: str = ""
@@ -53,15 +55,19 @@ class Comparison:
         runs: dict[str, dict[SourceTrial, float]] = {name: {} for name in labels}
         diverged: dict[str, dict[SourceTrial, Divergence]] = {name: {} for name in labels}
         numbers: dict[str, dict[str, dict[SourceTrial, float]]] = {name: {} for name in labels}
+        by_domain: dict[str, dict[str, Mapping[str, Sequence[float]]]] = {name: {} for name in labels}
         for source, table in tables.items():
             for row in table:
+                by_domain[row.name][source] = row.domains
                 runs[row.name] |= {(source, *trial): value for trial, value in row.runs.items()}
                 diverged[row.name] |= {(source, *trial): divergence for trial, divergence in row.diverged.items()}
                 for name, values in row.numbers.items():
                     numbers[row.name].setdefault(name, {}).update({(source, *trial): v for trial, v in values.items()})
         chosen = any(row.shown for table in tables.values() for row in table)
         present_reference = reference if reference in labels else None
-        return Comparison(dataset, labels, tuple(tables), runs, present_reference, named, chosen, diverged, numbers)
+        return Comparison(
+            *(dataset, labels, tuple(tables), runs, present_reference, named, chosen, diverged, numbers, by_domain)
+        )
 
     def part(self, method: str, source: str | None = None) -> dict[SourceTrial, float]:
         """A method's trial means for one source; None: for all sources together."""
@@ -85,6 +91,15 @@ class Comparison:
         values = _of_source(self.numbers.get(method, {}).get(name, {}), source)
         return sample_of(list(values.values())) if values else None
 
+    def domain(self, method: str, name: str, source: str) -> Sample:
+        """As `sample`, for the clients of one domain in the runs of one source."""
+        return sample_of(self.domains.get(method, {}).get(source, {}).get(name, ()))
+
+    def domain_names(self, source: str) -> list[str]:
+        """Domains of clients in the runs of one source, as far as they are known."""
+        by_method = [self.domains.get(method, {}).get(source, {}) for method in self.labels]
+        return list(dict.fromkeys(name for domains in by_method for name in domains))
+
     def difference(self, method: str, source: str | None = None) -> Difference | None:
         """Paired difference to the reference; None for the reference itself, without a reference or without pairs."""
         if self.reference is None or method == self.reference:
@@ -102,6 +117,8 @@ class Comparison:
                 **asdict(self.sample(method, source)),
                 "diverged": len(self.diverged_part(method, source)),
                 **{name: self._plain_number(method, name, source) for name in ON_REQUEST},
+                "domains": {name: sample.mean for name, sample in self._by_domain(method, source).items()},
+                "domain_stds": {name: sample.std for name, sample in self._by_domain(method, source).items()},
                 "difference": asdict(difference) if (difference := self.difference(method, source)) else None,
             }
             for method, label in self.labels.items()
@@ -115,7 +132,10 @@ class Comparison:
         return self.table().html()
 
     def table(self, requested: Sequence[str] = ()) -> Table:
-        """A row per method: columns for each source, for all runs together if there are several, and the difference.
+        """A row per method: its accuracy, and its difference to the reference.
+
+        Of several sources there is a column for each, and one for all runs together; of one source there is a column
+        for each domain of clients, and the mean over all clients.
 
         Args:
             requested: names of further columns in `ON_REQUEST`, each over all runs together.
@@ -127,12 +147,15 @@ class Comparison:
         several, kind = len(self.sources) > 1, self.named
         start_model = self.first or first_model({kind: self.sources[0]})
         reference = self.labels[self.reference] if self.reference else None
-        columns = ["method", *self.sources, *(["Avg."] if several else [])]
+        domains = [] if several else self.domain_names(self.sources[0])
+        domains = domains if len(domains) > 1 else []
+        columns = ["method", *([*self.sources, "Avg."] if several else [*domains, "mean"])]
         columns += [ON_REQUEST[name] for name in extra_columns]
         columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
         rows = []
         for method, label in self.labels.items():
-            cells = [sample_cell(self.sample(method, source)) for source in self.sources]
+            cells = [sample_cell(self.domain(method, domain, self.sources[0])) for domain in domains]
+            cells += [sample_cell(self.sample(method, source)) for source in self.sources]
             cells += [sample_cell(self.sample(method))] if several else []
             numbers = [self.number(method, name) for name in extra_columns]
             cells += [Cell("") if number is None else sample_cell(number) for number in numbers]
@@ -145,6 +168,8 @@ class Comparison:
         grouping = kind if several else f"{kind} {self.sources[0]}"
         title = f"{self.dataset}: accuracy in percent {shown_round(self.chosen)}, by {grouping}"
         notes = [f"Mean ± std (ddof 1) over n = {runs_per_source} runs ({start_model}s × trials) of a {kind}."]
+        if max(counts) < 2:
+            notes = ["One run of each, so there is no spread."]
         if several:
             total = max(self.sample(method).n for method in self.labels)
             notes.append(
@@ -157,6 +182,10 @@ class Comparison:
             )
         notes += [NOTE] if any(self.diverged.values()) else []
         return Table(title, tuple(columns), rows, notes)
+
+    def _by_domain(self, method: str, source: str | None) -> dict[str, Sample]:
+        """A sample for each domain; none for all sources together."""
+        return {} if source is None else {name: self.domain(method, name, source) for name in self.domain_names(source)}
 
     def _plain_number(self, method: str, name: str, source: str | None) -> dict[str, float | None] | None:
         sample = self.number(method, name, source)

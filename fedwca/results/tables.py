@@ -19,6 +19,7 @@ MISSING = "–"
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}",
+    "×": r"$\times$",
     "β": r"$\beta$", "α": r"$\alpha$", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 """Characters that are special in LaTeX or missing from its fonts, and how they are written."""
@@ -125,8 +126,11 @@ def escape_latex(text: str) -> str:
 
     >>> print(escape_latex("80.6 ± 2.4 % of {a_b}"))
     80.6 $\pm$ 2.4 \% of \{a\_b\}
+    >>> print(escape_latex("-1.4 [-2.0, +0.3] by 2026-11-28"))
+    $-$1.4 [$-$2.0, +0.3] by 2026-11-28
     """
-    return "".join(LATEX.get(letter, letter) for letter in printable(" ".join(text.split("\n"))))
+    line = re.sub(r"(?<![\w.)-])-(?=\d)", "−", printable(" ".join(text.split("\n"))))
+    return "".join(LATEX.get(letter, letter) for letter in line)
 
 
 def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:

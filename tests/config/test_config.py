@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fedwca.aggregators.wca import WCA
 from fedwca.component import Component
 from fedwca.config.added_fields import with_added_fields
 from fedwca.config.config_layers import resolve
@@ -193,6 +194,7 @@ def test_wrong_set_options_are_refused(pairs: list[tuple[str, str]], sentence: s
         ),
         ({"name": "local"}, "two methods are called 'local'"),
         ({"aggregator": 3}, "aggregator: needs a name or a table, not 3"),
+        ({"aggregator": WCA}, "WCA'>; WCA() would be an instance"),
         ({"objectives": 3}, "objective: needs a name or a table, not 3"),
         ({"components": "x"}, "components: needs tables kind.name.field, not 'x'"),
         ({"components": {"aggregator": 3}}, "components.aggregator: Input should be a valid dictionary (given 3)"),

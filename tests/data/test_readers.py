@@ -228,3 +228,9 @@ def test_images_outside_of_domains_are_counted(tmp_path: Path) -> None:
     with pytest.warns(DatasetWarning, match="set: 2 files or folders with images are not read, such as sheet.png; wh"):
         assert list(read_domains(root, size=8).domains) == ["fog"]
     assert list(read_domains(root, domains=("fog",), size=8).domains) == ["fog"]  # what is asked for is there
+
+
+def test_a_misspelt_folder_suggests_the_near_one(tmp_path: Path) -> None:
+    (tmp_path / "shades").mkdir()
+    with pytest.raises(DatasetMissing, match=f"{tmp_path}/shads does not exist; did you mean {tmp_path}/shades"):
+        read_domains(tmp_path / "shads", size=8)

@@ -124,6 +124,30 @@ def compared() -> Comparison:
     return Comparison.of("shades", tables, "fedavg")
 
 
+def test_a_comparison_of_one_source_has_a_column_for_each_domain() -> None:
+    def row(name: str, fog: list[float], snow: list[float]) -> Row:
+        means = {(index, 0): (a + b) / 2 for index, (a, b) in enumerate(zip(fog, snow, strict=True))}
+        return Row(name, name.title(), means, {"fog": fog, "snow": snow})
+
+    rows = [row("fedavg", [50.0, 60.0], [10.0, 20.0]), row("fedwca", [54.0, 60.0], [10.0, 30.0])]
+    comparison = Comparison.of("shades", {"sun": rows}, "fedavg")
+    table = comparison.table()
+    assert table.columns == ("method", "fog", "snow", "mean", "to Fedavg [95 % CI]", "Wilcoxon p")
+    assert table.rows[1][:4] == ["Fedwca", "57.0 ± 4.2", "20.0 ± 14.1", "38.5 ± 9.2"]
+    assert comparison.flat()[0]["domains"] == {"fog": 55.0, "snow": 15.0}
+    assert comparison.flat()[0]["domain_stds"]["fog"] == pytest.approx(50**0.5)
+    assert ",domains_fog,domains_snow,domain_stds_fog," in comma_separated(comparison.flat()).splitlines()[0]
+    both = Comparison.of("shades", {"sun": rows, "fog": [row("fedavg", [1.0], [2.0])]}, "fedavg")
+    assert both.table().columns[:4] == ("method", "sun", "fog", "Avg.")
+    assert [entry["domains"].keys() for entry in both.flat()[:3]] == [{"fog", "snow"}, {"fog", "snow"}, set()]
+
+
+def test_a_single_run_has_no_spread() -> None:
+    table = Comparison.of("shades", {"a": [Row("x", "X", {(0, 0): 50.0}, {"fog": [50.0]})]}, None).table()
+    assert table.columns == ("method", "mean")
+    assert table.notes == ["One run of each, so there is no spread."]
+
+
 def test_a_comparison_pairs_over_sources() -> None:
     comparison = compared()
     assert comparison.sample("fedavg") == Sample(65.0, 12.909944487358056, 4)

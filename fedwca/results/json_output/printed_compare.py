@@ -42,6 +42,10 @@ class ComparisonRow(MoreNumbers):
     """Number of runs behind the means. Runs that diverged do not count."""
     diverged: int = 0
     """Number of runs that diverged."""
+    domains: dict[str, Percent] = {}
+    """Mean accuracy over the clients of each domain, in percent; empty in rows of all source domains together."""
+    domain_stds: dict[str, float | None] = {}
+    """Standard deviations of these means over runs (ddof 1), in percentage points."""
     difference: PrintedDifference | None
     """Difference to the reference. Null for the reference itself, or if there is none to compare with."""
 
