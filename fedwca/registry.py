@@ -44,6 +44,11 @@ def _installed(group: str, search_path: tuple[str, ...]) -> EntryPoints:
     return entry_points(group=group)
 
 
+def _suggest_instance(value: object) -> str:
+    """The end of an error message about a value that is a class; empty if it is none."""
+    return f"; {value.__name__}() would be an instance" if isinstance(value, type) else ""
+
+
 def _has(cls: type, method: str) -> bool:
     """Whether a class, not its metaclass, has a method of that name that is not abstract."""
     attribute = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
@@ -179,8 +184,7 @@ class Registry(Generic[T]):
                 raise InvalidConfig(f"{self.kind}: a table needs a name, such as {{name = {self.names()[0]!r}}}")
             return canonical_name(name), fields
         if not isinstance(spec, str):
-            hint = f"; {spec.__name__}() would be an instance" if isinstance(spec, type) else ""
-            raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}{hint}")
+            raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}{_suggest_instance(spec)}")
         name, colon, tail = spec.partition(":")
         if not name.strip():
             raise InvalidConfig(f"{self.kind} {spec!r}: needs a name, such as {self.names()[0]!r}; or leave it out")

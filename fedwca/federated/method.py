@@ -44,14 +44,12 @@ class Method:
         Raises:
             UsageError: names the part and what would be right.
         """
-        components = {"aggregator": self.aggregator, "pseudo_labeler": self.pseudo_labeler}
+        components: dict[str, object] = {"aggregator": self.aggregator, "pseudo_labeler": self.pseudo_labeler}
         components |= {} if self.clusterer is None else {"clusterer": self.clusterer}
         for part, value in components.items():
             if not isinstance(value, Component):
-                is_class = isinstance(value, type)
-                given = f"the class {value.__name__}" if is_class else describe_value(value)
-                right = f"an instance, {value.__name__}()" if is_class else "a component's instance"
-                raise UsageError(f"method {self.name!r}: {part} is {given}; right is {right}")
+                given = f"the class {value.__name__}" if isinstance(value, type) else describe_value(value)
+                raise UsageError(f"method {self.name!r}: {part} is {given}; right is a component's instance")
         if not isinstance(self.objectives, tuple) or not all(
             isinstance(objective, Component) for objective in self.objectives
         ):

@@ -618,7 +618,7 @@ def test_an_objectives_answer_is_named(name: str, at: str, said: str) -> None:
     [
         ({"aggregator": "wca"}, "method 'own': aggregator is a str; right is a component's instance"),
         ({"clusterer": "finch"}, "method 'own': clusterer is a str"),
-        ({"aggregator": WCA}, r"method 'own': aggregator is the class WCA; right is an instance, WCA\(\)"),
+        ({"aggregator": WCA}, "method 'own': aggregator is the class WCA; right is a component's instance"),
         ({"objectives": Unsummed()}, r"method 'own': objectives are no tuple of objectives, such as \(Shot\(\),\)"),
     ],
 )
