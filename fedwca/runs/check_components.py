@@ -12,6 +12,7 @@ from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.clusterer import Clusterer
 from fedwca.core.grouping import check_labels
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout
@@ -22,19 +23,20 @@ from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
 from fedwca.runs.check_model import check_model
-from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.load_data import architecture
 from fedwca.runs.records.round_record import check_report_names
 from fedwca.runs.resources.choose_device import resolve_device
 
 
 def dry_run_components(
-    config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset, clients: int
+    config: RunConfig, methods: list[tuple[Method, int]], network: Network, dataset: FederatedDataset, clients: int
 ) -> None:
-    """Build the model and call every clusterer on dummy data, so that a misfit is found before training.
+    """Check the model, and call every clusterer on dummy data, so that a misfit is found before training.
 
     Args:
         config: of the run.
         methods: of the run, with their rounds.
+        network: of the run; without a checkpoint its backbone is pretrained as the source model's will be.
         dataset: whose classes the model tells apart.
         clients: K, how many clients the run has; a clusterer may need that many, or know them.
 
@@ -49,7 +51,6 @@ def dry_run_components(
             bottleneck.
     """
     model = architecture(config)
-    network = build_network(config, len(dataset.classes), pretrained=config.checkpoint is None)
     check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
     if config.checkpoint is not None:
         load_source(config.checkpoint, dataset.classes, model)

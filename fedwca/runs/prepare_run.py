@@ -13,6 +13,7 @@ from typing import Any
 from fedwca.config.partition_and_domain import name_domain
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
@@ -27,6 +28,7 @@ from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.bench_units import units_of
 from fedwca.runs.check_components import dry_run_components
+from fedwca.runs.load_data import build_network
 from fedwca.runs.note_environment import note_environment
 from fedwca.runs.ranks.rank_lifecycle import lead_run
 from fedwca.runs.records.round_record import seconds_spent
@@ -85,11 +87,12 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     ):
         reporter.warn(unmeasured)
     subgroups, ranks_per_trial = ranks.divide(units_of(plan.config, plan.methods))
-    config, kernels, needed = size_run(claimed, federation, device, ranks_per_trial > 1, reporter)
+    network = build_network(plan.config, len(dataset.classes), pretrained=plan.config.checkpoint is None)
+    config, kernels, needed = size_run(claimed, network, federation, device, ranks_per_trial > 1, reporter)
     if claimed.earlier is None:
-        dry_run_components(plan.config, plan.methods, dataset, len(federation))
+        dry_run_components(plan.config, plan.methods, network, dataset, len(federation))
     plan, keep = replace(plan, config=config), claimed.about["keep"]
-    checkpoint_bytes = estimate_checkpoints(plan, keep, federation, len(dataset.classes), subgroups)
+    checkpoint_bytes = estimate_checkpoints(plan, keep, federation, network, subgroups)
     domains, digests = federation.measured_domains, describe_images(dataset)
     if claimed.earlier is None:
         check_disk_space(folder.path, keep, checkpoint_bytes)
@@ -124,7 +127,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
         reporter.warn(environment_change)
     kernels_text = kernels.sentence if engine_name(config) == "stacked" else ""
     disk_text = f"checkpoints about {human_size(checkpoint_bytes)} (--keep {keep})"
-    embeddings_text = memory.describe_embeddings(config, len(dataset.classes), federation)
+    embeddings_text = memory.describe_embeddings(network, federation)
     descriptions = (memory.describe_memory(needed), disk_text, kernels_text, embeddings_text)
     reporter.planned(PlannedRun(plan, dataset, claimed.domain, device, folder.path, *descriptions))
     if claimed.earlier is not None:
@@ -163,12 +166,13 @@ def kind_of_device(device: str, ranks: RunRanks) -> str:
 
 
 def size_run(
-    claimed: ClaimedFolder, first: Federation, device: str, shared: bool, reporter: RunReporter
+    claimed: ClaimedFolder, network: Network, first: Federation, device: str, shared: bool, reporter: RunReporter
 ) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
     """The configuration with its trials at once and kernels filled in, the kernel choice, and the memory estimate.
 
     Args:
         claimed: what is to be run.
+        network: a network of the source model's shape.
         first: clients of the first trial; all trials have the same number of clients.
         device: the run's device.
         shared: whether ranks share the clients of a new run's trials, which then go one after the other.
@@ -177,7 +181,7 @@ def size_run(
     Raises:
         UsageError: the run does not fit into memory, or the engine or device does not support the settings.
     """
-    plan, classes, clients = claimed.plan, len(claimed.dataset.classes), first.clients
+    plan, clients = claimed.plan, first.clients
     if claimed.earlier is None:
         together = trials_at_once(plan.config, clients)
         if shared and together > 1:
@@ -187,15 +191,15 @@ def size_run(
         original = claimed.earlier.get("trials_at_once", 1)
         kernels = KernelChoice(restore_kernels(claimed.earlier.get("kernels", "eager"), device), "as before")
         config = plan.config.model_copy(update={"kernels": kernels.chosen})
-        config = restore_trials_at_once(config, classes, clients, original)
+        config = restore_trials_at_once(config, network, clients, original)
         warn_of_fewer_together(original, config.trials_at_once, reporter)
-    needed = memory.estimate_run(config, plan.methods, classes, first)
+    needed = memory.estimate_run(config, plan.methods, network, first)
     memory.check_run_fits(needed, free_bytes(device), device, config.trials_at_once or 1)
     if claimed.earlier is None:
-        kernels = choose_kernels(config, plan.methods, classes, clients)
+        kernels = choose_kernels(config, plan.methods, network, clients)
     config = config.model_copy(update={"kernels": kernels.chosen})
     # Estimated again: the chosen kernels may need more memory than the requested setting.
-    return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
+    return config, kernels, memory.estimate_run(config, plan.methods, network, first)
 
 
 def warn_of_fewer_together(original: int, now: int | None, reporter: RunReporter) -> None:

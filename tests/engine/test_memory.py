@@ -149,6 +149,7 @@ from fedwca.runs.resources import memory_estimate as memory
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.split_trials import split_trial
+from fedwca.runs.load_data import build_network
 from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.engine.memory import MeasuredMemory
@@ -166,7 +167,7 @@ decided = resolve_plan({
     "clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
-needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a", 0, 0))
+needed = memory.estimate_run(config, methods, build_network(config, 3), split_trial(config, dataset, "a", 0, 0))
 measured, held = MeasuredMemory("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
     checkpointer = Checkpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))

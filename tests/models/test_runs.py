@@ -13,7 +13,7 @@ from PIL import Image
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError
 from fedwca.runs.check_components import dry_run_components
-from fedwca.runs.load_data import load
+from fedwca.runs.load_data import build_network, load
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
 
@@ -41,10 +41,11 @@ def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
         {**RUN, "data": photos, "model": f"resnet18:side=32,weights=none,frozen={frozen}", "clusterer": "finch"}
     )
     dataset, source = load(plan.config)
+    network = build_network(plan.config, len(dataset.classes))
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        dry_run_components(plan.config, plan.methods, dataset, clients=2)
+        dry_run_components(plan.config, plan.methods, network, dataset, clients=2)
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

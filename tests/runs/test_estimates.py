@@ -40,7 +40,9 @@ def planned(**settings: Any) -> tuple[RunPlan, Federation]:
 def test_public_images_count() -> None:
     plan, federation = planned(**PUBLIC, baselines=["hetero_tent", "pfl_sampled"])
     without = resolve_plan({**SMALL, **PUBLIC, "baselines": ["pfl_sampled"]}, preset_name="upfl")
-    estimate, reference = (estimate_run(plan.config, plan.methods, 10, federation) for plan in (plan, without))
+    estimate, reference = (
+        estimate_run(plan.config, plan.methods, build_network(plan.config, 10), federation) for plan in (plan, without)
+    )
     images = federation.public_images
     assert images is not None
     assert estimate.images - reference.images == 2 * images.numel()
@@ -67,7 +69,7 @@ def test_clients_that_have_the_very_same_images_share_them() -> None:
 def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: dict[str, Any], tmp_path: Path) -> None:
     settings = {**SMALL, **more, "baselines": [method], "composed": False}
     plan, federation = planned(**settings)
-    needed = estimate_checkpoints(plan, "last", federation, 10)
+    needed = estimate_checkpoints(plan, "last", federation, build_network(plan.config, 10))
     bench(preset="upfl", **settings, out=tmp_path / "run", keep="all")
     written = [file.stat().st_size for file in (tmp_path / "run" / "checkpoints").glob("*/000001.safetensors")]
     # The estimate is of two checkpoints at a time, here with the one before the first round; headers take a few kB.
@@ -76,13 +78,18 @@ def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: di
 
 def test_the_disk_has_room_for_what_ended_methods_keep_and_one_at_work() -> None:
     plan, federation = planned(baselines=["fedprox", "fedavg"], composed=False, trials=2, rounds=9)
-    one = estimate_checkpoints(plan, "none", federation, 10) / 3  # two, and one that is written before one is removed
+    one = (
+        estimate_checkpoints(plan, "none", federation, build_network(plan.config, 10)) / 3
+    )  # two, and one that is written before one is removed
     of_ended_methods = {"last": 4, "selected": 8, "1": 4, "5": 20}
     for keep, ended in of_ended_methods.items():
         running = {"5": 1}.get(keep, 2)  # besides those that stay
-        assert estimate_checkpoints(plan, keep, federation, 10) == (ended + running) * one
-        assert estimate_checkpoints(plan, keep, federation, 10, subgroups=2) == (ended + 2 * running) * one
-    assert estimate_checkpoints(plan, "all", federation, 10) == 4 * 10 * one
+        assert estimate_checkpoints(plan, keep, federation, build_network(plan.config, 10)) == (ended + running) * one
+        assert (
+            estimate_checkpoints(plan, keep, federation, build_network(plan.config, 10), subgroups=2)
+            == (ended + 2 * running) * one
+        )
+    assert estimate_checkpoints(plan, "all", federation, build_network(plan.config, 10)) == 4 * 10 * one
 
 
 def test_the_estimate_of_the_disk_is_the_most_that_checkpoints_take_at_a_time(
@@ -101,7 +108,7 @@ def test_the_estimate_of_the_disk_is_the_most_that_checkpoints_take_at_a_time(
     for keep in ("last", "none", "3"):
         taken.clear()
         bench(preset="upfl", **settings, out=tmp_path / keep, keep=keep)
-        needed = estimate_checkpoints(plan, keep, federation, 10)
+        needed = estimate_checkpoints(plan, keep, federation, build_network(plan.config, 10))
         assert abs(needed - max(taken)) < 0.01 * needed  # headers take a few kB
 
 
@@ -112,10 +119,12 @@ def test_a_methods_own_batch_counts() -> None:
     for batch_size in (16, 32, 1000):
         plan = resolve_plan({**layer, "methods": {"fedavg": {"training": {"batch_size": batch_size}}}})
         federation = split_trial(plan.config, *load(plan.config), 0, 0)
-        work[batch_size] = estimate_run(plan.config, plan.methods, 10, federation).work
+        work[batch_size] = estimate_run(plan.config, plan.methods, build_network(plan.config, 10), federation).work
     assert work[16] < work[32] < work[1000]
     largest = resolve_plan({**layer, "training": {"batch_size": 64}})
-    assert work[1000] == estimate_run(largest.config, largest.methods, 10, federation).work  # no client has more
+    assert (
+        work[1000] == estimate_run(largest.config, largest.methods, build_network(largest.config, 10), federation).work
+    )  # no client has more
 
 
 def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,5 +143,7 @@ def test_trials_that_go_together_have_their_checkpoints_at_once() -> None:
     settings: dict[str, Any] = {"baselines": ["fedprox"], "trials": 4}
     alone, federation = planned(**settings)
     together, _ = planned(**settings, trials_at_once=3)
-    estimates = [estimate_checkpoints(plan, "none", federation, 10) for plan in (alone, together)]
+    estimates = [
+        estimate_checkpoints(plan, "none", federation, build_network(plan.config, 10)) for plan in (alone, together)
+    ]
     assert estimates[1] == 3 * estimates[0]

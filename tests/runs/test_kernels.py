@@ -10,6 +10,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.errors import UsageError
+from fedwca.runs.load_data import build_network
 from fedwca.runs.resources import select_kernels as kernels
 from fedwca.runs.resources.select_engine import choose_engine, choose_engines
 from fedwca.runs.resources.select_kernels import choose_kernels, measure_kernels, restore_kernels
@@ -22,7 +23,7 @@ def config(**options: object) -> RunConfig:
 
 def choice(images: list[ClientImages], **options: object) -> kernels.KernelChoice:
     run_config = config(**options)
-    return choose_kernels(run_config, compose(run_config), 3, images)
+    return choose_kernels(run_config, compose(run_config), build_network(run_config, 3), images)
 
 
 def test_the_loop_has_eager_kernels_alone(images: list[ClientImages]) -> None:
@@ -66,7 +67,7 @@ def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkey
         return original(network, batch, precision, candidates, 1, mixes=mixes)
 
     monkeypatch.setattr(kernels, "benchmark_kernels", watched)
-    result = measure_kernels(run_config, compose(run_config), 3, images, torch.device("cpu"))
+    result = measure_kernels(run_config, compose(run_config), build_network(run_config, 3), images, torch.device("cpu"))
     smallest = min(len(client.train) for client in images)
     assert shapes == [(len(images), min(64, smallest), *images[0].train.shape[1:])]
     assert tried == [["eager", "channels-last", "graphs"]]
@@ -89,4 +90,7 @@ def test_the_engine_has_the_kernels(network: Network, images: list[ClientImages]
 def test_there_is_nothing_to_measure_on_without_a_batch(images: list[ClientImages]) -> None:
     run_config = config(engine="stacked")
     few = [ClientImages(client.train[:1], client.test, client.test) for client in images]
-    assert measure_kernels(run_config, compose(run_config), 3, few, torch.device("cpu")).chosen == "eager"
+    assert (
+        measure_kernels(run_config, compose(run_config), build_network(run_config, 3), few, torch.device("cpu")).chosen
+        == "eager"
+    )

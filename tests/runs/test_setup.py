@@ -73,13 +73,15 @@ def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
 ) -> None:
     images = [ClientImages(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), *[torch.zeros(0, 3, 32, 32)] * 2)] * 4
     stacked = RunConfig(engine="stacked", device="cpu", trials=4)
-    assert restore_trials_at_once(stacked, 3, images, 2).trials_at_once == 2
+    assert restore_trials_at_once(stacked, network, images, 2).trials_at_once == 2
     # Begun on a GPU and resumed on a CPU, where auto is the loop.
-    assert restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), 3, images, 3).trials_at_once == 1
+    assert (
+        restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), network, images, 3).trials_at_once == 1
+    )
     monkeypatch.setattr(sizes, "free_bytes", lambda device: 10_000)
-    assert restore_trials_at_once(stacked, 3, images, 2).trials_at_once == 1
+    assert restore_trials_at_once(stacked, network, images, 2).trials_at_once == 1
     explicit = stacked.model_copy(update={"trials_at_once": 2})
-    assert restore_trials_at_once(explicit, 3, images, 2).trials_at_once == 2
+    assert restore_trials_at_once(explicit, network, images, 2).trials_at_once == 2
 
 
 def test_the_loop_takes_trials_one_by_one(images: list[ClientImages]) -> None:

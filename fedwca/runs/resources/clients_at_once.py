@@ -13,7 +13,6 @@ from fedwca.engine.cpu_cores import count_cores
 from fedwca.engine.embeddings import place_embeddings
 from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.errors import UsageError
-from fedwca.runs.load_data import build_network
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resources.engine_names import engine_name, named_kernels
 
@@ -62,17 +61,17 @@ def trials_at_once(config: RunConfig, clients: Sequence[ClientImages]) -> int:
 
 
 def restore_trials_at_once(
-    config: RunConfig, classes: int, clients: Sequence[ClientImages], original: int
+    config: RunConfig, network: Network, clients: Sequence[ClientImages], original: int
 ) -> RunConfig:
     """A resumed run's configuration with its original number of trials at once, or one if that is no longer possible.
 
     Args:
         config: the run's configuration.
-        classes: M.
+        network: a network of the source model's shape.
         clients: unlabeled images of one federation.
         original: trials that went through each round together when the run began.
     """
-    network, restored = build_network(config, classes, pretrained=False), original
+    restored = original
     if engine_name(config) != "stacked" or (
         original > 1
         and config.trials_at_once is None

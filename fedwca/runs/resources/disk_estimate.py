@@ -12,7 +12,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 
@@ -35,7 +35,7 @@ def check_disk_space(run: Path, keep: str, needed: int) -> None:
         )
 
 
-def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, classes: int, subgroups: int = 1) -> int:
+def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, network: Network, subgroups: int = 1) -> int:
     """Largest number of bytes that a run's checkpoints take at a time.
 
     They are those that are kept in the end, and those that the methods at work keep besides: earlier ones, and one more
@@ -45,11 +45,11 @@ def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, class
         plan: methods, rounds and trials.
         keep: retention policy, as of ``--keep``.
         federation: the first trial's; all trials have as many clients.
-        classes: M.
+        network: a network of the source model's shape.
         subgroups: subgroups of ranks, each of which runs a method at a time.
     """
     policy = RetentionPolicy.parse(keep)
-    network = build_network(plan.config, classes, pretrained=False)
+    classes = network.classifier.out_features
     model_sizes = len(architecture(plan.config).size_variants)
     federations = plan.config.source_models * plan.config.trials
 

@@ -18,20 +18,25 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
-from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.clients_at_once import clients_at_once, footprint, trials_at_once
 
 
 def estimate_run(
-    config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation
+    config: RunConfig, methods: Sequence[tuple[Method, int]], plain: Network, federation: Federation
 ) -> MemoryEstimate:
     """Peak memory of a run on its device.
 
     The server keeps one row per client if a method keeps clients separate, else one per target domain, or as many as
     its aggregator says.
+
+    Args:
+        config: of the run.
+        methods: with their number of rounds.
+        plain: a network of the source model's shape, without extra networks.
+        federation: of one trial.
     """
     model = architecture(config)
-    plain = build_network(config, classes, pretrained=False)
     shapes = [plain, *(shape_network(plain, method, len(model.size_variants)) for method, _ in methods)]
     network = max(shapes, key=lambda shape: Layout.of(shape).width)
     rows = max(count_server_rows(method, federation) if rounds else 1 for method, rounds in methods)
@@ -53,6 +58,7 @@ def estimate_run(
     embedding_bytes, _ = place_embeddings(network, sum(sizes))
     per_trial = estimate_memory(cost, sizes, model.stored_side, rows, step, chunk, workers, embedding_bytes)
     if public_images:
+        classes = plain.classifier.out_features
         per_trial = per_trial.plus(
             estimate_public(cost, federation, len(model.size_variants), model.stored_side, classes)
         )
@@ -102,9 +108,8 @@ def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
 
 
-def describe_embeddings(config: RunConfig, classes: int, federation: Federation) -> str:
+def describe_embeddings(network: Network, federation: Federation) -> str:
     """A sentence on where a frozen backbone's features are kept and which passes that saves; empty if none are kept."""
-    network = build_network(config, classes, pretrained=False)
     images = sum(len(client.train) + len(client.test) for client in federation.all_clients)
     memory_bytes, disk_bytes = place_embeddings(network, images)
     if not memory_bytes + disk_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -9,13 +10,13 @@ from typing import Any, cast
 import torch
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.runs.load_data import build_network
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resources.clients_at_once import clients_at_once, fits_memory, trials_at_once
 from fedwca.runs.resources.engine_names import engine_name
@@ -46,7 +47,7 @@ class KernelChoice:
 
 
 def choose_kernels(
-    config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, clients: Sequence[ClientImages]
+    config: RunConfig, methods: Sequence[tuple[Method, int]], network: Network, clients: Sequence[ClientImages]
 ) -> KernelChoice:
     """Choose the kernels of a run.
 
@@ -55,7 +56,7 @@ def choose_kernels(
     Args:
         config: the run's configuration, with ``kernels`` as requested.
         methods: methods with their number of rounds.
-        classes: M.
+        network: a network of the source model's shape.
         clients: unlabeled images of one federation.
 
     Raises:
@@ -69,9 +70,8 @@ def choose_kernels(
     if config.kernels == "graphs" and device.type != "cuda":
         raise UsageError(f"--kernels graphs needs a CUDA device, not {device}; take eager")
     if config.kernels == "measure":
-        return measure_kernels(config, methods, classes, clients, device)
+        return measure_kernels(config, methods, network, clients, device)
     if config.kernels == "auto":
-        network = build_network(config, classes, pretrained=False)
         return KernelChoice(default_kernels(network, device), "the default")
     return KernelChoice(config.kernels, "asked for")
 
@@ -84,7 +84,7 @@ def restore_kernels(original: str, device: str) -> Kernels:
 def measure_kernels(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
-    classes: int,
+    network: Network,
     clients: Sequence[ClientImages],
     device: torch.device,
 ) -> KernelChoice:
@@ -92,7 +92,7 @@ def measure_kernels(
 
     A step takes one batch of each of as many clients as are processed at the same time, of all trials at once.
     """
-    network = build_network(config, classes, pretrained=False).to(device)
+    network = copy.deepcopy(network).to(device)
     count, batch = clients_at_once(config, network, clients), config.training.batch_size
     largest_clients = sorted(clients, key=lambda client: -len(client.train))[:count]
     batch = min(batch, len(largest_clients[-1].train))
