@@ -109,7 +109,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         raise InvalidConfig(describe_problems(error)) from error
     Session(method, network, deployment.composition, rules)  # refuses rules that do not fit the method
     check_clients_per_round(rules)
-    dry_run_components(config, plan.methods, network, dataset, count)
+    dry_run_components(config, plan.methods, network, dataset.classes, count)
     check_writable(request.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))

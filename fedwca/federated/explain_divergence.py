@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 import torch
@@ -28,19 +29,18 @@ def explain_divergence(opened: OpenRound, client: int, upload: SimulatedUpload, 
     if not bool(upload.weights.isfinite().all()):
         return f"aggregator {opened.method.aggregator.name!r}: blend gave it weights that are not finite"
 
-    def look(work: ClientWork) -> list[str]:
-        with torch.no_grad():
+    def look(work: ClientWork) -> list[float | None]:
+        # An objective may read more than it is given here, which must neither hide the finding nor end one rank alone.
+        with suppress(Exception), torch.no_grad():
             start = opened.blend(work).start
-            (predictions,), loss = work.outputs(start), work.loss(start)
-        outputs = (predictions.logits, predictions.features)
-        if bool(loss.isfinite().all()) or not all(bool(values.isfinite().all()) for values in outputs):
-            return [""]
-        objectives = names_of(opened.task(client).objectives)
-        return [
-            f"the loss of {objectives} is {float(loss)} on the model that it started from, whose outputs are finite"
-        ]
+            (predictions,), loss = work.outputs(start), float(work.loss(start))
+            outputs = (predictions.logits, predictions.features)
+            if not math.isfinite(loss) and all(bool(values.isfinite().all()) for values in outputs):
+                return [loss]
+        return [None]
 
-    with suppress(Exception):  # an objective may read more than the look gives it, and this must not hide the finding
-        (reason,) = opened.engine.run(SingleStep(opened.offer, opened.rows, opened.task, [client], look))
-        return reason or advise_lower(option)
-    return advise_lower(option)
+    (loss,) = opened.engine.run(SingleStep(opened.offer, opened.rows, opened.task, [client], look))
+    if loss is None:
+        return advise_lower(option)
+    objectives = names_of(opened.task(client).objectives)
+    return f"the loss of {objectives} is {loss} on the model that it started from, whose outputs are finite"

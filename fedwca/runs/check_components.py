@@ -13,8 +13,8 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.clusterer import Clusterer
 from fedwca.core.grouping import check_labels
 from fedwca.core.network import Network
-from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.memory import free_bytes
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import check_precision
 from fedwca.engine.randomness import draw_changes
@@ -29,7 +29,7 @@ from fedwca.runs.resources.choose_device import resolve_device
 
 
 def dry_run_components(
-    config: RunConfig, methods: list[tuple[Method, int]], network: Network, dataset: FederatedDataset, clients: int
+    config: RunConfig, methods: list[tuple[Method, int]], network: Network, classes: tuple[str, ...], clients: int
 ) -> None:
     """Check the model, and call every clusterer on dummy data, so that a misfit is found before training.
 
@@ -37,7 +37,7 @@ def dry_run_components(
         config: of the run.
         methods: of the run, with their rounds.
         network: of the run; without a checkpoint its backbone is pretrained as the source model's will be.
-        dataset: whose classes the model tells apart.
+        classes: that the model tells apart.
         clients: K, how many clients the run has; a clusterer may need that many, or know them.
 
     Raises:
@@ -53,29 +53,48 @@ def dry_run_components(
     model = architecture(config)
     check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
     if config.checkpoint is not None:
-        load_source(config.checkpoint, dataset.classes, model)
+        load_source(config.checkpoint, classes, model)
     check_model(network, model.name)
     # Probes are ordinary clusterers; which method they are put into does not matter here.
     probes = map(registry_of("clusterer").build, config.probes)
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
-    layout = Layout.of(network)
-    source = layout.read(network)
-    bank = draw_changes(clients, layout.width, source.dtype).mul_(1e-3).add_(source)  # as large as the run's
-    truth = torch.zeros(clients, dtype=torch.int64)
-    shape = (clients, 2, 3, model.stored_side, model.stored_side)
-    images = torch.arange(clients).view(-1, 1, 1, 1, 1).expand(shape).to(torch.uint8)
     clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]
     if network.backbone.frozen and any(clusterer.layer_number is not None for clusterer in clusterers):
         warnings.warn(
             "the backbone is frozen, so layers are counted from the bottleneck on: signature 1 is the bottleneck",
             stacklevel=2,
         )
-    for method, rounds in methods:
+    for method, _ in methods:
         check_report_names(method.aggregator)
-        if method.clusterer is not None and rounds:
-            visible_truth = truth if method.clusterer.oracle else None
-            signatures = BankSignatures(bank, layout, source, visible_truth, list(images), network=network)
-            try_clusterer(method.clusterer, signatures)
+    if not clusterers:
+        return
+    made_up = make_up_signatures(network, model.stored_side, clients)
+    for clusterer in clusterers:
+        truth = made_up.truth if clusterer.oracle else None
+        try:
+            try_clusterer(clusterer, replace(made_up, truth=truth, measured={}))
+        except UsageError:
+            raise
+        except Exception:
+            if made_up.clients == clients:  # else it may need all of them
+                raise
+
+
+def make_up_signatures(network: Network, side: int, clients: int) -> BankSignatures:
+    """Signatures of made-up clients, all of one domain; of four if the memory of this machine holds no more.
+
+    Args:
+        network: which they all have, with other values.
+        side: height and width of their images in pixels.
+        clients: how many are wanted.
+    """
+    layout = Layout.of(network)
+    source = layout.read(network)
+    needed, free = 3 * clients * layout.width * source.element_size(), free_bytes("cpu")  # clusterers make copies
+    made = clients if free is None or needed <= free else min(clients, 4)
+    bank = draw_changes(made, layout.width, source.dtype).mul_(1e-3).add_(source)
+    images = torch.arange(made).view(-1, 1, 1, 1, 1).expand(made, 2, 3, side, side).to(torch.uint8)
+    return BankSignatures(bank, layout, source, torch.zeros(made, dtype=torch.int64), list(images), network=network)
 
 
 def try_clusterer(clusterer: Clusterer, signatures: BankSignatures) -> None:

@@ -90,7 +90,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     network = build_network(plan.config, len(dataset.classes), pretrained=plan.config.checkpoint is None)
     config, kernels, needed = size_run(claimed, network, federation, device, ranks_per_trial > 1, reporter)
     if claimed.earlier is None:
-        dry_run_components(plan.config, plan.methods, network, dataset, len(federation))
+        dry_run_components(plan.config, plan.methods, network, dataset.classes, len(federation))
     plan, keep = replace(plan, config=config), claimed.about["keep"]
     checkpoint_bytes = estimate_checkpoints(plan, keep, federation, network, subgroups)
     domains, digests = federation.measured_domains, describe_images(dataset)

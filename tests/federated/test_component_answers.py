@@ -205,6 +205,22 @@ def test_a_model_diverged_by_a_components_own_values(name: str) -> None:
 
 
 @engines
+def test_a_loss_that_cannot_be_looked_at_again_hides_nothing(name: str) -> None:
+    class Trained(Undefined):
+        """Raises where nothing is trained."""
+
+        name = "trained"
+
+        def __call__(self, batch: Batch) -> Tensor:
+            """Nothing without a gradient."""
+            assert torch.is_grad_enabled()
+            return super().__call__(batch)
+
+    with pytest.raises(Diverged, match="client 0's model has values that are not finite; a lower --lr may help"):
+        play(make(name), method(FedAvg(), Trained()))
+
+
+@engines
 def test_a_model_diverged_by_the_learning_rate(name: str) -> None:
     with pytest.raises(Diverged, match="client 0's model has values that are not finite; a lower --lr may help"):
         play(make(name), method(FedAvg()), training=TRAINING.model_copy(update={"lr": 1e300}))

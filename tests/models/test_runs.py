@@ -45,7 +45,7 @@ def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        dry_run_components(plan.config, plan.methods, network, dataset, clients=2)
+        dry_run_components(plan.config, plan.methods, network, dataset.classes, clients=2)
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -34,7 +34,9 @@ from fedwca.objectives.shot import Shot
 from fedwca.partitions import partitions
 from fedwca.partitions.domains import Domains
 from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.runs import check_components
 from fedwca.runs import execute_run as execute
+from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.reporter import RunReporter
 from tests.read_rounds import read_rounds
 
@@ -212,9 +214,13 @@ class Unlabeled(Clusterer):
 class Known(Clusterer):
     """Knows the groups of this run's clients."""
 
+    groups: tuple[int, ...] = (0, 1)
+    layer: int = 1
+
     def __call__(self, signatures: Signatures) -> Tensor:
-        """Two groups."""
-        return torch.tensor([0, 1])
+        """These groups."""
+        signatures.layer_weights(self.layer)
+        return torch.tensor(self.groups)
 
 
 class Comparing(Clusterer):
@@ -243,6 +249,22 @@ def test_a_clusterer_may_know_how_many_clients_there_are(
     assert finished.records()[1]["clustering"]["sizes"] == [1, 1]
     composed = Method("own", "Own", OneHot(), Argmax(), (Shot(),), clusterer=Known())
     check_deployable(composed, 1, LeNet().build(3), clients=2)
+
+
+def test_where_there_is_no_memory_for_all_clients_fewer_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = LeNet().build(3)
+
+    def check(layer: int = 1, clients: int = 6) -> None:
+        composed = Method("own", "Own", OneHot(), Argmax(), (Shot(),), Known(groups=(0, 1, 1, 0, 0, 1), layer=layer))
+        dry_run_components(RunConfig(device="cpu"), [(composed, 1)], network, ("a", "b", "c"), clients)
+
+    check()
+    with pytest.raises(FedwcaError, match="right would be 5 int64 labels"):
+        check(clients=5)
+    monkeypatch.setattr(check_components, "free_bytes", lambda device: 0)
+    check(clients=5)
+    with pytest.raises(UsageError, match="clusterer 'known': signature 9: this model has"):
+        check(layer=9)
 
 
 def test_answers_that_can_be_checked_before_training_are(
