@@ -7,6 +7,7 @@ values. Where rows need not be models (`Aggregator.rows_are_models`), only the f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -115,7 +116,8 @@ def newcomer_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tenso
 def _check_gathered(aggregator: Aggregator, answer_name: str, weights: Tensor, columns: int) -> Tensor:
     _check_shape(aggregator, answer_name, weights, (None, columns))
     _check_sums(aggregator, answer_name, weights if aggregator.rows_are_models else weights[:1])
-    if not bool(weights.isfinite().all()):  # clients' models and reports were finite, and perhaps very large
+    # Clients' models and reports were finite, and perhaps very large. The sum is as finite as the weights are.
+    if not math.isfinite(float(weights.sum())):
         raise Diverged(f"{_name(aggregator)}: {answer_name} gave weights that are not finite")
     return weights
 

@@ -46,7 +46,10 @@ class ExpectedUpload:
 
 
 def check_uploads(
-    bank: Tensor, uploads: Mapping[int, Upload], expected: ExpectedUpload, advise: Callable[[int], str]
+    bank: Tensor,
+    uploads: Mapping[int, Upload],
+    expected: ExpectedUpload,
+    advise: Callable[[int], str] = lambda client: advise_lower("--lr"),
 ) -> None:
     """Refuse a round in which an upload is invalid.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedwca.errors import UnknownComponent
+from fedwca.errors import FedwcaError, UnknownComponent
 from fedwca.results.environment import missing_plugins
 from fedwca.results.read_run_files import read_environment
 
@@ -24,7 +24,9 @@ def naming_missing_plugins(run: Path) -> Iterator[None]:
     try:
         yield
     except UnknownComponent as error:
-        missing = missing_plugins(read_environment(run))
+        missing: list[str] = []
+        with suppress(FedwcaError):  # a damaged file must not hide what is unknown
+            missing = missing_plugins(read_environment(run))
         if not missing:
             raise
         unknown = str(error).partition(";")[0].partition(". ")[0]

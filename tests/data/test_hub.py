@@ -279,7 +279,7 @@ def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest
     small = [*SMALL, "--rounds", "1", "--quiet", "--out", "all"]
     compared = call("compare", "fedavg", "--dataset", "hub:../Wild Animals,unit=writer", *words[2:], *small)
     assert compared.code == 0, compared.err
-    assert "wild_animals: accuracy in percent after the last round" in compared.out
+    assert "wild_animals: accuracy in percent after the last round" in " ".join(compared.out.split())
     checked = call("data", "check", "hub:../Wild Animals")
     assert checked.code == 0, checked.err
     assert "digest of wild_animals" in checked.out
