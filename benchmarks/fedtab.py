@@ -53,7 +53,8 @@ def add_results(run: Run, results: dict[str, Any]) -> None:
     """
     results["domains"] = list(run.domains)
     results.setdefault("environment", run.environment)
-    for name, label in run.labels.items():
+    for name, marked_label in run.labels.items():
+        label = marked_label.removesuffix(" (ORACLE)")  # tables look for the names of the plan
         records = run.rounds(name)
         if run.diverged.get(name):
             results.setdefault("diverged", []).append(label)

@@ -213,8 +213,8 @@ def test_what_is_kept_of_a_run() -> None:
     }
     assert ("Local" in result["methods"], result["diverged"]) == (False, ["Local"])
     test.add_results(
-        SimpleNamespace(**{**vars(run), "environment": {"commit": "d"}, "labels": {"fedavg": "x"}}), result
-    )
+        SimpleNamespace(**{**vars(run), "environment": {"commit": "d"}, "labels": {"fedavg": "x (ORACLE)"}}), result
+    )  # the plan does not call it an oracle
     assert (result["environment"], result["methods"]["x"]["commit"]) == ({"commit": "c"}, "d")
 
 
