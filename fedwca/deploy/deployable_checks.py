@@ -71,8 +71,9 @@ def check_deployable(method: Method, rounds: int, network: Network, clients: int
     with warnings.catch_warnings(action="ignore"):
         try:
             layers = method.clusterer.norm_layers
-            moments = {} if layers is None else {str(layers): changes[:, : count_moments(network, layers)]}
-            signatures = ModelSignatures(source + 1e-3 * changes, layout, source, measured=moments)
+            moments = {} if layers is None else {str(layers): changes[:, : count_moments(network, layers)].clone()}
+            # In place: these are as many models as a round has.
+            signatures = ModelSignatures(changes.mul_(1e-3).add_(source), layout, source, measured=moments)
             method.clusterer(signatures)
             compare_clients(method.clusterer, signatures)
         except UsageError as error:

@@ -216,12 +216,7 @@ def end_round(opened: OpenRound, uploads: Sequence[SimulatedUpload], trial: Tria
         uploads = upload_predictions(opened, trial.public, uploads)
     server, outcome = close_last_phase(opened, uploads) if opened.last_phase else close_round(opened, uploads)
     if not bool(finite_models(server.rows).all()):
-        after = (
-            f" after aggregator {opened.method.aggregator.name!r}'s server_step"
-            if opened.method.aggregator.has_server_step
-            else ""
-        )
-        raise Diverged(f"the server's model has values that are not finite{after}; a lower --lr may help")
+        raise Diverged("the server's model has values that are not finite; a lower --lr may help")
     return server, outcome
 
 

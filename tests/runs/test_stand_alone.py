@@ -13,6 +13,8 @@ import pytest
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.errors import DataError
+from fedwca.models import models
+from fedwca.models.lenet import LeNet
 from fedwca.runs.open_run import open_run
 from tests.read_rounds import read_rounds
 
@@ -178,6 +180,18 @@ def test_a_comparison_does_not_stand_on_two_sets_of_images(place: Path) -> None:
     run = call("compare", "fedavg", "local", *options)
     assert run.code == 1
     assert REFUSED in run.err
+
+
+def test_a_missing_plugin_of_the_model_is_named(place: Path) -> None:
+    models("borrowed")(type("Borrowed", (LeNet,), {"__module__": __name__}))
+    well(*BENCH, "--model", "borrowed", "--quiet")
+    models._classes.pop("borrowed")
+    file = place / "runs/mine/environment.json"
+    environment = json.loads(file.read_text())
+    environment["versions"] |= {"trial-parts": "0.1.0"}
+    file.write_text(json.dumps(environment))
+    refused = call("export", "runs/mine", "--cluster", "0", "--out", "model.safetensors")
+    assert (refused.code, "no model 'borrowed'; the run was begun with trial-parts 0.1.0" in refused.err) == (2, True)
 
 
 def test_a_missing_plugin_is_named(place: Path, plugin: str) -> None:
