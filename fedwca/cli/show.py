@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import takewhile
 from typing import Annotated, Any
@@ -90,40 +90,59 @@ def _first_sentence(text: str) -> str:
 
 
 def show_command(
-    kind: Annotated[str, typer.Argument(help="A kind, such as aggregator; also baseline or preset.")],
-    name: Annotated[str, typer.Argument(help="A name, such as wca.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="A kind, such as aggregator; also baseline or preset. Without a name: training, source-training, "
+            "central-training, finish-training, or run for what is in none of these."
+        ),
+    ],
+    name: Annotated[str | None, typer.Argument(help="A name, such as wca.")] = None,
     as_json: PlainJson = False,
 ) -> None:
-    """Show a component's fields, bounds, defaults and paper."""
+    """Show a component's fields, bounds, defaults and paper, or those of a table of the configuration.
+
+    For example: fedwca show aggregator wca, or fedwca show training
+    """
+    from fedwca.config.run_config import TABLES
+
+    table = canonical_name(kind)
+    if table in ("run", *TABLES):
+        if name is not None:
+            raise UsageError(f"fedwca show {kind} takes no name, but {name!r} was given")
+        _show_table(table, as_json)
+        return
+    if name is None:
+        if table not in ("baseline", "baselines", "preset", "presets"):
+            registry_of(kind)
+        raise UsageError(f"fedwca show {kind} needs a name; fedwca list {kind} names all")
     if canonical_name(kind) in ("baseline", "baselines"):
         _show_baseline(name, as_json)
         return
     if canonical_name(kind) in ("preset", "presets"):
         _show_preset(name, as_json)
         return
+    _show_component(kind, name, as_json)
+
+
+def _show_component(kind: str, name: str, as_json: bool) -> None:
     registry = registry_of(kind)
     cls = registry.get(name)
-    schema = cls.model_json_schema()
+    fields = cls.model_json_schema().get("properties", {})
     if as_json:
         component = {"kind": registry.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
-        say(json.dumps({**component, "fields": schema.get("properties", {})}, indent=2))
+        say(json.dumps({**component, "fields": fields}, indent=2))
         return
-    from rich.table import Table
-
     from fedwca.config.run_config import KINDS
 
+    _print_head(f"{registry.kind} {cls.name}" + (f"  {cls.label}" if cls.label else ""), cls.__doc__)
     console = make_console()
-    console.print(f"{registry.kind} {cls.name}" + (f"  {cls.label}" if cls.label else ""), style="bold")
-    console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"))
     if cls.paper:
         console.print(f"Paper: {cls.paper}")
-    if not schema.get("properties"):
+    if not fields:
         console.print("It has no fields.")
         return
-    table = Table("field", "default", "values", "meaning")
-    for field, info in schema["properties"].items():
-        table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
-    console.print(table)
+    _print_fields(fields)
     kind = registry.kind.replace("-", "_")
     usage = f"--{kind} {cls.name}:FIELD=VALUE"
     if kind == "central":
@@ -131,6 +150,45 @@ def show_command(
     elif kind in KINDS:
         usage = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
     console.print(f"Set one with {usage}")
+
+
+def _show_table(name: str, as_json: bool) -> None:
+    """Show the fields of a table of the configuration; of ``run``, those that are in no table."""
+    from fedwca.config.run_config import TABLES, RunConfig
+
+    cls = TABLES.get(name, RunConfig)
+    fields = {
+        field: info
+        for field, info in cls.model_json_schema().get("properties", {}).items()
+        if cls is not RunConfig or field not in (*TABLES, "components", "methods")
+    }
+    if as_json:
+        say(json.dumps({"name": name, "about": cls.__doc__, "fields": fields}, indent=2))
+        return
+    _print_head(name, cls.__doc__)
+    _print_fields(fields)
+    where = (
+        "with an option of fedwca bench, or in a file for --config"
+        if cls is RunConfig
+        else f"with --set {name}.FIELD=VALUE"
+    )
+    make_console().print(f"Set one {where}")
+
+
+def _print_head(title: str, about: str | None) -> None:
+    console = make_console()
+    console.print(title, style="bold")
+    console.print((about or "").strip().replace("\n    ", "\n"))
+
+
+def _print_fields(fields: Mapping[str, dict[str, Any]]) -> None:
+    """Print a row per field: its default, its values and its meaning."""
+    from rich.table import Table
+
+    table = Table("field", "default", "values", "meaning")
+    for field, info in fields.items():
+        table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
+    make_console().print(table)
 
 
 def _like(find: Callable[[], list[str]], pattern: str) -> list[str]:
@@ -147,11 +205,16 @@ def _values(info: dict[str, Any]) -> str:
         return str(info["const"])
     signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
     bounds = " ".join(f"{sign} {info[key]:g}" for key, sign in signs.items() if key in info)
-    names = {"number": "number", "integer": "integer", "boolean": "true, false", "string": "text", "null": "nothing"}
+    names = {
+        **{"number": "number", "integer": "integer", "boolean": "true, false", "string": "text", "null": "nothing"},
+        "array": "list",
+    }
     return f"{names.get(info.get('type', ''), info.get('type', ''))} {bounds}".strip()
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

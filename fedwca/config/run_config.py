@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,6 +174,14 @@ class RunConfig(UserValues):
         if specs and len(specs) < len(value):
             raise ValueError("none stands alone; leave it out beside others, which replace the default ones")
         return tuple(dict.fromkeys(parse_method(text).text for text in specs))
+
+
+TABLES: Mapping[str, type[UserValues]] = {
+    name: field.annotation
+    for name, field in RunConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, UserValues)
+}
+"""Fields that are tables of fields, such as ``training``, and their types."""
 
 
 def _canonical_all(names: Iterable[str]) -> tuple[str, ...]:

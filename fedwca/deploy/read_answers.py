@@ -65,23 +65,29 @@ class ExpectedAnswer:
         return None if self.share is None else TopKCompressor(self.layout, self.share, self.transport)
 
 
-def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
-    """Return why an answer is refused; empty if it is accepted."""
-    if parcel.kind != "upload":
-        return f"is a {repr(parcel.kind)[:80]}, not an upload"
-    if parcel.round != expected.round:
-        return f"is for round {parcel.round}; this is round {expected.round}"
-    if parcel.notes.get("token") != expected.token:
-        return "answers another task than the one it was sent"
-    return (
-        _models_problem(parcel, expected)
+def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer | str:
+    """Return what a client's message holds, or why it is refused."""
+    if problem := (
+        _task_problem(parcel, expected)
+        or _models_problem(parcel, expected)
         or _samples_problem(parcel, expected)
         or _trust_problem(parcel, expected)
-        # Checked before the model: the chosen cluster says which model the update is measured from.
-        or upload_problem(_read_upload(parcel), expected.upload)
-        or model_problem(_read_model(parcel, expected))
-        or statistics_problem(_read_model(parcel, expected), expected)
-    )
+    ):
+        return problem
+    upload = _read_upload(parcel)
+    # Checked before the model is read: the chosen cluster says which model the update is measured from.
+    if problem := upload_problem(upload, expected.upload):
+        return problem
+    start = expected.starts[int(parcel.report["label"]) if expected.upload.clusters else 0]
+    model = _read_model(parcel, start, expected)
+    if problem := model_problem(model) or statistics_problem(model, expected):
+        return problem
+    report = {name: value.double() for name, value in upload.report.items()}
+    collected = dict(upload.collected)
+    moments = collected.pop(MOMENTS, None)
+    upload = replace(upload, report=report, collected=collected)
+    trusted = float(parcel.notes["trusted"]) if expected.asks_trust else 1.0
+    return ReceivedAnswer(model, start, upload, int(parcel.notes["samples"]), trusted, moments)
 
 
 def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
@@ -98,16 +104,15 @@ def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
     return ""
 
 
-def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
-    """Return the contents of a message in which `answer_problem` finds nothing."""
-    upload = _read_upload(parcel)
-    report = {name: value.double() for name, value in upload.report.items()}
-    collected = dict(upload.collected)
-    moments = collected.pop(MOMENTS, None)
-    upload = replace(upload, report=report, collected=collected)
-    trusted = float(parcel.notes["trusted"]) if expected.asks_trust else 1.0
-    model, start = _read_model(parcel, expected), _find_start(parcel, expected)
-    return ReceivedAnswer(model, start, upload, int(parcel.notes["samples"]), trusted, moments)
+def _task_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
+    """Return why the message is no answer to the client's task; empty if it is one."""
+    if parcel.kind != "upload":
+        return f"is a {repr(parcel.kind)[:80]}, not an upload"
+    if parcel.round != expected.round:
+        return f"is for round {parcel.round}; this is round {expected.round}"
+    if parcel.notes.get("token") != expected.token:
+        return "answers another task than the one it was sent"
+    return ""
 
 
 def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
@@ -140,13 +145,8 @@ def _trust_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     return ""
 
 
-def _find_start(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
-    """Return the model that the update is measured from; the upload must have been checked."""
-    return expected.starts[int(parcel.report["label"]) if expected.upload.clusters else 0]
-
-
-def _read_model(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
-    start = _find_start(parcel, expected)
+def _read_model(parcel: Parcel, start: Tensor, expected: ExpectedAnswer) -> Tensor:
+    """Return the client's model ``[P]``, from an update of the model ``start`` if updates are uploaded."""
     if not expected.sends_models:
         return start
     if compressor := expected.compressor:

@@ -15,7 +15,7 @@ from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import measure_statistics_shift, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
 from fedwca.deploy.protect_single_clients import check_not_single_model
-from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
+from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, read_answer
 from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import assign_late_client, can_be_compared, close_session_round, make_final_parcels
 from fedwca.deploy.server_rules import Rules
@@ -136,11 +136,13 @@ class Session:
             problem = "was not asked in this round"
         elif client in current.answers:
             problem = "has answered this round already"
-        elif not (problem := answer_problem(parcel, expected)):
+        elif isinstance(answer := read_answer(parcel, expected), ReceivedAnswer):
             self._informed.add(client)
-            current.answers[client] = read_answer(parcel, expected)
-        if problem:
-            self._log_refusal(client, problem)
+            current.answers[client] = answer
+            return ""
+        else:
+            problem = answer
+        self._log_refusal(client, problem)
         return problem
 
     def close(self) -> bool:

@@ -73,6 +73,10 @@ class RoundWork(Protocol[T]):
         """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
 
     @property
+    def as_trained(self) -> bool:
+        """Whether the rows are clients' own models, whose BatchNorm statistics stay, whatever the policy."""
+
+    @property
     def task(self) -> Callable[[int], Task]:
         """Maps a client to what it has to do."""
 
@@ -114,6 +118,7 @@ class SingleStep(Generic[T]):
     clients: Sequence[int]
     step: Callable[[Any], list[T]]
     done: Callable[[int], None] = lambda client: None
+    as_trained: bool = False
 
     def restrict(self, clients: Sequence[int]) -> SingleStep[T]:
         """See `RoundWork`."""

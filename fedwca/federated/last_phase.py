@@ -141,11 +141,12 @@ def measure_shift(opened: OpenRound) -> dict[int, Shift]:
     def predict_classes(work: ClientWork) -> list[Tensor]:
         return [predictions.logits.argmax(1).cpu() for predictions in work.outputs(work.own)]
 
-    def classes_by(offer: Offer, rows: Tensor) -> list[Tensor]:
-        return engine.run(SingleStep(offer, rows, opened.task, opened.clients, predict_classes))
+    def classes_by(offer: Offer, rows: Tensor, as_trained: bool) -> list[Tensor]:
+        step = SingleStep(offer, rows, opened.task, opened.clients, predict_classes, as_trained=as_trained)
+        return engine.run(step)
 
-    delivered = classes_by(opened.offer, opened.rows)
-    adapted = classes_by(offer_own(len(engine.bank)), engine.bank)
+    delivered = classes_by(opened.offer, opened.rows, as_trained=False)
+    adapted = classes_by(offer_own(len(engine.bank)), engine.bank, as_trained=True)
     return {
         client: Shift(
             float((delivered_classes == adapted_classes).double().mean()),

@@ -63,6 +63,11 @@ class OpenRound:
         """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
         return self.server.rows
 
+    @property
+    def as_trained(self) -> bool:
+        """See `fedwca.engine.interface.RoundWork`; the server's rows are no client's own models."""
+        return False
+
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, computed from their own images."""
         with work.clock("evidence"):
@@ -70,7 +75,7 @@ class OpenRound:
                 return blend_mixtures(self.method.aggregator, self.round, work)
             if any(labels is not None for labels in work.labels):
                 return Blend(work.own)
-            # Measured with the untouched source model; in the last phase with the model that labelled clients trained.
+            # Measured with the source model as the client has it; in the last phase with that of labelled clients.
             with torch.no_grad():  # the same pass makes the labels; its result is reused there
                 return Blend(work.own, notes={"trust": measure_trust(work.outputs(work.own))})
 

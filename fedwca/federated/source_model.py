@@ -111,7 +111,7 @@ def pretrain(
 
     Raises:
         Diverged: an epoch gave a model that is not finite.
-        DataError: fewer than four images, or all of them variants of one base.
+        DataError: fewer than four images, or variants of one base, or held out, so that none or one is trained on.
         CheckpointError: the architecture's pre-trained weights are not there or do not fit.
     """
     if len(domain.labels) < 4:
@@ -146,6 +146,9 @@ def _fit(
     embed_once = network.backbone.frozen and not network.augments
     inputs = embed_images(network, [images])[0] if embed_once else images
     train, held_out = split_source(domain, training.held_out, seed)
+    if len(train) < 2:
+        problem = f"of {len(labels)} images {len(held_out)} are held out, where variants of one image stay together"
+        raise DataError(f"source domain {domain.name}: {problem}, so one is left to train on; need 2")
     crops = fold_key([seed, "source crop"])
     optimiser = torch.optim.SGD(
         network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay

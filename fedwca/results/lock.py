@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -41,24 +40,17 @@ def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
 
 
 def is_locked(run: Path) -> bool:
-    """Whether a process is working in a run folder; creates no file."""
-    if not (run / NAME).exists():
-        return False
-    lock = FileLock(run / NAME, timeout=0)
+    """Whether a process is working in a run folder; False if the system cannot tell. Creates no file.
+
+    It looks with a shared lock where there are such, so that processes that only look do not see one another.
+    """
     try:
-        lock.acquire()
+        with (run / NAME).open("rb") as lock_file:
+            if (is_free := try_lock(lock_file.fileno(), shared=True)) is not None:
+                return not is_free
+        with FileLock(run / NAME, timeout=0):
+            return False
     except Timeout:
         return True
-    except PermissionError:
-        return _is_held_by_its_owner(run / NAME)
     except (NotImplementedError, OSError):
         return False
-    lock.release()
-    return False
-
-
-def _is_held_by_its_owner(file: Path) -> bool:
-    """Whether a lock file that this process may only read is locked; False if the system cannot tell."""
-    with suppress(OSError), file.open("rb") as lock_file:
-        return try_lock(lock_file.fileno(), shared=True) is False
-    return False

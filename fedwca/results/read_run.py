@@ -103,10 +103,14 @@ class Run:
         """``running`` while a process works on it, else ``done`` or ``stopped``, which a damaged summary gives too."""
         if lock.is_locked(self.path):
             return "running"
+        return "done" if self.is_done() else "stopped"
+
+    def is_done(self) -> bool:
+        """Whether the run finished, as `complete`; False if the summary is damaged."""
         try:
-            return "done" if self.complete else "stopped"
+            return self.complete
         except FedwcaError:
-            return "stopped"
+            return False
 
     @property
     def time(self) -> datetime:
@@ -127,17 +131,10 @@ class Run:
         training_clients = len(self.domains) - self.about.get("newcomers", 0)
         return run_title(self.dataset_name, c, self.domains[:training_clients])
 
-    @cached_property
+    @property
     def domains(self) -> Sequence[str]:
-        """True domain of each client, K names; placeholders if the run was killed before they were recorded."""
-        if self.about.get("domains"):
-            return tuple(self.about["domains"])
-        # A run of an earlier release: clients are ordered by domain, equally many in each.
-        clients_per_domain = int(self.config["clients"])
-        if entries := self.summary.get("methods"):
-            return tuple(name for name in next(iter(entries.values()))["domains"] for _ in range(clients_per_domain))
-        clients = max((len(record["accuracy"]) for record in self.lines), default=0)
-        return tuple(f"target {index // clients_per_domain + 1}" for index in range(clients))
+        """True domain of each client, K names; empty if the run was killed before they were recorded."""
+        return tuple(self.about.get("domains", ()))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -241,7 +238,7 @@ def run_notes(run: Run) -> dict[str, str]:
 
 
 def read_run(run: Path) -> Run:
-    """Read a run of this or an earlier version.
+    """Read a run of this or an earlier release.
 
     Raises:
         FedwcaError: its configuration is damaged, or of a later version.

@@ -24,7 +24,7 @@ def read_configuration(run: Path) -> dict[str, Any]:
     """
     file = run / "config.json"
     configuration = _read(file)
-    version = configuration.get("schema", 1)
+    version = configuration.get("schema")
     if isinstance(version, int) and version > SCHEMA:
         raise FedwcaError(f"{run}: was written by a later fedwca (schema {version}; this one reads {SCHEMA})")
     _check(Configuration, configuration, f"{file}: is not the configuration of a run")
@@ -43,10 +43,10 @@ def trained_clients(configuration: Mapping[str, Any]) -> int:
 def is_set_up(configuration: Mapping[str, Any]) -> bool:
     """Whether ``config.json`` was completed: a run killed before that has determined nothing and done nothing.
 
-    >>> is_set_up({"schema": 2}), is_set_up({"schema": 2, "data_digest": "5f"}), is_set_up({"schema": 1})
-    (False, True, True)
+    >>> is_set_up({"schema": 2}), is_set_up({"schema": 2, "data_digest": "5f"})
+    (False, True)
     """
-    return "data_digest" in configuration or configuration.get("schema", 1) < 2  # schema 1 was written once, complete
+    return "data_digest" in configuration
 
 
 def read_summary(run: Path) -> dict[str, Any]:

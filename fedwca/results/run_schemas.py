@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 SCHEMA = 2
-"""Version of the layout of the files; raised when it changes. Older versions are still read: 1 had no checkpoints."""
+"""Version of the layout of the files, that of the first release; raised when it changes."""
 
 
 def _printable(text: str) -> str:
@@ -53,7 +53,7 @@ class _Settings(_Values):
 class Configuration(_Values):
     """``config.json``: the resolved configuration, the methods, and the origins of the values."""
 
-    version: int = Field(1, ge=1, alias="schema")
+    version: int = Field(ge=SCHEMA, alias="schema")
     config: _Settings
     methods: dict[Text, _Method] = Field(min_length=1)
     origins: dict[str, str] = {}
@@ -167,7 +167,7 @@ class _AdaptationSteps(_Values):
 class RoundRecord(_Values):
     """A line of ``rounds.jsonl``: one round of one method in one run; docs/run-folder.md describes the fields."""
 
-    version: int = Field(1, ge=1, le=SCHEMA, alias="schema")
+    version: int = Field(ge=SCHEMA, le=SCHEMA, alias="schema")
     method: str
     source_model: int = Field(ge=0)
     trial: int = Field(ge=0)
@@ -176,6 +176,7 @@ class RoundRecord(_Values):
     accuracy_sources: Numbers | None = None
     accuracy_validation: Numbers | None = None
     calibration_error: float | None = None
+    train_images: list[int] | None = None
     test_images: list[int] | None = None
     confusion: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] | None = None
     pseudo_label_counts: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] | None = None
@@ -204,8 +205,9 @@ class RoundRecord(_Values):
     @model_validator(mode="after")
     def _has_a_value_a_client(self) -> RoundRecord:
         measured_count = len(self.accuracy)
-        # Newcomers come last; they are evaluated but do not train.
-        training_count = measured_count if self.accuracy_validation is None or self.labels is None else len(self.labels)
+        training_count = measured_count
+        if self.accuracy_validation is not None:  # newcomers come last; they are evaluated but do not train
+            training_count = len(self.labels or self.train_images or self.accuracy)
         for name in type(self).model_fields:
             value, expected = getattr(self, name), measured_count if name in MEASURED else training_count
             if name not in COUNTED_BY_CLASS and isinstance(value, list) and len(value) != expected:

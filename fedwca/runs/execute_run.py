@@ -10,6 +10,7 @@ from fedwca.core.plain_values import to_plain
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError, Unwritable, describe_os_error
+from fedwca.results.read_run import read_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import end_of_run, log_records
 from fedwca.runs.prepare_run import PreparedRun
@@ -50,9 +51,10 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
                 lambda _: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"])
             )
             folder.write("memory.json", memory_record(run.memory, run.device, memory.growth()))
-            table, summary = write_summary(run, first_record_at, complete=True)
+            write_summary(run, first_record_at, complete=True)
+            finished = FinishedRun(read_run(folder.path))
             if run.loggers:
-                log_session.on_end(end_of_run(folder.path, summary, reporter.warn))
+                log_session.on_end(end_of_run(folder.path, finished.summary, reporter.warn))
     except (OSError, Unwritable) as error:
         summarise_unfinished(run, first_record_at)
         sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)
@@ -60,7 +62,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
     except (FedwcaError, KeyboardInterrupt):
         summarise_unfinished(run, first_record_at)
         raise
-    return FinishedRun(config, run.splits.dataset.name, table, summary, folder.path)
+    return finished
 
 
 def summarise_unfinished(run: PreparedRun, first_record_at: float) -> None:

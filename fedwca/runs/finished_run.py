@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.config.run_config import RunConfig
+from fedwca.config.run_config import RunConfig, validate
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
 from fedwca.results.describe_run import data_and_domain, describe_spread, shown_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
-from fedwca.results.read_run import read_run
+from fedwca.results.read_run import Run
 from fedwca.results.read_run_files import read_records
 from fedwca.results.results_table import COLUMNS, requested_columns, results_table
 from fedwca.results.rounds_as_table import flatten_records
@@ -27,15 +27,32 @@ from fedwca.runs.write_report import write_report
 class FinishedRun:
     """A finished run; ``print`` and notebooks show its table."""
 
-    config: RunConfig
-    dataset: str
-    """Name of the data set."""
-    table: list[Row]
-    """One row per method, the composed method last."""
-    summary: dict[str, Any]
-    """The contents of ``summary.json``."""
-    path: Path
-    """The run folder."""
+    run: Run
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.run.path
+
+    @property
+    def config(self) -> RunConfig:
+        """The run's configuration, as stored in its folder."""
+        return validate(dict(self.run.config))
+
+    @property
+    def dataset(self) -> str:
+        """Name of the data set."""
+        return self.run.dataset_name
+
+    @property
+    def table(self) -> list[Row]:
+        """One row per method, the composed method last."""
+        return self.run.table
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """The contents of ``summary.json``."""
+        return self.run.summary
 
     def records(self) -> list[dict[str, Any]]:
         """The records of all rounds: the lines of ``rounds.jsonl``."""
@@ -53,12 +70,12 @@ class FinishedRun:
         """
         entries = [((entry["label"],), entry) for entry in self.summary["methods"].values()]
         spread = describe_spread([entry["n"] for _, entry in entries])
-        dataset_text = data_and_domain(self.config.model_dump(), self.dataset)
+        dataset_text = data_and_domain(self.run.config, self.dataset)
         round_text = shown_round(any("round" in entry for _, entry in entries))
         title = f"{dataset_text}: accuracy in percent {round_text}, {spread}"
         table_columns = [column for column in COLUMNS if column.narrow or not narrow]
         if columns:
-            table_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
+            table_columns += requested_columns(columns, self.run.classes, [entry for _, entry in entries])
         return results_table(title, entries, columns=table_columns)
 
     def to_frame(self, of: Literal["methods", "rounds"] = "methods") -> Any:
@@ -78,8 +95,7 @@ class FinishedRun:
         except ImportError:
             raise UsageError("to_frame needs pandas, which is not installed: pip install 'fedwca[pandas]'") from None
         if of == "rounds":
-            run = read_run(self.path)
-            return pandas.DataFrame(flatten_records(self.records(), run.domains, run.classes))
+            return pandas.DataFrame(flatten_records(self.records(), self.run.domains, self.run.classes))
         entries = self.summary["methods"]
         rows = [
             {
@@ -107,9 +123,10 @@ class FinishedRun:
             UsageError: no such picture or method.
             FedwcaError: the run lacks the data that the picture shows.
         """
-        (picture,), run, trial = find_pictures([name]), read_run(self.path), TrialKey()
-        method = find_method(run, method, trial)
-        return PICTURES[picture].draw(PictureRequest(run, lazy_predictions(self.path, method, trial), method, trial))
+        (picture,), trial = find_pictures([name]), TrialKey()
+        method = find_method(self.run, method, trial)
+        predictions = lazy_predictions(self.path, method, trial)
+        return PICTURES[picture].draw(PictureRequest(self.run, predictions, method, trial))
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the run's report as HTML, Markdown or LaTeX, by the file's suffix; returns the file's path."""
@@ -125,7 +142,7 @@ class FinishedRun:
 
     def __repr__(self) -> str:
         accuracies = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)
-        dataset_text = data_and_domain(self.config.model_dump(), self.dataset)
+        dataset_text = data_and_domain(self.run.config, self.dataset)
         return f"<FinishedRun {str(self.path)!r}: {dataset_text}: {accuracies}>"
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from fedwca.results.read_run import Run
 from fedwca.runs.load_data import load
 
 DIGESTS = {"data_digest": "the images", "split_digest": "groups, units or parts"}
-"""Digests in ``config.json``, and what each covers; older runs lack the second one, runs of schema 1 both."""
+"""Digests in ``config.json``, and what each covers; older runs lack the second one."""
 
 
 def load_same_images(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str | None]:

@@ -162,6 +162,7 @@ class _Bench:
                     "source_weights": model.weights,
                 }
                 image_entries: dict[str, Any] = {"test_images": trials[i].test_images()}
+                image_entries["train_images"] = engine.sizes.tolist()
                 if partition_of(self.config).has_skewed_clients:
                     image_entries["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
                 yield {**_tag(unit), "round": -1, **start_entries, **image_entries, **source_entries}

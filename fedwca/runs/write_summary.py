@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,13 +10,13 @@ from typing import Any
 from fedwca.core.printable import quote_path
 from fedwca.results.pictures import overview
 from fedwca.results.read_run import read_run
-from fedwca.results.table_rows import Row, summarise, table_rows
+from fedwca.results.table_rows import summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.records.round_record import seconds_spent
 
 
-def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> tuple[list[Row], dict[str, Any]]:
-    """Write the summary and the picture; returns the table's rows and the summary.
+def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> None:
+    """Write the summary and the picture.
 
     Args:
         run: the run, finished or not.
@@ -46,7 +45,6 @@ def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> t
         draw_picture(run, records, summary["methods"])
     # Written last, since it marks the run as complete.
     folder.write("summary.json", summary)
-    return table, json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
 
 
 def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:

@@ -35,7 +35,8 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     optuna = import_optuna()
     planned = plan_search(spec)
     with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings(action="ignore"))  # Optuna calls some of its parts experimental
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         make_folder(spec.out)
         stack.callback(hold_lock(spec.out).release)
         study = open_study(optuna, spec.out, planned.about, spec.direction)

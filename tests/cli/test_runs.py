@@ -1,4 +1,4 @@
-"""`fedwca runs`: runs of this and earlier versions are listed, shown, compared, tagged, exported and removed."""
+"""`fedwca runs`: runs are listed, shown, compared, tagged, exported and removed."""
 
 from __future__ import annotations
 
@@ -20,26 +20,18 @@ from fedwca.results.find_runs import find_run
 from fedwca.results.lock import hold_lock, is_locked
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_notes, read_records
-from fedwca.results.run_schemas import SCHEMA
 
+from ..results.runs import write_run
 from .conftest import Run, call
-
-ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = [
-    file.parent
-    for file in sorted(ROOT.glob("benchmarks/results/*/config.json"))
-    if json.loads(file.read_text()).get("schema", 1) < SCHEMA
-]
-OLD = ROOT / "tests/fixtures/schema_1"
 
 
 @pytest.fixture
 def runs(plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a new run, one of schema 1, a stopped one and an empty folder, in the working directory."""
+    """A folder with a run, a made-up one, a stopped one and an empty folder, in the working directory."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs"
     shutil.copytree(plain.folder, folder / "now")
-    shutil.copytree(OLD, folder / "old")
+    write_run(folder / "other", rounds=1)
     shutil.copytree(plain.folder, folder / "stopped")
     (folder / "stopped/summary.json").unlink()
     (folder / "empty").mkdir()
@@ -63,11 +55,12 @@ def test_a_hint_can_be_pasted_whatever_the_folder_is_called(plain: Run, tmp_path
 def test_runs_are_listed_with_their_states(runs: Path) -> None:
     run = call("runs")
     assert run.code == 0, run.err
-    for part in ("now", "old", "stopped", "FedWCA", "shades, source amber", "done"):
+    for part in ("now", "other", "stopped", "FedWCA", "shades, source amber", "done"):
         assert part in run.out
     assert "empty" not in run.out
     lines = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
-    assert {name: line["state"] for name, line in lines.items()} == {"now": "done", "old": "done", "stopped": "stopped"}
+    states = {name: line["state"] for name, line in lines.items()}
+    assert states == {"now": "done", "other": "done", "stopped": "stopped"}
     assert lines["stopped"]["accuracy"] == lines["now"]["accuracy"]
     assert lines["now"]["accuracy"] == read_run(runs / "now").summary["methods"]["wca"]["mean"]
     assert call("runs", "--root", str(runs / "empty")).out == f"No runs in {runs / 'empty'}/\n"
@@ -83,33 +76,13 @@ def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
     assert states["stopped"] == "running"
     assert refused.code == 2
     assert "a process is at work on this run" in refused.err
-    (runs / "old/config.json").write_text("{")
+    (runs / "other/config.json").write_text("{")
     run = call("runs", "--json")
     listed = json.loads(run.out)
     assert [line["run"] for line in listed if line["state"] != "damaged"] == ["now", "stopped"]
     (damaged,) = (line for line in listed if line["state"] == "damaged")
-    assert (damaged["run"], damaged["problem"] in run.err) == ("old", True)
-    assert "old/config.json: cannot be read" in run.err
-
-
-@pytest.mark.parametrize("path", [*COMMITTED, OLD], ids=lambda path: path.name)
-def test_older_runs_still_open(path: Path) -> None:
-    run = read_run(path)
-    assert run.state == "done"
-    assert run.about.get("schema", 1) < SCHEMA
-    assert run.accuracy == run.summary["methods"]["wca"]["mean"]
-    shown = call("runs", "show", str(path))
-    assert shown.code == 0, shown.err
-    assert "FedWCA" in shown.out
-    refused = call("resume", str(path))
-    assert refused.code == 2
-    assert "was run before checkpoints were kept (schema 1)" in refused.err
-
-
-def test_rounds_of_schema_1_are_read() -> None:
-    assert [(r["method"], r["round"]) for r in read_records(OLD)] == [
-        (m, r) for m in ("fedavg", "wca") for r in (-1, 0)
-    ]
+    assert (damaged["run"], damaged["problem"] in run.err) == ("other", True)
+    assert "other/config.json: cannot be read" in run.err
 
 
 def test_show_and_diff(runs: Path) -> None:
@@ -123,12 +96,12 @@ def test_show_and_diff(runs: Path) -> None:
     assert (wrong.code, "--column worts: no column 'worts'; did you mean 'worst'?" in wrong.err) == (2, True)
     shown_json = json.loads(call("runs", "show", "now", "--json").out)
     assert shown_json["rounds_done"] == {"source_only": 0, "local": 2, "fedavg": 2, "wca": 2}
-    difference = json.loads(call("runs", "diff", "now", "old", "--json").out)
+    difference = json.loads(call("runs", "diff", "now", "other", "--json").out)
     assert difference["settings"]["rounds"] == [2, 1]
     assert difference["settings"]["wca.rounds"] == [2, 1]
     assert "seed" not in difference["settings"]
-    assert set(difference["accuracy"]) == {"fedavg", "wca"}
-    table = call("runs", "diff", "now", "old")
+    assert set(difference["accuracy"]) == {"source_only", "wca"}
+    table = call("runs", "diff", "now", "other")
     assert "accuracy of wca" in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
 
@@ -168,16 +141,17 @@ def test_export_to_csv(runs: Path) -> None:
 
 def test_export_to_parquet(runs: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    assert call("runs", "export", "old", "--to", "parquet", "--out", "some/file.parquet").code == 0
+    assert call("runs", "export", "other", "--to", "parquet", "--out", "some/file.parquet").code == 0
     rows = parquet.read_table("some/file.parquet").to_pylist()
-    assert [(r["method"], r["round"], r["client"]) for r in rows[:2]] == [("fedavg", -1, 0), ("fedavg", -1, 1)]
-    assert rows[-1]["accuracy"] == read_records(OLD)[-1]["accuracy"][-1]
+    first_rows = [(row["method"], row["round"], row["client"]) for row in rows[:2]]
+    assert first_rows == [("source_only", -1, 0), ("source_only", -1, 1)]
+    assert rows[-1]["accuracy"] == read_records("runs/other")[-1]["accuracy"][-1]
 
 
 def test_an_impossible_export_is_refused(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--to xlsx: takes csv or parquet" in call("runs", "export", "now", "--to", "xlsx").err
-    (runs / "old/rounds.jsonl").write_text("")
-    assert "this run has no rounds to export" in call("runs", "export", "old").err
+    (runs / "other/rounds.jsonl").write_text("")
+    assert "this run has no rounds to export" in call("runs", "export", "other").err
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     run = call("runs", "export", "now", "--to", "parquet")
     assert run.code == 2
@@ -191,7 +165,7 @@ def test_a_run_is_removed_after_a_question(runs: Path, monkeypatch: pytest.Monke
     assert call("runs", "rm", "now", "--yes").out == "removing runs/now\nremoved runs/now\n"
     assert not (runs / "now").exists()
     monkeypatch.setattr("typer.confirm", lambda text: True)
-    assert call("runs", "rm", "old").code == 0
+    assert call("runs", "rm", "other").code == 0
     assert call("runs", "rm", "empty", "--yes").code == 2
     assert (runs / "empty").exists()
 
@@ -200,13 +174,13 @@ def test_several_runs_are_removed_after_one_question_or_none_of_them(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call("runs", "rm", "now", "nothing", "--yes").code == 2
-    with hold_lock(runs / "old"):
-        assert "a process is at work on this run" in call("runs", "rm", "now", "old", "--yes").err
-    assert all((runs / name).exists() for name in ("now", "old"))
+    with hold_lock(runs / "other"):
+        assert "a process is at work on this run" in call("runs", "rm", "now", "other", "--yes").err
+    assert all((runs / name).exists() for name in ("now", "other"))
     questions: list[str] = []
     monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or True)
-    assert call("runs", "rm", "now", "old", "now").code == 0
-    assert questions == ["Remove runs/now, runs/old and everything in them?"]
+    assert call("runs", "rm", "now", "other", "now").code == 0
+    assert questions == ["Remove runs/now, runs/other and everything in them?"]
     assert [path.name for path in sorted(runs.iterdir())] == ["empty", "stopped"]
 
 
@@ -250,7 +224,7 @@ def test_a_part_of_the_list_in_another_order(runs: Path) -> None:
     def names(*options: str) -> list[str]:
         return [line["run"] for line in json.loads(call("runs", *options, "--json").out)]
 
-    assert names("--sort", "name") == ["now", "old", "stopped"]
+    assert names("--sort", "name") == ["now", "other", "stopped"]
     assert names("--match", "*o*p*") == names("--state", "stopped") == ["stopped"]
     by_accuracy = [line["accuracy"] or -1 for line in json.loads(call("runs", "--sort", "accuracy", "--json").out)]
     assert by_accuracy == sorted(by_accuracy)
@@ -260,7 +234,7 @@ def test_a_part_of_the_list_in_another_order(runs: Path) -> None:
 
 def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = ["runs", "--root", "archive"]
-    shutil.copytree(runs / "old", "archive/now")
+    shutil.copytree(runs / "other", "archive/now")
     shutil.copytree(runs / "now", "now")  # nor is a run in the working folder meant
     assert json.loads(call(*archive, "show", "now", "--json").out)["path"] == "archive/now"
     assert json.loads(call(*archive, "diff", "now", "now", "--json").out)["settings"] == {}

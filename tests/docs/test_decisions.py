@@ -47,5 +47,8 @@ def resolve(rows: str, method: str, pairs: tuple[tuple[str, str], ...] = ()) -> 
 @pytest.mark.parametrize(("row", "key", "value"), ALTERNATIVES)
 def test_an_alternative_arrives_at_a_method(row: str, key: str, value: str) -> None:
     rows = row[0]
-    plans = {name: resolve(rows, name, ((key, value),)) for name in ["none", *baseline_names(RUNS[rows][0])]}
-    assert any(plan is not None and plan != resolve(rows, name) for name, plan in plans.items())
+    for name in ["none", *baseline_names(RUNS[rows][0])]:
+        plan = resolve(rows, name, ((key, value),))
+        if plan is not None and plan != resolve(rows, name):
+            return
+    pytest.fail("no method differs")

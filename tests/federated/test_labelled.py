@@ -35,6 +35,7 @@ from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.trusted import Trusted
+from fedwca.runs.records.round_diagnostics import measure_evidence
 from tests.engine.federations import Thin, some
 
 UNLABELED = 1
@@ -347,3 +348,20 @@ def test_what_the_last_phase_did_is_read_from_images_alone() -> None:
     copied = replace(opened, offer=opened.offer)
     engine.bank[UNLABELED] = server.rows[0]
     assert measure_shift(copied)[UNLABELED].agreement == 1
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_is_said_of_the_last_phase_is_of_the_models_that_clients_end_with(name: str) -> None:
+    tested = [replace(client, test=client.train) for client in clients()]
+    network = Thin(bottleneck=8).build(3, seed=1, trains_classifier=True).double()
+    engine, composed = ENGINES[name](network, tested, batch_norm="recalibrated"), method(FedAvg(), "all")
+    server, _ = play(engine, composed, 1)
+    opened = open_last_phase(1, server, composed, engine, Keys(1), DOMAINS)
+    close_last_phase(opened, engine.run(opened))
+    (shift,) = measure_shift(opened).values()
+    assert torch.equal(shift.after, engine.predict_tests()[UNLABELED].classes.bincount(minlength=3))
+    models, as_they_are = final_models(composed, server, engine), ENGINES[name](network, tested)
+    evidence, expected = (
+        measure_evidence(server, composed, each, TRAINING, models)["entropy"] for each in (engine, as_they_are)
+    )
+    assert evidence == pytest.approx(expected, nan_ok=True)

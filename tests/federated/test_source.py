@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,10 @@ def test_too_little_to_train_on() -> None:
         pretrain(domain(3), CLASSES, MODEL, TRAINING, 0)
     with pytest.raises(DataError, match="variants of one"):
         pretrain(domain(8, groups=8), CLASSES, MODEL, TRAINING, 0)
+    four = replace(domain(4), groups=np.array([0, 0, 0, 1]))
+    left = [len(split_source(four, 0.2, seed)[0]) for seed in range(8)]
+    with pytest.raises(DataError, match=r"of 4 images 3 are held out, .* so one is left to train on; need 2"):
+        pretrain(four, CLASSES, MODEL, TRAINING, left.index(1))
 
 
 def test_no_epochs_is_the_initial_network() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.table_rows import summarise, table_rows
 
 CLASSES = ("zero", "one", "two", "three")
@@ -47,7 +48,7 @@ def write_run(
     for trial in range(trials):
         for index, name in enumerate(names):
             level = 40 + 20 * random.random(count)
-            tag = {"schema": 1, "method": name, "source_model": 0, "trial": trial}
+            tag = {"schema": SCHEMA, "method": name, "source_model": 0, "trial": trial}
             counts = {"confusion": CONFUSION, "calibration_error": 12.5}
             records.append({**tag, "round": -1, "accuracy": level.tolist(), "source_accuracy": 93.0, **counts})
             for number in range(rounds if name != "source_only" else 0):
@@ -65,7 +66,14 @@ def write_run(
     table = table_rows(records, labels, [name for name in targets for _ in range(clients)])
     write(
         folder / "config.json",
-        {"config": config, "methods": method_entries, "origins": {"clients": "CLI"}, "classes": CLASSES},
+        {
+            "schema": SCHEMA,
+            "config": config,
+            "methods": method_entries,
+            "origins": {"clients": "CLI"},
+            "domains": [name for name in targets for _ in range(clients)],
+            "classes": CLASSES,
+        },
     )
     write(folder / "environment.json", {"python": "3.11", "cores": 2, "versions": {"torch": "2.11"}})
     timing = {"total_seconds": 9.0, "setup_seconds": 3.0, "run_seconds": 6.0, "methods": dict.fromkeys(labels, 1.0)}

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 from fedwca.results.rounds_as_table import flatten_records
-from fedwca.results.run_schemas import RoundRecord
+from fedwca.results.run_schemas import SCHEMA, RoundRecord
 from fedwca.results.table_rows import count_numbers, mean_of_classes, summarise, table_rows
 
 
 def record(trial: int, confusion: list[list[int]], *accuracy: float) -> dict[str, Any]:
-    tag = {"method": "wca", "source_model": 0, "trial": trial, "round": 0, "labels": [0] * len(accuracy)}
+    tag = {
+        "schema": SCHEMA,
+        "method": "wca",
+        "source_model": 0,
+        "trial": trial,
+        "round": 0,
+        "labels": [0] * len(accuracy),
+    }
     return {**tag, "accuracy": list(accuracy), "confusion": confusion, "calibration_error": 5.0 + trial}
 
 

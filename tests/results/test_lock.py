@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedwca.core.file_locks import try_lock
 from fedwca.errors import UsageError
 from fedwca.results.lock import NAME, hold_lock, is_locked
 
@@ -23,6 +24,13 @@ def test_a_reader_sees_who_is_at_work(tmp_path: Path) -> None:
         assert is_locked(tmp_path)
         lock.release()
         (tmp_path / NAME).touch()
+        assert not is_locked(tmp_path)
+
+
+def test_who_only_looks_is_not_at_work(tmp_path: Path) -> None:
+    (tmp_path / NAME).touch()
+    with (tmp_path / NAME).open("rb") as looked_at:
+        assert try_lock(looked_at.fileno(), shared=True)
         assert not is_locked(tmp_path)
 
 

@@ -288,7 +288,7 @@ def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "summary.json").unlink()
     run = read_run(folder)
-    assert run.domains == ("target 1", "target 1", "target 2", "target 2", "target 3", "target 3")
+    assert run.domains == ("target0", "target0", "target1", "target1", "target2", "target2")
     assert not run.complete
     assert pictures.bars(run).axes
 

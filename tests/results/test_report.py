@@ -206,7 +206,18 @@ def test_doubts_in_plain_words(run: Run) -> None:
     assert "client 0 found no partner to mix with" in text
     assert "2 of 3 clusters have a single client" in text
     assert "the second neighbour of client 1 is at most 2 % farther" in text
-    assert "in 1 rounds some cluster had a single contributor" in text
+    assert "in 1 round some cluster had a single contributor" in text
+
+
+def test_one_label_for_a_few_images_says_nothing(run: Run) -> None:
+    for record in run.rounds("wca"):
+        if record["round"] < 0:
+            record["train_images"] = [10, 11, 50, 50, 50, 50]  # type: ignore[index]
+    last(run)["label_entropy"] = [0.0, 0.0, *last(run)["label_entropy"][2:]]
+    assert [text for text in run_warnings(run) if "one label" in text] == [
+        "FedWCA: client 1 gave all images one label (collapsed classes), first in round 4 of model 0, trial 1. "
+        "Training on such labels cannot help."
+    ]
 
 
 def test_doubts_about_a_whole_run(tmp_path: Path) -> None:

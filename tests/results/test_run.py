@@ -21,7 +21,6 @@ from fedwca.results.run_schemas import SCHEMA, UNCHECKED, RoundRecord
 from .runs import write_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
-OLD = Path(__file__).parents[1] / "fixtures" / "schema_1"
 BENCHES = sorted(path.parent for path in (Path(__file__).parents[2] / "benchmarks/results").rglob("summary.json"))
 
 
@@ -42,7 +41,7 @@ def test_all_documented_fields_of_a_record_are_known() -> None:
     assert {field.alias or name for name, field in RoundRecord.model_fields.items()} | UNCHECKED == documented - reports
 
 
-@pytest.mark.parametrize("path", [OLD, *BENCHES], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", BENCHES, ids=lambda path: path.name)
 def test_every_run_that_was_ever_kept_is_read(path: Path) -> None:
     run = read_run(path)
     assert run.state == "done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,16 @@ def test_a_study_of_an_earlier_release_goes_on(trainings: Trainings, tmp_path: P
     assert set(trainings.search(tmp_path, LIST)) == set(LIST.values)
     assert sorted(trainings.rates[1:]) == [stopped, once]
     assert {trial.state for trial in study.get_trials()} == {states.COMPLETE, states.FAIL}
+
+
+def test_a_warning_in_a_try_is_heard(trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn_first(*arguments: Any) -> Any:
+        warnings.warn("the seed does not decide this", UserWarning, stacklevel=1)
+        return trainings(*arguments)
+
+    monkeypatch.setattr("fedwca.search.study.collect_runs", warn_first)
+    with pytest.warns(UserWarning, match="the seed does not decide this"):
+        trainings.search(tmp_path, LIST, tries=1)
 
 
 def test_a_try_that_diverged_is_a_result(trainings: Trainings, tmp_path: Path) -> None:

@@ -83,9 +83,12 @@ class SequentialEngine(LocalEngine):
         def work(client: int) -> T:
             weights = torch.cat([offer.personal[client], offer.shared])
             with self._replica() as replica:
-                received = SentModels(
-                    weights, lambda w: self._apply_batch_norm(client, self._mix(w, rows), replica), source
-                )
+
+                def mix(weights: Tensor) -> Tensor:
+                    model = self._mix(weights, rows)
+                    return model if round.as_trained else self._apply_batch_norm(client, model, replica)
+
+                received = SentModels(weights, mix, source)
                 arguments = (self.images[client], self.labels[client], received, offer.personal.shape[1])
                 worker = ClientWorker(replica, *arguments, self.bank[client], round.task(client), self._plain[client])
                 return round.step(worker)[0]

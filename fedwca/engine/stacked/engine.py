@@ -89,10 +89,15 @@ class StackedEngine(LocalEngine):
     def _worker(self, batch: ClientBatch, round: RoundWork[T]) -> StackedWorker:
         offer, rows = round.offer, round.rows
         shared = offer.shared.expand(len(batch.clients), *offer.shared.shape)
+
+        def mix(weights: Tensor) -> Tensor:
+            models = self._mix(weights, rows)
+            return models if round.as_trained else self._apply_batch_norm(batch, models)
+
         received = StackedReceived(
             to_device(torch.cat([offer.personal[batch.clients], shared], 1), self.device),
             offer.personal.shape[1],
-            lambda weights: self._apply_batch_norm(batch, self._mix(weights, rows)),
+            mix,
             (lambda weights: self._mix(weights, rows)) if self.batch_norm.one_model else None,
             self.layout.read(self.network),
         )

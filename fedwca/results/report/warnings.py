@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from fedwca.core.count_of import count_of
 from fedwca.core.mean import is_lower, mean
 from fedwca.results.diverged_runs import divergence_notes, whole_runs
 from fedwca.results.last_phase_notes import last_phase_notes
@@ -14,6 +15,9 @@ from fedwca.results.read_run import Run
 from fedwca.results.shown_records import Record, accuracy_of_all, shown_records
 from fedwca.results.table_rows import CLOSE
 from fedwca.results.trial_key import TrialKey
+
+FEW_IMAGES = 10
+"""Up to so many training images of a client, that all of them get one label says nothing."""
 
 
 def run_warnings(run: Run) -> list[str]:
@@ -79,8 +83,15 @@ def _where(record: Record) -> str:
 
 
 def _collapsed(records: Sequence[Record]) -> Iterator[str]:
-    """Clients with label entropy 0: all their images have the same label."""
-    hits = [(record, k) for record in records for k, h in enumerate(record.get("label_entropy", ())) if h == 0]
+    """Clients with label entropy 0: all their images, which are not few, have the same label."""
+    # Earlier releases did not record the number of images.
+    sizes = {TrialKey.of(record): record["train_images"] for record in records if record.get("train_images")}
+    hits = [
+        (record, k)
+        for record in records
+        for k, h in enumerate(record.get("label_entropy", ()))
+        if h == 0 and (TrialKey.of(record) not in sizes or sizes[TrialKey.of(record)][k] > FEW_IMAGES)
+    ]
     if hits:
         clients = sorted({k for _, k in hits})
         yield (
@@ -137,7 +148,9 @@ def _alone(records: Sequence[Record]) -> Iterator[str]:
         contributors = Counter(c for c, row in zip(record.get("labels", ()), rows, strict=True) if not _missing(row))
         affected_rounds += any(contributors[c] == 1 < record["labels"].count(c) for c in contributors)
     if affected_rounds:
-        yield f"in {affected_rounds} rounds some cluster had a single contributor, the others being absent."
+        yield (
+            f"in {count_of(affected_rounds, 'round')} some cluster had a single contributor, the others being absent."
+        )
 
 
 def _missing(row: object) -> bool:

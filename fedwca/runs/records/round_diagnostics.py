@@ -78,7 +78,8 @@ def measure_evidence(
         return list(zip(work.density(work.own).tolist(), map(float, entropies), strict=True))
 
     task = Task(method.pseudo_labeler, method.own_objectives, training, lambda purpose: 0)
-    evidence = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), measure))
+    clients = range(len(engine.images))
+    evidence = engine.run(SingleStep(offer, rows, lambda client: task, clients, measure, as_trained=models is not None))
     masked = [
         (math.nan, math.nan) if has_labels else values for has_labels, values in zip(labelled, evidence, strict=True)
     ]

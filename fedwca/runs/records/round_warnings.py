@@ -10,6 +10,7 @@ import torch
 from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note
+from fedwca.results.report.warnings import FEW_IMAGES
 
 
 class WarnOnce:
@@ -45,7 +46,7 @@ class WarnOnce:
                 "worse label (docs/decisions.md, A13)",
             )
         for client, target in targets.items():
-            if record["label_entropy"][client] == 0 and len(target.labels) > 10:
+            if record["label_entropy"][client] == 0 and len(target.labels) > FEW_IMAGES:
                 self._once(
                     f"collapse {method.name}",
                     f"{method.label}: from round {record['round']} client {client} gives all its images one label",

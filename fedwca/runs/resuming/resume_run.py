@@ -9,7 +9,6 @@ from pathlib import Path
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import validate
-from fedwca.errors import UsageError
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
@@ -47,15 +46,13 @@ def resume_run(
     """
     started = time.perf_counter()
     metadata = read_configuration(path)
-    config = validate(metadata["config"])
-    if metadata.get("schema", 1) < 2:
-        raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
     run = read_run(path)
-    if run.state == "done":  # read from its folder alone: neither its images nor its components need be there
+    if run.is_done():  # read from its folder alone: neither its images nor its components need be there
         if ranks.world is not None:
             ranks.world.everyone.broadcast_object({})  # tells the other ranks that nothing is left to do
         reporter.nothing_left(path)
-        return FinishedRun(config, run.dataset_name, run.table, dict(run.summary), path)
+        return FinishedRun(run)
+    config = validate(metadata["config"])
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     with naming_missing_plugins(path):
