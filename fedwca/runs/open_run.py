@@ -71,8 +71,8 @@ def open_run(
     classes = tuple(metadata.get("classes", ())) or load_same_images(config, metadata, path)[0].classes
     with naming_missing_plugins(path):
         model = architecture(config)
-    network = build_network(config, len(classes), pretrained=False)
-    parts = _trained_parts(metadata["methods"][unit.method])
+        network = build_network(config, len(classes), pretrained=False)
+        parts = _trained_parts(metadata["methods"][unit.method])
     network = grow_network(network, parts, config.seed, sizes=len(model.size_variants))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])

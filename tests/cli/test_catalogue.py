@@ -12,7 +12,7 @@ import fedwca
 from fedwca.cli import make_app
 from fedwca.cli.complete import baselines, complete_names, presets
 from fedwca.config.component_registries import PLURALS, registry_of
-from fedwca.config.run_config import RunConfig
+from fedwca.config.run_config import TABLES, RunConfig
 from fedwca.core.training_settings import Training
 
 from .conftest import call
@@ -100,6 +100,17 @@ def test_everything_that_is_listed_can_be_shown(kind: str, name: str) -> None:
     assert all(field in run.out for field in cls.model_fields)
 
 
+@pytest.mark.parametrize("name", ["run", *TABLES])
+def test_tables_of_the_configuration_are_shown(name: str) -> None:
+    cls = TABLES.get(name, RunConfig)
+    fields = set(cls.model_fields) - ({*TABLES, "components", "methods"} if name == "run" else set())
+    run = call("show", name.replace("_", "-"))
+    assert run.code == 0, run.err
+    assert all(field in run.out for field in fields)
+    assert (f"--set {name}.FIELD=VALUE" in run.out) == (name != "run")
+    assert set(json.loads(call("show", name, "--json").out)["fields"]) == fields
+
+
 def test_show_baseline() -> None:
     run = call("show", "baseline", "source-only")
     assert "label: Source Only" in run.out
@@ -112,6 +123,10 @@ def test_show_baseline() -> None:
         (["list", "agregators"], "no kind 'agregators'; did you mean 'aggregator'? Known: dataset, model"),
         (["show", "agregator", "wca"], "no kind 'agregator'"),
         (["show", "aggregator", "wac"], "did you mean 'wca'?"),
+        (["show", "aggregator"], "fedwca show aggregator needs a name; fedwca list aggregator names all"),
+        (["show", "presets"], "fedwca show presets needs a name; fedwca list presets names all"),
+        (["show", "agregator"], "no kind 'agregator'"),
+        (["show", "training", "lr"], "fedwca show training takes no name, but 'lr' was given"),
         (["show", "baseline", "wca"], "no baseline 'wca'"),
         (["show", "baseline", "mdmg"], "did you mean 'mdmgb'?"),
         (["show", "baseline", "One-Hott"], "did you mean 'one_hot'?"),

@@ -69,6 +69,7 @@ def test_lists_of_runs_have_their_shapes(plain: Run, tmp_path: Path) -> None:
 
 def test_components_and_baselines_have_their_shapes() -> None:
     assert shaped(call("show", "aggregator", "wca", "--json"), shapes.ShownComponent).kind == "aggregator"
+    assert shaped(call("show", "finish-training", "--json"), shapes.ShownTable).name == "finish_training"
     assert shaped(call("show", "baseline", "fedwca", "--json"), shapes.ShownBaseline).label == "FedWCA"
     assert shaped(call("show", "baseline", "dan", "--json"), shapes.ShownBaseline).central == "dan"
 

@@ -14,7 +14,7 @@ from fedwca.results.json_output.printed_compare import PrintedComparison
 from fedwca.results.json_output.printed_join import PrintedJoin
 from fedwca.results.json_output.printed_reproduce import PrintedReproduction
 from fedwca.results.json_output.printed_runs import DamagedRun, ListedRun, RunDifferences, ShownRun
-from fedwca.results.json_output.printed_show import ShownBaseline, ShownComponent
+from fedwca.results.json_output.printed_show import ShownBaseline, ShownComponent, ShownTable
 from fedwca.results.json_output.printed_sweep import PrintedSearch
 from fedwca.results.json_output.printed_values import PrintedValues
 
@@ -23,6 +23,7 @@ VERSION = 1
 
 SHAPES: tuple[type[PrintedValues], ...] = (
     *(RunSummary, ListedRun, DamagedRun, ShownRun, RunDifferences, ShownComponent, ShownBaseline),
+    ShownTable,
     *(PrintedComparison, PrintedReproduction, PrintedSearch, PrintedJoin),
 )
 

@@ -22,6 +22,17 @@ class ShownComponent(PrintedValues):
     """JSON schema of each field, by its name."""
 
 
+class ShownTable(PrintedValues):
+    """Output of ``fedwca show training --json`` and the like."""
+
+    name: str
+    """Name of the table in a configuration; ``run`` for the fields that are in no table."""
+    about: str | None
+    """What the table decides."""
+    fields: dict[str, dict[str, Any]]
+    """JSON schema of each field, by its name."""
+
+
 class ShownBaseline(PrintedValues):
     """Output of ``fedwca show baseline NAME --json``."""
 
