@@ -23,6 +23,11 @@ from types import TracebackType
 from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
+LATE = (
+    *("matplotlib.figure", "matplotlib.backends.backend_agg", "optuna", "rich.console", "rich.progress"),
+    *("sklearn.metrics", "torch._dynamo"),
+)
+"""What commands import when they need it, most of them do, and it takes them seconds."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def serve(limit: float) -> None:
     for module in pkgutil.walk_packages(fedwca.__path__, "fedwca."):
         if ".flower" not in module.name and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg", "optuna", "rich.console", "rich.progress"):
+    for name in LATE:
         importlib.import_module(name)
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import LATE
 from tests.read_rounds import read_rounds
 
 BENCH = [
@@ -66,7 +67,7 @@ def begin(place: Path, words: Sequence[str]) -> ForkServerProcess:
     """Start the run in a process, a folder and a cache of its own; the process has loaded its libraries already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["fedwca.runs.start_run", "fedwca.cli.console_reporter", "fedwca.cli.printing", __name__]
+        ["fedwca.runs.start_run", "fedwca.cli.console_reporter", "fedwca.cli.printing", *LATE, __name__]
     )
     process = context.Process(target=run_in, args=(place, words))
     process.start()
