@@ -19,7 +19,7 @@ from fedwca.errors import UsageError
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.read_run import read_run
 from fedwca.results.report.page_data import page_data
-from fedwca.results.run_schemas import RoundRecord
+from fedwca.results.run_schemas import SCHEMA, RoundRecord
 from fedwca.results.table_rows import summarise, table_rows
 from fedwca.runs import split_trials
 from fedwca.runs.compare import run_comparison
@@ -156,8 +156,12 @@ def test_the_round_is_chosen_by_training_clients_and_of_equals_the_later_one() -
 
 def test_a_record_has_a_value_for_whom_it_is_of() -> None:
     valid = {key: [None if value != value else value for value in values] if isinstance(values, list) else values
-             for key, values in record(0, [60, 60], [90]).items()}  # fmt: skip
+             for key, values in record(0, [60, 60], [90]).items()} | {"schema": SCHEMA}  # fmt: skip
     RoundRecord.model_validate(valid)
+    before = {key: value for key, value in valid.items() if key != "labels"} | {"train_images": [9, 9]}
+    RoundRecord.model_validate(before)  # in round -1 no client has a cluster yet
+    with pytest.raises(ValueError, match="trust has 3 values, 2 are right"):
+        RoundRecord.model_validate({**before, "trust": [1.0, 1.0, 1.0]})
     for name, value in (("labels", [0, 0, 0]), ("test_images", [1, 1]), ("accuracy_validation", [1.0])):
         with pytest.raises(ValueError, match="are right"):
             RoundRecord.model_validate({**valid, name: value} | ({"agreement": [1.0, 1.0]} if name == "labels" else {}))
