@@ -21,7 +21,10 @@ class UserValues(BaseModel):
     @classmethod
     def _is_said(cls, value: object, info: ValidationInfo) -> object:
         """Refuse text that is too long, or empty where that is not the default."""
-        default = cls.model_fields[str(info.field_name)].default
+        field = cls.model_fields[str(info.field_name)]
+        default = field.default
+        if isinstance(value, bool) and not _takes_bool(field.annotation):
+            raise ValueError("is true or false, which is no value here")
         for text in value if isinstance(value, list | tuple) else [value]:
             if isinstance(text, str) and not text.strip() and default != "":
                 raise ValueError("is empty; leave it out for the default")
@@ -43,6 +46,15 @@ class UserValues(BaseModel):
         if isinstance(value, int) and abs(value) > LARGEST:
             raise ValueError(f"is too large; {LARGEST} is the most")
         return value
+
+
+def _takes_bool(annotation: Any) -> bool:
+    """Whether a type takes true and false.
+
+    >>> _takes_bool(bool | None), _takes_bool(Any), _takes_bool(int | None)
+    (True, True, False)
+    """
+    return annotation in (bool, Any) or any(map(_takes_bool, get_args(annotation)))
 
 
 def split_numbers(value: Any) -> Any:

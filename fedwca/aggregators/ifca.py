@@ -40,7 +40,8 @@ class IFCA(Aggregator):
         return Offer(no_personal, torch.eye(models, dtype=torch.float64))
 
     def blend(self, round: int, view: View) -> Blend:
-        """The model with the least loss; the first of those with equal losses."""
-        choice = view.loss(view.shared).argmin(1)
+        """The model with the least loss, the first of those with equal losses; never one whose loss is NaN."""
+        losses = view.loss(view.shared)
+        choice = losses.masked_fill(losses.isnan(), torch.inf).argmin(1)
         start = one_hot(choice, view.shared.shape[0]).double() @ view.shared
         return Blend(start, references={"cluster": start}, labels=choice)

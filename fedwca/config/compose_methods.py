@@ -80,7 +80,8 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     methods = [_compose_baseline(config, partition, text) for text in config.baselines]
     for method, _ in methods:
         check_name_length(method.name)
-    names = [method.name for method, _ in methods]
+    # Methods are found by their names without regard to capitals and dashes, so names may not differ in these alone.
+    names = [canonical_name(method.name) for method, _ in methods]
     if repeated_names := [name for name in names if names.count(name) > 1]:
         raise UsageError(
             f"two methods are called {repeated_names[0]!r}; give one of them a label, as in mine={repeated_names[0]}"
@@ -91,12 +92,12 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         return _label_methods(config, methods)
     composed = _compose_own(config, partition)
     check_name_length(composed.name)
-    if composed.name in names:
-        index = names.index(composed.name)
+    if canonical_name(composed.name) in names:
+        index = names.index(canonical_name(composed.name))
         # A default baseline gives way to a composed method of the same name, such as `--aggregator fedavg`.
         uses_defaults = config.baselines == RunConfig.model_fields["baselines"].default
         if config.name or (not uses_defaults and describe_method(methods[index][0]) != describe_method(composed)):
-            raise UsageError(f"two methods are called {composed.name!r}; give the composed one another --name")
+            raise UsageError(f"two methods are called {names[index]!r}; give the composed one another --name")
         replaced, _ = methods.pop(index)
         if describe_method(replaced) != describe_method(composed) and replaced.label == composed.label:
             composed = replace(composed, label=f"{composed.label} (composed)")

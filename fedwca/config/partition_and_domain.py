@@ -29,7 +29,7 @@ def add_implied_values(file_values: Layer, option_values: Layer) -> None:
     merged = merge(file_values, option_values)
     if merged.get("data") is not None and merged.get("dataset") is None:
         (file_values if option_values.get("data") is None else option_values)["dataset"] = "folder"
-    if merged.get("target") == NO_TARGET:
+    if canonical_name(str(merged.get("target") or "")) == NO_TARGET:
         if canonical_name(str(merged.get("partition") or "all_labelled")) != "all_labelled":
             partition = merged["partition"]
             raise UsageError(f"--target {NO_TARGET} means partition all_labelled, not {partition}; leave one out")

@@ -95,8 +95,8 @@ def read_npz(path: Path) -> Archive:
         if key in arrays and (arrays[key].dtype != np.int64 or arrays[key].shape != images.shape[:1]):
             raise _wrong(path, key, f"int64 [{len(images)}], one for each image", arrays[key])
     client = arrays.get("client")
-    if "units" not in arrays and client is not None and client.dtype == np.int64 and client.shape == labels.shape:
-        arrays["units"] = client
+    if "units" not in arrays and client is not None and client.dtype.kind in "iu" and client.shape == labels.shape:
+        arrays["units"] = client.astype(np.int64)
     names = arrays.get("classes")
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
         raise _wrong(path, "classes", "names [M]", names)

@@ -143,8 +143,9 @@ def assemble_dataset(
             f"the domains of {name!r} must have the same classes, but {differences}; where a class has no images, an "
             "empty folder or its name in the key classes is enough"
         )
-    label_arrays = [archive.labels for archive in archives.values() if len(archive.labels)]
-    largest = max((int(labels.max()) for labels in label_arrays), default=-1)
+    if empty := [domain for domain, archive in archives.items() if not len(archive.labels)]:
+        raise DataError(f"data set {name!r}, domain {empty[0]!r}: is empty; it needs at least one image")
+    largest = max((int(archive.labels.max()) for archive in archives.values()), default=-1)
     if not union and not unnamed and largest >= MOST_LABELS:
         bad_domain = next(domain for domain, archive in archives.items() if largest in archive.labels)
         raise DataError(
@@ -157,7 +158,7 @@ def assemble_dataset(
     domains = {}
     for domain, archive in archives.items():
         class_names = archive.classes or default_names
-        low, high = (int(archive.labels.min()), int(archive.labels.max())) if len(archive.labels) else (0, 0)
+        low, high = int(archive.labels.min()), int(archive.labels.max())
         if low < 0 or high >= len(class_names):
             expected = f"0 to {len(class_names) - 1}, not {low} to {high}"
             raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {expected}")

@@ -69,6 +69,7 @@ class Session:
         self.state = SessionState(0, Server(source[None], {}, source), shares, ("",) * clients, (0,) * clients)
         self.needs_all_answers = False
         self._informed: set[int] = set()
+        self._repeats = 0
         self._round: _OpenRound | None = None
 
     @property
@@ -163,8 +164,9 @@ class Session:
         counted = len(answers) - len(late)
         if counted < rules.least:
             log.warning("round %d: %d uploads are too few; it is played again", state.round, counted)
+            self._repeats += 1
             return False
-        self.state = close_session_round(self.context, state, answers, late)
+        self.state, self._repeats = close_session_round(self.context, state, answers, late), 0
         return True
 
     def final_parcels(self) -> dict[int, Parcel]:
@@ -198,7 +200,8 @@ class Session:
         if aggregator.reports and state.round > 0 and not aggregator.expected_reports(state.round):
             candidates -= state.waiting  # they have not reported, and this round uses earlier reports
         members = sorted(candidates - late)
-        drawn = sample_clients(state.round, len(members), rules.participation, self.context.keys, rules.least)
+        draw = (rules.participation, self.context.keys, rules.least, self._repeats)
+        drawn = sample_clients(state.round, len(members), *draw)
         return sorted({*late, *(members[index] for index in drawn)})
 
     def _check_all_answered(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:

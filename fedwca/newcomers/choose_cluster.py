@@ -100,12 +100,12 @@ def choose_cluster(
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), all_clusters)
         (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.loss(work.shared)[0]]))
         # Clients that choose are all sent the same, so any member will do.
-        return ClusterAssignment(int(losses.argmin()), "loss", losses, 0)
+        return ClusterAssignment(int(losses.masked_fill(losses.isnan(), torch.inf).argmin()), "loss", losses, 0)
     if by == "alignment":
         shared = offer.shared if len(offer.shared) else all_clusters
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
         (alignments,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.alignment(work.shared)[0]]))
-        cluster = int(alignments.argmax())
+        cluster = int(alignments.masked_fill(alignments.isnan(), -torch.inf).argmax())
         return ClusterAssignment(cluster, by, alignments, int((labels == cluster).nonzero()[0]))
     distances, members = by_update(federation, engine, done, trusted)
     cluster = int(distances.argmin())

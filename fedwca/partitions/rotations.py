@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from fedwca.errors import UsageError
 from fedwca.functional import rotated, unit_partition
 from fedwca.partitions import register
 from fedwca.partitions._labelled_partition import LabelledPartition, check_distinct
@@ -42,9 +43,19 @@ class Rotations(LabelledPartition):
     """Degrees of new clients, who take them by turns likewise; those of one angle are a group."""
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
-        """Deal images at random; clients take the angles by turns."""
+        """Deal images at random; clients take the angles by turns.
+
+        Raises:
+            UsageError: there are fewer clients than angles.
+        """
         from fedwca.data.labelled_clients import Dealt, DealtImages
 
+        for field, count, option in (("train", clients, "--clients"), ("new", new, "--new-clients")):
+            if count < len(angles := getattr(self, field)):
+                raise UsageError(
+                    f"{option} {count}: partition rotations has {len(angles)} angles in {field!r}, each for a client "
+                    f"at least; take more clients, or fewer angles (--set partition.rotations.{field}={angles[0]:g})"
+                )
         dealt = self.share_out(pool, clients + new, random)
         rotations = {angle: partial(rotated, degrees=angle) if angle else None for angle in (*self.train, *self.new)}
         training = [
@@ -57,7 +68,7 @@ class Rotations(LabelledPartition):
             ]
             for index, angle in enumerate(self.new)
         }
-        return Dealt(training, {label: group for label, group in groups.items() if group})
+        return Dealt(training, groups)
 
     def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
         """Deal all images at random; clients differ by at most one group of variants in size."""

@@ -109,8 +109,11 @@ def check_images_fit(config: RunConfig, counts: Mapping[str, int], side: int) ->
     Raises:
         UsageError: they do not fit; the message says how much they need, how much is free, and how to need less.
     """
-    domain_limit = config.samples and config.samples * (config.clients + (config.new_clients or 0))
-    images = sum(count if domain_limit is None else min(count, domain_limit) for count in counts.values())
+    clients = config.clients
+    if partition_of(config).has_newcomers:  # the images of all domains are dealt together
+        clients += config.new_clients or config.clients
+        counts = {"": sum(counts.values())}
+    images = sum(min(count, clients * (config.samples or count)) for count in counts.values())
     needed, available = images * 3 * side**2, free_bytes("cpu")
     if available is not None and needed > available:
         raise UsageError(

@@ -16,7 +16,7 @@ from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, InvalidConfig, UnknownComponent, UsageError
 from fedwca.federated.extra_networks import grow_network
-from fedwca.registry import canonical_name
+from fedwca.registry import find_spelling
 from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
@@ -114,11 +114,7 @@ def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, s
     Raises:
         UsageError: the run has no such method, source model or trial.
     """
-    name = (
-        names[-1]
-        if method is None
-        else next((candidate for candidate in names if canonical_name(candidate) == canonical_name(method)), None)
-    )
+    name = names[-1] if method is None else find_spelling(names, method)
     if name is None:
         raise UsageError(f"{path}: {describe_unknown('method', str(method), names)}")
     for kind, number, count in (

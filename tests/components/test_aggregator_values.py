@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -66,6 +67,14 @@ def test_ifca_takes_the_model_of_least_loss() -> None:
     case = play(IFCA(clusters=2), torch.tensor([0, 1, 0, 1, 1, 0]))
     assert case.blend.labels is not None
     assert torch.equal(case.blend.labels, case.view.loss(case.view.shared).argmin(1))
+
+
+def test_ifca_takes_no_model_without_a_loss() -> None:
+    losses = torch.tensor([[1.0, math.nan, 0.5], [0.2, math.nan, 0.5]], dtype=torch.float64)
+    view = Mock(shared=torch.eye(3, dtype=torch.float64), loss=lambda mixtures: losses)
+    labels = IFCA().blend(1, view).labels
+    assert labels is not None
+    assert labels.tolist() == [2, 0]
 
 
 def test_weights_of_table_3() -> None:

@@ -140,3 +140,10 @@ def test_what_does_not_fit_into_memory_is_known_before_it_is_decoded(monkeypatch
     assert "--set model.side=112" in str(caught.value)
     check_images_fit(RunConfig(dataset="domainnet", samples=2500), counts, 256)
     check_images_fit(RunConfig(dataset="domainnet"), dict.fromkeys(counts, 10000), 256)
+    # Six domains of 100,000 images are 600,000, and one of 586,575 has as many: where domains are dealt together, as
+    # many clients train as come later, and all of them use 40,000.
+    for each in (dict.fromkeys(counts, 100_000), {"one": 586_575}):
+        pooled = RunConfig(dataset="domainnet", partition="shards", clients=200, samples=100)
+        check_images_fit(pooled, each, 256)
+        with pytest.raises(UsageError, match="88,000 images"):
+            check_images_fit(pooled.model_copy(update={"samples": 220}), each, 256)

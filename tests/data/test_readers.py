@@ -205,6 +205,13 @@ def test_missing_folders_and_domains_name_the_layout(tmp_path: Path) -> None:
         read_domains(tmp_path, size=0)
 
 
+def test_an_archive_without_images_is_called_empty(tmp_path: Path) -> None:
+    write_npz(tmp_path / "toy" / "a.npz", 2)
+    write_npz(tmp_path / "toy" / "b.npz", 0)
+    with pytest.raises(DataError, match="data set 'toy', domain 'b': is empty; it needs at least one image"):
+        read_domains(tmp_path, "toy")
+
+
 def test_labels_out_of_range_name_data_set_and_domain(tmp_path: Path) -> None:
     write_npz(tmp_path / "toy" / "a.npz", 2, labels=np.array([0, -1]))
     with pytest.raises(DataError, match="data set 'toy', domain 'a': labels must be 0 to"):

@@ -140,6 +140,11 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
         ("shards:kept=1.5", {}, UsageError, r"kept\.0: Input should be less than or equal to 1 \(given '1\.5'\)$"),
         ("shards:kept=many", {}, UsageError, r"kept\.0: Input should be a valid number.* \(given 'many'\)$"),
         ("rotations:train=north", {}, UsageError, r"train\.0: Input should be a valid number.* \(given 'north'\)$"),
+        ("rotations", {"clients": 2}, UsageError, "--clients 2: partition rotations has 3 angles in 'train'"),
+        (
+            *("rotations:new=15+45+75", {"new_clients": 2}, UsageError),
+            r"--new-clients 2: .* has 3 angles in 'new', .* \(--set partition\.rotations\.new=15\)",
+        ),
         ("writers", {}, UsageError, "partition writers: numbered does not say writers; .*key 'units'.*/units.csv"),
         ("superclasses", {}, UsageError, "partition superclasses: numbered does not say superclasses"),
         ("shards:per_client=100", {"dataset": numbered(20)}, UsageError, "too few for .* shards"),

@@ -22,13 +22,13 @@ pytestmark = pytest.mark.filterwarnings("default")  # of Flower
 class Reply:
     """What a node answers when it is asked who it is, or why it cannot say."""
 
-    def __init__(self, config: dict[str, str | int] | None = None, why: str = "") -> None:
+    def __init__(self, config: dict[str, str | int] | None = None, why: str | None = None) -> None:
         self.content = RecordDict({"hello": ConfigRecord(config)} if config is not None else {})
         self.error = SimpleNamespace(reason=why)
 
     def has_error(self) -> bool:
         """Whether it cannot say."""
-        return bool(self.error.reason)
+        return not self.content
 
 
 def make_clients(
@@ -52,15 +52,17 @@ def test_who_does_not_say_who_it_is_is_in_the_log(
     replies = {
         11: Reply({"number": 2, "identity": "secret", "fedwca": "9.0"}),
         12: Reply(why="its folder cannot be written"),
+        14: Reply(),
     }
     monkeypatch.setattr(connected_clients, "Message", lambda *_, **__: None)
     monkeypatch.setattr(connected_clients, "exchange_messages", lambda *_: iter(replies.items()))
     admitted: list[tuple[str, int | None]] = []
-    assert make_clients([11, 12, 13], admitted).find() == {0: 11}
+    assert make_clients([11, 12, 13, 14], admitted).find() == {0: 11}
     assert admitted == [(name_of("secret"), 2)]
     assert "secret" not in caplog.text
     assert f"client {name_of('secret')} has fedwca 9.0, this server {__version__};" in caplog.text
     assert "node 12 does not say who it is: its folder cannot be written" in caplog.text
+    assert "node 14 does not say who it is: no reason given" in caplog.text
     assert "node 13 did not say in time who it is" in caplog.text
 
 

@@ -36,6 +36,7 @@ from fedwca.deploy.state_files import (
 )
 from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
 from fedwca.federated.upload_checks import Upload
 from fedwca.models.lenet import LeNet
@@ -638,3 +639,20 @@ def test_a_client_refuses_what_does_not_fit(federation: Build) -> None:
     client.handle(parcel)
     with pytest.raises(FedwcaError, match="model 0 that was sent lacks"):
         client.handle(replace(parcel, models={"sent-0": {}}))
+
+
+def test_a_repeated_round_asks_others(federation: Build) -> None:
+    built = federation("fedavg")
+    session, clients = built.session(participation=0.5, least=2), built.clients()
+    run_in_process(session, clients, 1)
+    asked = []
+    for _ in range(6):
+        asked.append(sorted(session.open(range(4))))
+        assert not session.close()
+    assert asked[0] == sample_clients(1, 4, 0.5, session.context.keys, 2), "as in the simulation"
+    assert len({tuple(numbers) for numbers in asked}) > 1
+    assert {len(numbers) for numbers in asked} == {2}
+    for client, parcel in session.open(range(4)).items():
+        session.receive(client, clients[client].handle(parcel))
+    assert session.close()
+    assert sorted(session.open(range(4))) == sample_clients(2, 4, 0.5, session.context.keys, 2)

@@ -13,7 +13,7 @@ from fedwca._version import __version__
 from fedwca.core.printable import printable
 from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.flower.exchange_messages import exchange_messages
+from fedwca.deploy.flower.exchange_messages import describe_failure, exchange_messages
 from fedwca.deploy.session import Session
 from fedwca.deploy.wire_messages import VERSION
 
@@ -71,7 +71,7 @@ class ConnectedClients:
         for node, reply in exchange_messages(self.grid, queries, seconds):
             silent.remove(node)
             if reply.has_error():
-                log.warning("node %d does not say who it is: %s", node, printable(reply.error.reason[:500]))
+                log.warning("node %d does not say who it is: %s", node, describe_failure(reply))
             else:
                 hellos[node] = _read_hello(node, reply)
         for node in silent:

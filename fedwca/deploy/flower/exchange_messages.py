@@ -11,6 +11,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedwca.core.count_of import count_of
+from fedwca.core.printable import printable
 from fedwca.deploy.flower.polling import next_pause
 from fedwca.errors import FedwcaError
 
@@ -82,3 +83,8 @@ def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -
                     yield node, reply
         if pending:
             time.sleep(next_pause(waited))
+
+
+def describe_failure(reply: Message) -> str:
+    """Why no answer came, as the error of a reply says; printable, and 500 characters at most."""
+    return printable((reply.error.reason or "no reason given")[:500])

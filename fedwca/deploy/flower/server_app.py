@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fedwca.deploy.flower.connected_clients import HELLO, ConnectedClients
 from fedwca.deploy.flower.exchange_messages import (
     POLL,
     MessagesRefused,
+    describe_failure,
     exchange_messages,
     wait_for_nodes,
     wait_for_other_nodes,
@@ -191,7 +193,7 @@ class FlowerServer:
             client = owners[node]
             silent.discard(client)
             if reply.has_error():
-                log.warning("round %d: %s failed: %s", number, self._call(client), printable(reply.error.reason[:500]))
+                log.warning("round %d: %s failed: %s", number, self._call(client), describe_failure(reply))
                 continue
             up[client] = count_bytes(reply.content)
             try:
@@ -216,5 +218,5 @@ class FlowerServer:
     def _count(self, number: int, down: dict[int, int], up: dict[int, int]) -> None:
         """Append the bytes sent and received, by client, to ``wire.jsonl``."""
         line: dict[str, Any] = {"round": number, "down": down, "up": up}
-        with (self.folder / "wire.jsonl").open("a") as file:
+        with suppress(OSError), (self.folder / "wire.jsonl").open("a") as file:  # a full disk must not end the round
             file.write(json.dumps(line) + "\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name
+from fedwca.registry import canonical_name, find_spelling
 from fedwca.results import pictures
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.style import NotDrawn
@@ -103,13 +103,13 @@ def find_method(run: Run, method: str | None, trial: TrialKey) -> str | None:
     Raises:
         UsageError: there is no such method or trial.
     """
-    names = {canonical_name(name): name for name in run.methods}
-    if method is not None and canonical_name(method) not in names:
+    name = None if method is None else find_spelling(run.methods, method)
+    if method is not None and name is None:
         raise UsageError(describe_unknown("method", method, run.methods))
     if run.runs and trial not in run.runs:
         available = ", ".join(f"{key.source_model}/{key.trial}" for key in run.runs)
         raise UsageError(f"no model {trial.source_model} with trial {trial.trial} in this run; it has {available}")
-    return None if method is None else names[canonical_name(method)]
+    return name
 
 
 def find_pictures(names: list[str]) -> list[str]:
