@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
@@ -23,7 +23,7 @@ from fedwca.component_class_checks import describe_load_error
 from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 
-__all__ = ["Component", "Registry", "canonical_name", "find_spelling"]
+__all__ = ["Component", "Registry", "canonical_name"]
 
 T = TypeVar("T", bound=Component)
 D = TypeVar("D", bound=Component)
@@ -36,18 +36,6 @@ def canonical_name(name: str) -> str:
     'one_hot'
     """
     return name.strip().lower().replace("-", "_")
-
-
-def find_spelling(names: Iterable[str], name: str) -> str | None:
-    """A name as it is spelled in ``names``: exactly, or else with other capitals and dashes; None if it is not there.
-
-    >>> find_spelling(["fedavg", "FedAvg"], "FedAvg"), find_spelling(["one_hot"], "One-Hot"), find_spelling([], "wca")
-    ('FedAvg', 'one_hot', None)
-    """
-    known_names = list(names)
-    if name in known_names:
-        return name
-    return next((known for known in known_names if canonical_name(known) == canonical_name(name)), None)
 
 
 @lru_cache

@@ -25,7 +25,7 @@ from fedwca.errors import FedwcaError, describe_os_error, first_line
 
 COMMANDS = {
     **{name: (name, "command") for name in ("bench", "resume", "plot", "report", "compare", "reproduce", "sweep")},
-    "list": ("show", "list_command"),
+    "list": ("list_names", "list_command"),
     "show": ("show", "show_command"),
     **{name: (name, "command") for name in ("export", "predict", "join")},
     **{name: (name, "app") for name in ("data", "runs", "deploy")},

@@ -16,10 +16,10 @@ from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, InvalidConfig, UnknownComponent, UsageError
 from fedwca.federated.extra_networks import grow_network
-from fedwca.registry import find_spelling
 from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
+from fedwca.results.method_names import find_spelling
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.run_identity import run_identity

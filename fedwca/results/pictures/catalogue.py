@@ -9,8 +9,9 @@ from typing import Any
 
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name, find_spelling
+from fedwca.registry import canonical_name
 from fedwca.results import pictures
+from fedwca.results.method_names import find_spelling
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.style import NotDrawn
 from fedwca.results.read_run import Run
