@@ -23,10 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
-LATE = (
-    *("matplotlib.figure", "matplotlib.backends.backend_agg", "optuna", "rich.console", "rich.progress"),
-    *("sklearn.metrics", "torch._dynamo"),
-)
+LATE = ("matplotlib.figure", "matplotlib.backends.backend_agg", "optuna", "rich.console", "rich.progress")
 """What commands import when they need it, most of them do, and it takes them seconds."""
 
 

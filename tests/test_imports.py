@@ -105,7 +105,7 @@ HIDDEN = {
     "test_truth": {"fedwca.runs.final_model_predictions"},
     "labels_at": {"fedwca.data.labelled_clients"},
     "training_truth": {"fedwca.runs.central_models"},
-    "domain_labels": {"fedwca.data.metrics", "fedwca.runs.records.round_diagnostics", "fedwca.runs.run_rounds"},
+    "domain_labels": {"fedwca.runs.records.round_diagnostics", "fedwca.runs.run_rounds"},
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.clustering_scores import adjusted_rand_index, normalized_mutual_information
 from fedwca.core.mean import mean
 from fedwca.errors import UsageError
 from fedwca.functional import expected_calibration_error
@@ -194,17 +195,17 @@ class Metrics:
         Raises:
             UsageError: the numbers of labels and clients differ.
         """
-        from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-
         if labels.shape != (len(self),):
             raise UsageError(f"cluster labels have shape {list(labels.shape)} for {len(self)} clients; [K] is right")
-        true, assigned = self.domain_labels().numpy(), labels.cpu().numpy()
-        clusters = [true[assigned == cluster] for cluster in np.unique(assigned)]
+        assigned = labels.tolist()
+        clusters: dict[int, Counter[str]] = {cluster: Counter() for cluster in sorted(set(assigned))}
+        for cluster, domain in zip(assigned, self._domains, strict=True):
+            clusters[cluster][domain] += 1
         return {
-            "ari": float(adjusted_rand_score(true, assigned)),
-            "nmi": float(normalized_mutual_info_score(true, assigned)),
-            "purity": sum(int(np.bincount(cluster).max()) for cluster in clusters) / len(true),
-            "sizes": [len(cluster) for cluster in clusters],
+            "ari": adjusted_rand_index(self._domains, assigned),
+            "nmi": normalized_mutual_information(self._domains, assigned),
+            "purity": sum(max(domains.values()) for domains in clusters.values()) / len(self),
+            "sizes": [domains.total() for domains in clusters.values()],
         }
 
 

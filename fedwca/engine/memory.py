@@ -36,17 +36,18 @@ class Footprint:
 
     @classmethod
     def of(cls, network: Network, recorded: bool = False) -> Footprint:
-        """Measure a training pass of a copy on the meta device, which has shapes but no values.
-
-        Copies into another memory format are not counted; they are 3 % of a LeNet's activations.
+        """Measure a training pass of a copy over two images, on the CPU.
 
         Args:
-            network: the model.
+            network: the model. If its parameters are on the meta device, which has shapes but no values, the pass is
+                on that; copies into another memory format are not counted there, 3 % of a LeNet's activations.
             recorded: whether training steps are CUDA graphs.
         """
         layout = Layout.of(network)
         images, largest = 2, 0
-        model = copy.deepcopy(network).to("meta").train()
+        # On the CPU where it can be: operations on the meta device import torch's compiler, some seconds of a run.
+        device = "meta" if next(network.parameters()).is_meta else "cpu"
+        model = copy.deepcopy(network).to(device).train()
         for parameter in model.parameters():
             parameter.requires_grad_(True)
         model_storages = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
@@ -62,11 +63,11 @@ class Footprint:
                 largest = max(largest, output.untyped_storage().nbytes())
 
         hooks = [module.register_forward_hook(measure_output) for module in model.modules()]
-        masks = [torch.empty(images, *drop.shape, device="meta") for drop in network.drops]
-        x = torch.empty(
-            images, network.channels, network.side, network.side, device="meta", dtype=next(model.parameters()).dtype
-        )
-        with torch.autograd.graph.saved_tensors_hooks(save_tensor, lambda tensor: tensor):
+        like = next(model.parameters())
+        masks = [like.new_zeros(images, *drop.shape) for drop in network.drops]
+        x = like.new_zeros(images, network.channels, network.side, network.side)
+        # Layers of a plugin may draw numbers of their own.
+        with torch.autograd.graph.saved_tensors_hooks(save_tensor, lambda tensor: tensor), torch.random.fork_rng([]):
             model(x, masks)
         for hook in hooks:
             hook.remove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedwca.core.clustering_scores import adjusted_rand_index
 from fedwca.results.comparison import Comparison
 from fedwca.results.diverged_runs import NOTE
 from fedwca.results.statistics import Sample, sample_of
@@ -178,7 +179,5 @@ def clusters_beside(
 
 def _agreement(published: str, blocks: int) -> str:
     """Adjusted Rand index of published clusters to the domains, whose clients stand in blocks of equal size."""
-    from sklearn.metrics import adjusted_rand_score
-
     truth = [client * blocks // len(published) for client in range(len(published))]
-    return f"{float(adjusted_rand_score(truth, list(published))):.2f}"
+    return f"{adjusted_rand_index(truth, published):.2f}"

@@ -55,10 +55,8 @@ def test_what_waits_for_the_backward_pass_is_counted(images: int) -> None:
         x = torch.zeros(images, 3, 32, 32).to(memory_format=torch.channels_last)
         network(x, [torch.ones(images, *drop.shape) for drop in network.drops])
     saved_bytes = sum(t.untyped_storage().nbytes() for storage, t in saved.items() if storage not in own_storages)
-    # Flattening copies the features, which are in channels-last order here; shapes alone do not show this.
-    flattened = images * network.backbone.out_features * 4
     # Statistics of a batch are saved once, whatever its size; the footprint spreads them over two images.
-    assert images * Footprint.of(network).saved + flattened == pytest.approx(saved_bytes, rel=0.002)
+    assert images * Footprint.of(network).saved == pytest.approx(saved_bytes, rel=0.002)
 
 
 def saved_by_stack(network: Network, models: int, images: int) -> int:
@@ -84,9 +82,8 @@ def saved_by_stack(network: Network, models: int, images: int) -> int:
 
 @pytest.mark.parametrize("architecture", [LeNet(), ResNet18(side=64, weights="none")], ids=["lenet", "resnet18"])
 def test_what_the_stacked_engine_saves_of_mixed_images_is_counted(architecture: Architecture) -> None:
-    network = architecture.build(10)
+    network = architecture.build(10).to("meta")
     footprint = Footprint.of(network)
-    network = network.to("meta")
     # Weights are saved once, however many images there are.
     bytes_per_image = (saved_by_stack(network, 3, 16) - saved_by_stack(network, 3, 8)) / (3 * 8)
     assert bytes_per_image <= footprint.saved + 2 * footprint.largest
