@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,13 @@ def test_records_come_back(tmp_path: Path) -> None:
     (folder.path / "config.json").touch()
     with pytest.raises(UsageError, match="holds a run already"):
         RunFolder(folder.path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_folder_whose_checkpoints_could_not_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no name in UTF-8; choose another folder"):
+        RunFolder(tmp_path / os.fsdecode(b"run\xe9"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("end", ['{"method": "wca", "acc', '{"a": 1', "\x00\x00\x00"])

@@ -159,6 +159,8 @@ def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> t
         check_layers_can_stay(method, partition, model)
         check_epochs_are_whole(training, rounds)
         check_steps_have_labels(method, training, partition)
+        if method.central is not None:
+            config.central_training.as_long_as(config.training, config.rounds)  # refuses where it cannot know
     return method, rounds + bool(method.finish)
 
 

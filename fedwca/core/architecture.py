@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from fedwca.component import Component, code_digest
 from fedwca.core.backbone import Backbone
@@ -15,13 +15,18 @@ from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Head, Network, initial_weights
 from fedwca.errors import UsageError
 
+Side = Annotated[int, Field(ge=1, le=4096)]
+"""Height and width in pixels."""
+Width = Annotated[int, Field(ge=1, le=65_536)]
+"""Number of units or channels of a layer."""
+
 
 class Architecture(Component):
     """Builds networks; its fields describe everything after the backbone."""
 
-    side: PositiveInt = 32
+    side: Side = 32
     """Height and width in pixels of what the backbone reads."""
-    bottleneck: Annotated[int, Field(ge=1, le=65_536)] = 256
+    bottleneck: Width = 256
     """q, width of the feature that the classifier reads."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Probability of dropping a bottleneck unit."""

@@ -26,11 +26,19 @@ def try_lock(descriptor: int, shared: bool = False) -> bool | None:
         return None
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # the latter on some network file systems
         return False
     except OSError:  # a file system without locks
         return None
     return True
+
+
+def can_lock(file: Path) -> bool:
+    """Whether a file, which is made if there is none, can be locked; a network file system may have no locks."""
+    if os.name == "nt":
+        return True
+    with file.open("ab") as opened:
+        return try_lock(opened.fileno(), shared=True) is not None
 
 
 @contextmanager

@@ -181,14 +181,15 @@ def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     Counters of BatchNorm (``num_batches_tracked``) may be absent.
 
     Raises:
-        CheckpointError: a tensor is not finite, or as `check_fits`; names ``path`` and the tensor.
+        CheckpointError: a tensor is not finite in the module's type, or as `check_fits`; names ``path`` and the tensor.
     """
     check_fits(module, tensors, path)
     state = module.state_dict()
-    for name in state:
-        if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
+    cast = {name: tensors[name].to(state[name].dtype) for name in state if name in tensors}
+    for name, tensor in cast.items():
+        if not bool(torch.isfinite(tensor).all()):
             raise CheckpointError(f"{path}: {name} has values that are not finite")
-    module.load_state_dict({name: tensors[name] for name in state if name in tensors}, strict=False)
+    module.load_state_dict(cast, strict=False)
 
 
 def check_fits(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

@@ -181,7 +181,7 @@ class CentralTraining(UserValues):
     """Learning rate."""
     batch_size: int = Field(64, ge=2)
     """Images of each source and of the target in a step; where domains are pooled, of all together."""
-    momentum: NonNegativeFloat = 0.9
+    momentum: float = Field(0.9, ge=0, lt=1)
     """Heavy-ball momentum."""
     weight_decay: NonNegativeFloat = 1e-3
     """L2 decay."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from fedwca.core.files import name_unwritable
 from fedwca.core.network import Network
 from fedwca.data.cache import cache_dir, make_folder
+from fedwca.data.federation import ClientImages
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.errors import FedwcaError
 
@@ -71,6 +72,16 @@ def place_embeddings(network: Network, images: int) -> tuple[int, int]:
     """Bytes of a frozen backbone's embeddings of ``images`` images, in memory and on the disk; one of them is 0."""
     size = count_embedding_bytes(network, images)
     return (size, 0) if size <= LARGEST_IN_MEMORY else (0, size)
+
+
+def place_client_embeddings(network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
+    """Bytes of a frozen backbone's embeddings of an engine's clients, in memory and on the disk.
+
+    Those of training images and of test images have a place each.
+    """
+    images = sum(len(client.train) for client in clients), sum(len(client.test) for client in clients)
+    in_memory, on_disk = zip(*(place_embeddings(network, count) for count in images), strict=True)
+    return sum(in_memory), sum(on_disk)
 
 
 def _make_room(network: Network, images: int) -> Tensor:

@@ -185,6 +185,11 @@ class Layout:
         state = network.state_dict()
         return torch.cat([state[slot.name].detach().reshape(-1) for slot in self.slots])
 
+    def read_others(self, network: Network) -> dict[str, Tensor]:
+        """A network's tensors that are in no row, by name, such as a frozen classifier's; not copies."""
+        names_in_row = {slot.name for slot in self.slots}
+        return {name: value for name, value in network.state_dict().items() if name not in names_in_row}
+
     def write(self, network: Network, row: Tensor) -> None:
         """Copy a row ``[P]`` into a network.
 

@@ -39,6 +39,17 @@ def check_precision(precision: Precision, dtype: torch.dtype, device: torch.devi
         raise UsageError(f"precision {precision}: {name} has no bfloat16; take precision fp32")
 
 
+def check_workers(precision: Precision, workers: int | None) -> None:
+    """Check that the loop engine's clients can compute in a precision, several at the same time if that is asked for.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    # TensorFloat-32 is a switch of the whole process, and mixtures of models must not be rounded.
+    if precision == "tf32" and (workers or 1) > 1:
+        raise UsageError("precision tf32: engine loop then trains one client at a time; leave out --workers")
+
+
 def compute_precision(precision: Precision, phase: Phase, device: torch.device) -> AbstractContextManager[Any]:
     """Context for a network's backbone and bottleneck: autocast to bfloat16, or nothing if the phase is in float32.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
+from pydantic import BeforeValidator, field_validator, model_validator
 
-from fedwca.core.architecture import Architecture
+from fedwca.core.architecture import Architecture, Width
 from fedwca.user_values import split_numbers
 
 
@@ -18,8 +18,8 @@ class SizedArchitecture(Architecture):
     a narrow network stays narrow.
     """
 
-    width: PositiveInt
-    sizes: Annotated[tuple[PositiveInt, ...], BeforeValidator(split_numbers)] = ()
+    width: Width
+    sizes: Annotated[tuple[Width, ...], BeforeValidator(split_numbers)] = ()
     """Widths in rising order, as 16+32+64, of which each client has one, drawn with equal chances; unset: the width."""
 
     @field_validator("sizes")

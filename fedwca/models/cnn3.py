@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch.nn.functional as F
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
-from fedwca.core.architecture import Architecture
+from fedwca.core.architecture import Architecture, Width
 from fedwca.core.network import Backbone, Drop
 from fedwca.models import register
 
@@ -49,7 +49,7 @@ class Cnn3(Architecture):
 
     side: Literal[32] = 32
     """Height and width in pixels of what the backbone reads; fixed."""
-    bottleneck: PositiveInt = 2048
+    bottleneck: Width = 2048
     """q, width of the feature that the classifier reads."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Probability of dropping a bottleneck unit."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 import torch.nn.functional as F
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
 from torch import Tensor, nn
 
+from fedwca.core.architecture import Width
 from fedwca.core.network import Backbone, Head
 from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
@@ -52,15 +53,15 @@ class ConvNet(SizedArchitecture):
     label = "ConvNet"
     paper = "McMahan et al. 2017; FedTTA sec. 4.1"
 
-    side: Annotated[int, Field(ge=4)] = 32
+    side: Annotated[int, Field(ge=4, le=4096)] = 32
     """Height and width in pixels of the images that it reads."""
     head: Head = "hidden"
     """What is between backbone and classifier; hidden: a fully connected layer with ReLU."""
-    bottleneck: PositiveInt = 512
+    bottleneck: Width = 512
     """q, width of the hidden layer."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Probability of dropping a feature that the classifier reads."""
-    width: PositiveInt = 32
+    width: Width = 32
     """Channels of the first convolution; the second has twice as many."""
     channels: Literal[1, 3] = 3
     """3 for colours, 1 for grey."""

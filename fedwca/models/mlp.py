@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
+from fedwca.core.architecture import Side, Width
 from fedwca.core.network import Backbone, Head
 from fedwca.models import register
 from fedwca.models._sizes import SizedArchitecture
@@ -47,15 +49,15 @@ class Mlp(SizedArchitecture):
     label = "MLP"
     paper = "McMahan et al. 2017 (2NN); FedTTA sec. 4.1"
 
-    side: PositiveInt = 28
+    side: Side = 28
     """Height and width in pixels of the images that it reads."""
     head: Head = "direct"
     """What is between backbone and classifier; direct: nothing."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Probability of dropping a feature that the classifier reads."""
-    width: PositiveInt = 200
+    width: Width = 200
     """Number of units of a hidden layer."""
-    layers: PositiveInt = 2
+    layers: Annotated[int, Field(ge=1, le=100)] = 2
     """Number of hidden layers."""
     mean: float = 0.1307
     """Mean of the pixels on a scale from 0 to 1; subtracted."""

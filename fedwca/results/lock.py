@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fedwca.core.file_locks import try_lock
+from fedwca.core.file_locks import can_lock, try_lock
 from fedwca.errors import UsageError
 
 NAME = ".lock"
@@ -25,11 +25,11 @@ def hold_lock(run: Path, wait: float = 1.0, name: str = NAME) -> FileLock:
     """
     lock = FileLock(run / name, timeout=wait)
     try:
-        lock.acquire()
+        # Without locks there is nothing to wait for; filelock would take a dead process's file there for one.
+        if can_lock(run / name):
+            lock.acquire()
     except Timeout:
         raise UsageError(f"{run}: another process is at work here; wait for it or stop it") from None
-    except NotImplementedError:
-        pass  # the file system has no locks, so there is nothing to wait for
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
@@ -46,8 +46,9 @@ def is_locked(run: Path) -> bool:
     """
     try:
         with (run / NAME).open("rb") as lock_file:
-            if (is_free := try_lock(lock_file.fileno(), shared=True)) is not None:
-                return not is_free
+            is_free = try_lock(lock_file.fileno(), shared=True)
+        if os.name != "nt":
+            return is_free is False
         with FileLock(run / NAME, timeout=0):
             return False
     except Timeout:

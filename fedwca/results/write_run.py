@@ -50,6 +50,10 @@ class RunFolder:
 
     def _claim(self) -> FileLock:
         try:
+            str(self.path).encode()
+        except UnicodeEncodeError:  # safetensors could write checkpoints there and never read one
+            raise UsageError(f"--out {self.path}: is no name in UTF-8; choose another folder") from None
+        try:
             self._check_holds_no_run()
             self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.memory import free_bytes
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.precision import check_precision
+from fedwca.engine.precision import check_precision, check_workers
 from fedwca.engine.randomness import draw_changes
 from fedwca.errors import UsageError
 from fedwca.federated.assign_clusters import read_client_vectors
@@ -26,6 +26,8 @@ from fedwca.runs.check_model import check_model
 from fedwca.runs.load_data import architecture
 from fedwca.runs.records.round_record import check_report_names
 from fedwca.runs.resources.choose_device import resolve_device
+from fedwca.runs.resources.engine_names import engine_name
+from fedwca.runs.resources.select_engine import config_of_method
 
 
 def dry_run_components(
@@ -43,7 +45,8 @@ def dry_run_components(
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
         InvalidConfig: a clusterer needs a layer that the model does not have.
-        UsageError: the device does not support the requested precision; or see `check_report_names`.
+        UsageError: the device, or an engine's workers, do not support the requested precision; or see
+            `check_report_names`.
         FedwcaError: see `check_model` and `try_clusterer`.
 
     Warns:
@@ -52,6 +55,8 @@ def dry_run_components(
     """
     model = architecture(config)
     check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
+    if any(engine_name(config_of_method(config, method)) == "loop" for method, _ in methods):
+        check_workers(config.precision, config.workers)
     if config.checkpoint is not None:
         load_source(config.checkpoint, classes, model)
     check_model(network, model.name)
@@ -93,7 +98,7 @@ def make_up_signatures(network: Network, side: int, clients: int) -> BankSignatu
     needed, free = 3 * clients * layout.width * source.element_size(), free_bytes("cpu")  # clusterers make copies
     made = clients if free is None or needed <= free else min(clients, 4)
     bank = draw_changes(made, layout.width, source.dtype).mul_(1e-3).add_(source)
-    images = torch.arange(made).view(-1, 1, 1, 1, 1).expand(made, 2, 3, side, side).to(torch.uint8)
+    images = torch.arange(made).to(torch.uint8).view(-1, 1, 1, 1, 1).expand(made, 2, 3, side, side)  # takes no memory
     return BankSignatures(bank, layout, source, torch.zeros(made, dtype=torch.int64), list(images), network=network)
 
 

@@ -20,11 +20,13 @@ def check_list(name: str, value: Iterable[T]) -> list[T]:
         value: its value.
 
     Raises:
-        UsageError: it is a single string or path.
+        UsageError: it is a single string or path, or nothing that can be gone through.
 
     >>> check_list("sources", ())
     []
     """
+    if not isinstance(value, Iterable):
+        raise UsageError(f"{name} needs a list, which may be empty, not {value!r}")
     if isinstance(value, str | Path):
         raise UsageError(f"{name} {describe_missing_list(str(value))}, not {str(value)!r}")
     return list(value)

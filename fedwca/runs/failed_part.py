@@ -46,7 +46,7 @@ def describe_part_failure(error: Exception) -> str | None:
     if (part := find_failed_part(error)) is None:
         return None
     declaration = DECLARATIONS.get(part.split(maxsplit=1)[0])
-    hint = declaration and isinstance(error, KeyError) and error.args[0] in DECLARED
+    hint = declaration and isinstance(error, KeyError) and error.args and error.args[0] in DECLARED
     advice = f" (a model or view that it reads must be named in {declaration})" if hint else ""
     return f"{part} raised {type(error).__name__}{f': {error}' if str(error) else ''}{advice}"
 

@@ -8,10 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Objective
+from fedwca.core.network import Network
+from fedwca.core.tensor_files import check_no_other_tensors, fill_module
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, InvalidConfig, UnknownComponent, UsageError
@@ -28,7 +32,7 @@ from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.resources.choose_device import has_device, resolve_device
-from fedwca.runs.resuming.checkpointer import read_round_state
+from fedwca.runs.resuming.checkpointer import OUTSIDE_ROW, read_round_state
 from fedwca.runs.resuming.how_to_continue import say_how_to_continue
 from fedwca.runs.run_images import load_same_images, locate_paths
 
@@ -76,10 +80,7 @@ def open_run(
     network = grow_network(network, parts, config.seed, sizes=len(model.size_variants))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
-    extra_tensors = {
-        name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")
-    }
-    network.load_state_dict(extra_tensors, strict=False)
+    _fill_outside_row(network, layout, tensors, saved.path)
     network.eval()
     point, bank = read_round_state(saved, trained_clients(metadata), layout.width, resolve_device(config.device))
     last = max(newest.round, *(int(file.stem) - 1 for file in store.files(unit)))
@@ -91,6 +92,22 @@ def open_run(
         reason = describe_divergence(divergence) if divergence else "is unfinished"
         warnings.warn(f"{path}: {opened.label} {reason}; {state}, and these are opened", UserWarning, stacklevel=2)
     return opened
+
+
+def _fill_outside_row(network: Network, layout: Layout, saved: Mapping[str, Tensor], path: Path) -> None:
+    """Copy a checkpoint's tensors that are in no row, such as a frozen backbone, into a network.
+
+    Raises:
+        CheckpointError: one is missing, has no place in the network, or does not fit, as with another version of the
+            plugin that the architecture comes from.
+    """
+    state = network.state_dict()
+    tensors = {slot.name: state[slot.name] for slot in layout.slots}
+    tensors |= {
+        name.removeprefix(OUTSIDE_ROW): tensor for name, tensor in saved.items() if name.startswith(OUTSIDE_ROW)
+    }
+    fill_module(network, tensors, path)
+    check_no_other_tensors(network, tensors, path)
 
 
 def _trained_parts(method_entry: Mapping[str, Any]) -> list[Adaptation | Objective]:

@@ -31,7 +31,7 @@ def bench(
     preset: str = "default",
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-    keep: str = "last",
+    keep: str | int = "last",
     loggers: Sequence[Any] = (),
     reporter: RunReporter = SILENT,
     **settings: Any,
@@ -86,7 +86,7 @@ def compare(
     preset: str = "default",
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-    keep: str = "last",
+    keep: str | int = "last",
     loggers: Sequence[Any] = (),
     reporter: RunReporter = SILENT,
     **settings: Any,
@@ -120,7 +120,7 @@ def _request(
     preset: str,
     config: str | Path | None,
     overrides: Mapping[str, Any] | None,
-    keep: str,
+    keep: str | int,
     loggers: Sequence[Any],
 ) -> RunRequest:
     """The arguments that `bench` and `compare` share, as a request without a run folder."""
@@ -129,6 +129,6 @@ def _request(
         list((overrides or {}).items()),
         preset,
         None if config is None else expand_home(config),
-        keep=keep,
+        keep=str(keep),
         loggers=check_list("loggers", loggers),
     )

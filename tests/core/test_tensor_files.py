@@ -56,6 +56,13 @@ def test_whole_numbers_and_complex_ones_are_no_weights(tmp_path: Path) -> None:
             fill_module(module, tensors, tmp_path / "a.safetensors")
 
 
+def test_a_number_that_is_too_large_for_the_models_type_is_not_finite(tmp_path: Path) -> None:
+    tensors = {name: tensor.double() for name, tensor in TENSORS.items()}
+    tensors["weight"] = tensors["weight"] + 1e300
+    with pytest.raises(CheckpointError, match="weight has values that are not finite"):
+        fill_module(nn.Linear(3, 2), tensors, tmp_path / "a.safetensors")
+
+
 def test_a_full_disk_is_the_systems_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from safetensors import SafetensorError
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.finch import Finch
 from fedwca.core.network import Backbone, Network
+from fedwca.data.federation import ClientImages
 from fedwca.engine import embeddings
 from fedwca.engine.augmentation import StepDraws
-from fedwca.engine.embeddings import count_embedding_bytes, embed_images
+from fedwca.engine.embeddings import count_embedding_bytes, embed_images, place_client_embeddings
 from fedwca.engine.interface import Engine
 from fedwca.engine.sequential import engine as sequential
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -165,3 +166,13 @@ def test_what_is_too_large_for_memory_lies_in_the_cache(tmp_path: Path, monkeypa
 def test_bytes_of_embeddings() -> None:
     assert count_embedding_bytes(network(), 10) == 10 * 6 * 8
     assert count_embedding_bytes(LeNet().build(3), 10) == 0
+
+
+def test_training_and_test_images_have_a_place_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(count: int) -> torch.Tensor:
+        return torch.zeros(count, 3, 8, 8, dtype=torch.uint8)
+
+    monkeypatch.setattr(embeddings, "LARGEST_IN_MEMORY", 10 * 6 * 8)
+    clients = [ClientImages(some(8), some(0), some(2)), ClientImages(some(4), some(0), some(6))]
+    assert place_client_embeddings(network(), clients) == (8 * 6 * 8, 12 * 6 * 8)
+    assert place_client_embeddings(LeNet().build(3), clients) == (0, 0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.config.compose_methods import compose
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network
@@ -22,6 +23,7 @@ from fedwca.errors import UsageError
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import load
 from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.run_trials_and_methods import run_bench
@@ -163,6 +165,15 @@ def test_evidence_is_not_lowered_in_bf16(network: Network) -> None:
 def test_tf32_on_a_cpu_is_refused(network: Network, images: list[ClientImages]) -> None:
     with pytest.raises(UsageError, match="precision tf32: only GPUs since Ampere have TensorFloat-32, not cpu; take"):
         SequentialEngine(network, images, "cpu", 1, precision="tf32")
+
+
+def test_workers_of_the_loop_with_tf32_are_refused_before_training(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedwca.runs.check_components.check_precision", lambda *arguments: None)  # as on a GPU
+    plan = resolve_plan({"rounds": 1, "engine": "loop", "workers": 2, "precision": "tf32", "device": "cpu"})
+    with pytest.raises(UsageError, match="precision tf32: engine loop then trains one client at a time; leave out"):
+        dry_run_components(plan.config, plan.methods, network, tuple("ab"), 4)
 
 
 PRODUCTS = torch.backends.cudnn, torch.backends.cuda.matmul

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -41,3 +42,17 @@ def test_another_users_lock_in_a_folder_of_all_lets_nobody_in(tmp_path: Path, mo
         hold_lock(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
     hold_lock(tmp_path)  # a folder that nobody may write to needs no lock
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has locks everywhere")
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_that_is_left_locks_nothing_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse_all(descriptor: int, operation: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    (tmp_path / NAME).touch()
+    monkeypatch.setattr("fcntl.flock", refuse_all)
+    hold_lock(tmp_path).release()
+    assert not is_locked(tmp_path)

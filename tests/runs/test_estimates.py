@@ -10,14 +10,16 @@ import torch
 
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.data.federation import ClientImages, Federation
+from fedwca.engine.memory import Footprint
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.public_images import holders_of
+from fedwca.models.resnet18 import ResNet18
 from fedwca.results.checkpoints import Checkpoints
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.python_api import bench
 from fedwca.runs.resources.clients_at_once import clients_at_once
-from fedwca.runs.resources.disk_estimate import estimate_checkpoints
+from fedwca.runs.resources.disk_estimate import checkpoint_size, estimate_checkpoints
 from fedwca.runs.resources.memory_estimate import estimate_run
 from fedwca.runs.split_trials import split_trial
 
@@ -74,6 +76,33 @@ def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: di
     written = [file.stat().st_size for file in (tmp_path / "run" / "checkpoints").glob("*/000001.safetensors")]
     # The estimate is of two checkpoints at a time, here with the one before the first round; headers take a few kB.
     assert abs(needed / 2 - written[0]) < 6000
+
+
+def test_a_frozen_backbone_is_in_every_checkpoint() -> None:
+    plan, federation = planned(composed=False, baselines=["fedavg"])
+    network = ResNet18(side=32, weights="none", frozen=True).build(10)
+    backbone = sum(tensor.nbytes for tensor in network.backbone.state_dict().values())
+    rows = (4 + 1 + 1) * 4 * Layout.of(network).width
+    assert rows < backbone  # a row has the bottleneck and its normalization
+    classifier = sum(tensor.nbytes for tensor in network.classifier.state_dict().values())
+    counters = 8 * sum(name.endswith("num_batches_tracked") for name in network.state_dict())
+    size = checkpoint_size(network, plan.methods[0][0], federation, 10)
+    assert rows + backbone <= size <= rows + backbone + classifier + counters
+
+
+def test_central_training_counts() -> None:
+    settings: dict[str, Any] = {"target": "neon", "clients": 2, "samples": 16, "rounds": 1, "device": "cpu"}
+    plans = [
+        resolve_plan({**settings, "composed": False, "baselines": [name]}, preset_name="sfda")
+        for name in ("fedavg_labelled", "pooled", "dann")
+    ]
+    federation = split_trial(plans[0].config, *load(plans[0].config), 0, 0)
+    network = build_network(plans[0].config, 10)
+    without, pooled, dann = (estimate_run(plan.config, plan.methods, network, federation) for plan in plans)
+    assert pooled.images - without.images == sum(client.train.numel() for client in federation.clients)
+    # A step has 64 images of each of five domains, or of all together.
+    assert dann.work == max(without.work, Footprint.of(network).training(5 * 64))
+    assert pooled.work == max(without.work, Footprint.of(network).training(64))
 
 
 def test_the_disk_has_room_for_what_ended_methods_keep_and_one_at_work() -> None:

@@ -66,6 +66,16 @@ class Unnamed(Argmax):
         return Targets.of_labels(predictions[self.read].logits.argmax(-1))
 
 
+class Wordless(Argmax):
+    """Raises an error without a word."""
+
+    name = "wordless"
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
+        """Raise a KeyError."""
+        raise KeyError
+
+
 def test_an_exception_of_a_plugin_becomes_one_sentence_with_its_cause() -> None:
     with (
         pytest.raises(
@@ -91,3 +101,5 @@ def test_a_model_that_was_not_declared_is_explained() -> None:
         Unnamed()({}, torch.zeros(0))
     with pytest.raises(FedwcaError, match=r"raised KeyError: 'its own'$"), naming_failed_part():
         Unnamed(read="its own")({}, torch.zeros(0))
+    with pytest.raises(FedwcaError, match=r"raised KeyError$"), naming_failed_part():
+        Wordless()({}, torch.zeros(0))

@@ -11,6 +11,7 @@ import torch
 
 from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.read_run_files import read_records
 from fedwca.runs import open_run as opening
 from fedwca.runs.open_run import open_run
@@ -48,12 +49,33 @@ def test_the_models_are_those_of_the_table(run: Path, method: str | None, trial:
     assert (opened.source, opened.federation.metrics.domains[0]) == ("amber", "brass")
 
 
+@pytest.mark.parametrize(
+    ("other_name", "sentence"),
+    [("network.classifier.scale", "lacks 'classifier.weight'"), ("", r"lacks 'classifier.weight' \(1 tensors missing")],
+)
+def test_a_network_that_is_not_the_checkpoints_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch, other_name: str, sentence: str
+) -> None:
+    original = SavedCheckpoint.tensors
+
+    def renamed(saved: SavedCheckpoint) -> dict[str, torch.Tensor]:
+        tensors = original(saved)
+        weight = tensors.pop("network.classifier.weight")
+        return {**tensors, **({other_name: weight} if other_name else {})}
+
+    monkeypatch.setattr(SavedCheckpoint, "tensors", renamed)
+    with pytest.raises(CheckpointError, match=sentence):
+        open_run(run)
+
+
 def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "has_device", lambda name: name != "cpu")
     reopened = open_run(run)
     assert reopened.config.device == "auto"
     assert torch.equal(reopened.delivered.cpu(), open_run(run).delivered.cpu())
-    assert [has_device(name) for name in ("cpu", "auto", "cuda:99", "tpu")] == [True, True, False, False]
+    assert [has_device(name) for name in ("cpu", "auto", "cuda:99", "cuda:128", "tpu")] == [
+        *(True, True, False, False, False)
+    ]
     original = opening.validate
     settings = {"device": "cuda:7", "precision": "tf32"}
     monkeypatch.setattr(opening, "validate", lambda values: original(values).model_copy(update=settings))

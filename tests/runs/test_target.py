@@ -382,6 +382,8 @@ def test_central_methods_train_as_long_as_clients() -> None:
     assert explicit.central_training.as_long_as(explicit.training, explicit.rounds).epochs == 5
     with pytest.raises(UsageError, match="rounds of 3 steps do not say how many epochs"):
         CentralTraining().as_long_as(Training(steps=3), rounds=2)
+    with pytest.raises(UsageError, match="method 'dann': rounds of 3 steps do not say how many epochs"):
+        resolve_plan({"target": "neon", "training": {"steps": 3}, "baselines": ["fedavg_labelled", "dann"]})
 
 
 WORDS = ("--samples", "25", "--rounds", "1", "--set", "model.bottleneck=8", "--device", "cpu")

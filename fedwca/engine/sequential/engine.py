@@ -23,12 +23,12 @@ from fedwca.engine.device_copy import synchronize
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.local_engine import LocalEngine
+from fedwca.engine.precision import check_workers
 from fedwca.engine.sequential.generated_model import generated_predictions
 from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
-from fedwca.errors import UsageError
 
 T = TypeVar("T")
 
@@ -60,9 +60,7 @@ class SequentialEngine(LocalEngine):
     ) -> None:
         super().__init__(network, clients, device, batch_norm, precision)
         default_workers = count_cores() if self.device.type == "cpu" else 1
-        # TensorFloat-32 is a switch of the whole process, and mixtures of models must not be rounded.
-        if precision == "tf32" and (workers or 1) > 1:
-            raise UsageError("precision tf32: engine loop then trains one client at a time; leave out --workers")
+        check_workers(precision, workers)
         self.workers = max(1, min(workers or default_workers, len(clients)))
         layout = torch.channels_last
         unique_images = {id(c.train): c.train for c in clients}  # clients with the same image tensor share it

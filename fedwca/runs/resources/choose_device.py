@@ -24,7 +24,8 @@ def resolve_device(name: str) -> str:
         raise UsageError(f"--device {name}: only cpu and cuda are supported")
     if device.type == "cpu" and device.index is not None:
         raise UsageError(f"--device {name}: there is one CPU; take --device cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    # torch wraps large indices around to negative ones.
+    if device.type == "cuda" and not 0 <= (device.index or 0) < torch.cuda.device_count():
         raise UsageError(
             f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
         )

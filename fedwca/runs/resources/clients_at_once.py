@@ -10,7 +10,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.cpu_cores import count_cores
-from fedwca.engine.embeddings import place_embeddings
+from fedwca.engine.embeddings import place_client_embeddings
 from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.errors import UsageError
 from fedwca.runs.resources.choose_device import resolve_device
@@ -106,7 +106,7 @@ def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages])
     """Bytes that a federation takes in any case, and bytes of each client being processed."""
     cost = footprint(config, network)
     image_bytes = sum(client.train.numel() + client.test.numel() for client in clients)
-    embedding_bytes, _ = place_embeddings(network, sum(len(client.train) + len(client.test) for client in clients))
+    embedding_bytes, _ = place_client_embeddings(network, clients)
     # Read from the configuration: a plugin that the run's methods need may not be installed when a run is opened.
     method_batch_sizes = [values.training.get("batch_size", 0) for values in config.methods.values()]
     batch = max([config.training.batch_size, *method_batch_sizes])

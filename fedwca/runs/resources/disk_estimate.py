@@ -71,8 +71,8 @@ def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, netwo
 def checkpoint_size(network: Network, method: Method, federation: Federation, classes: int, sizes: int = 1) -> int:
     """Bytes of one checkpoint of a method.
 
-    It holds the clients' models, the server's rows, the source model, and the predictions of public images if the
-    method has a public objective.
+    It holds the clients' models, the server's rows, the source model, the network's tensors that are in no row, and
+    the predictions of public images if the method has a public objective.
 
     Args:
         network: a network of the source model's shape.
@@ -83,4 +83,7 @@ def checkpoint_size(network: Network, method: Method, federation: Federation, cl
     """
     rows = len(federation) + count_server_rows(method, federation) + 1
     predictions = count_predictions(federation, classes) if method.public_objective is not None else 0
-    return VALUE * (Layout.of(shape_network(network, method, sizes)).width * rows + predictions)
+    shaped = shape_network(network, method, sizes)
+    layout = Layout.of(shaped)
+    others = sum(tensor.nbytes for tensor in layout.read_others(shaped).values())
+    return VALUE * (layout.width * rows + predictions) + others

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.central import Central
 from fedwca.core.network import Network
 from fedwca.data.federation import Federation
-from fedwca.engine.embeddings import place_embeddings
+from fedwca.engine.embeddings import place_client_embeddings
 from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
@@ -55,14 +56,35 @@ def estimate_run(
     if trials > 1:
         workers = len(federation)
     cost = footprint(config, network)
-    embedding_bytes, _ = place_embeddings(network, sum(sizes))
+    embedding_bytes, _ = _place_embeddings(network, federation)
     per_trial = estimate_memory(cost, sizes, model.stored_side, rows, step, chunk, workers, embedding_bytes)
     if public_images:
         classes = plain.classifier.out_features
         per_trial = per_trial.plus(
             estimate_public(cost, federation, len(model.size_variants), model.stored_side, classes)
         )
-    return per_trial.times(trials)
+    needed = per_trial.times(trials)
+    if centrals := [method.central for method, _ in methods if method.central is not None]:
+        needed = estimate_central(needed, cost, centrals, config.central_training.batch_size, federation)
+    return needed
+
+
+def estimate_central(
+    needed: MemoryEstimate, cost: Footprint, centrals: Sequence[Central], batch: int, federation: Federation
+) -> MemoryEstimate:
+    """An estimate that also counts central training: before its rounds, one model on a copy of the training images.
+
+    Args:
+        needed: without central training.
+        cost: memory cost of the network.
+        centrals: central methods of the run.
+        batch: images of each domain in a step, or of all together if they are pooled.
+        federation: of one trial.
+    """
+    domains = len(set(federation.metrics.domains))
+    work = max(cost.training(batch * (1 if central.pooled else domains)) for central in centrals)
+    copies = sum(client.train.numel() for client in federation.clients)
+    return replace(needed, work=max(needed.work, work), images=needed.images + copies)
 
 
 def estimate_public(cost: Footprint, federation: Federation, sizes: int, side: int, classes: int) -> MemoryEstimate:
@@ -108,13 +130,21 @@ def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
 
 
+def _place_embeddings(network: Network, federation: Federation) -> tuple[int, int]:
+    """Bytes of all clients' embeddings in memory and on the disk; newcomers have an engine of their own."""
+    newcomers = [client for group in federation.newcomers for client in group.clients]
+    places = (place_client_embeddings(network, clients) for clients in (federation.clients, newcomers))
+    in_memory, on_disk = zip(*places, strict=True)
+    return sum(in_memory), sum(on_disk)
+
+
 def describe_embeddings(network: Network, federation: Federation) -> str:
     """A sentence on where a frozen backbone's features are kept and which passes that saves; empty if none are kept."""
     images = sum(len(client.train) + len(client.test) for client in federation.all_clients)
-    memory_bytes, disk_bytes = place_embeddings(network, images)
-    if not memory_bytes + disk_bytes:
+    places = dict(zip(("in memory", "on the disk"), _place_embeddings(network, federation), strict=True))
+    if not any(places.values()):
         return ""
-    location = f"in memory ({human_size(memory_bytes)})" if memory_bytes else f"on the disk ({human_size(disk_bytes)})"
+    location = " and ".join(f"{place} ({human_size(size)})" for place, size in places.items() if size)
     saved_passes = "evidence and evaluation" if network.augments else "all passes over plain images"
     return f"features of {images:,} images are computed once and kept {location}, for {saved_passes}"
 

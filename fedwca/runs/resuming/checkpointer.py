@@ -18,6 +18,9 @@ from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
 from fedwca.results.shown_records import is_best_so_far
 from fedwca.runs.resuming.resume_checks import check_same_source_model
 
+OUTSIDE_ROW = "network."
+"""Begins the names of a checkpoint's tensors that are in no row, such as the classifier's."""
+
 
 @dataclass(frozen=True)
 class RoundState:
@@ -123,8 +126,7 @@ class Checkpointer:
 
 def state_to_tensors(state: RoundState, engine: Engine) -> tuple[dict[str, Tensor], dict[str, str]]:
     """A state as tensors by name, and the device type of each; the bank is left out before round 0."""
-    server, network = state.server, engine.network.state_dict()
-    names_in_row = {slot.name for slot in engine.layout.slots}
+    server, others = state.server, engine.layout.read_others(engine.network)
     tensors = {
         "rows": server.rows,
         "source": server.source,
@@ -133,8 +135,8 @@ def state_to_tensors(state: RoundState, engine: Engine) -> tuple[dict[str, Tenso
         **({} if state.delivery is None else {"delivery": state.delivery}),
         **({} if state.adapted is None else {"adapted": state.adapted.byte()}),
         **{f"state.{name}": value for name, value in server.state.items()},
-        # Tensors outside a row, such as the classifier: with them a model is complete without the source model's file.
-        **{f"network.{name}": value for name, value in network.items() if name not in names_in_row},
+        # With the classifier, say, a model is complete without the source model's file.
+        **{f"{OUTSIDE_ROW}{name}": value for name, value in others.items()},
     }
     # Sorted, so that the same state gives the same file.
     tensors = dict(sorted(tensors.items()))
