@@ -61,10 +61,13 @@ def draw(piece: Mapping[str, Any], file: Path) -> None:
     """Draw mean accuracy by round, one curve per method; methods that share a run have one curve."""
     methods = {name: entry for name, entry in piece["methods"].items() if entry["curve"] and "same_run_as" not in entry}
     curves = {
-        entry["label"]: [
-            {"method": name, "source_model": 0, "trial": 0, "round": index - 1, "accuracy": [value]}
-            for index, value in enumerate(entry["curve"][0])
-        ]
+        name: (
+            entry["label"],
+            [
+                {"method": name, "source_model": 0, "trial": 0, "round": index - 1, "accuracy": [value]}
+                for index, value in enumerate(entry["curve"][0])
+            ],
+        )
         for name, entry in methods.items()
     }
     title = f"Digit-Five from {piece['source']}, all images, {KIND.settings['rounds']} rounds of 5 epochs"

@@ -35,7 +35,7 @@ MOST = 12
 @app.command("list")
 def list_datasets() -> None:
     """List the data sets fedwca knows."""
-    table = Table("name", "domains", "classes", "images", Column("where", overflow="fold"))
+    table = Table(Column("name", no_wrap=True), "domains", "classes", "images", Column("where", overflow="fold"))
     for name in datasets.names():
         cls = datasets.get(name)
         size_cells = [str(len(cls.classes)), f"{sum(cls.image_counts.values()):,}"] if cls.classes else ["any", "any"]
@@ -91,7 +91,7 @@ def check_dataset(name: Name, data: Data = None) -> None:
     table.add_section()
     table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
     if source.image_counts:
-        table.add_row("expected", *(f"{source.image_counts[name]:,}" for name in columns))
+        table.add_row("expected", *(f"{source.image_counts.get(name, 0):,}" for name in columns))
     console = make_console()
     console.print(table)
     if verified:
@@ -124,16 +124,13 @@ def _loaded(source: DatasetSource) -> FederatedDataset:
 def draw_sheet(dataset: FederatedDataset, path: Path) -> None:
     """Draw samples as a PNG: two rows per domain, one column per class, of the first `MOST` classes."""
     import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    from fedwca.results.pictures.style import save
+    from fedwca.results.pictures import style
 
     classes, rows = dataset.classes[:MOST], 2
-    figure = Figure(figsize=(1.6 + 0.9 * len(classes), 0.5 + 0.9 * rows * len(dataset.domains)), layout="constrained")
-    FigureCanvasAgg(figure)  # its own canvas: no window and no global state of pyplot
+    title = f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes"
+    figure = style.figure(1.6 + 0.9 * len(classes), 0.5 + 0.9 * rows * len(dataset.domains), title)
     axes = figure.subplots(rows * len(dataset.domains), len(classes), squeeze=False)
-    figure.suptitle(f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes")
     for index, domain in enumerate(dataset.domains.values()):
         for label, title in enumerate(classes):
             matching = np.flatnonzero(domain.labels == label)
@@ -147,4 +144,4 @@ def draw_sheet(dataset: FederatedDataset, path: Path) -> None:
                     axis.set_title(title, fontsize=8)
                 if label == row == 0:
                     axis.set_ylabel(domain.name, rotation=0, ha="right", va="center")
-    save(figure, path, 100)
+    style.save(figure, path, 100)

@@ -101,10 +101,10 @@ def print_entries(entries: Sequence[Entry]) -> None:
     table = Table(
         # A name is meant to be copied, so it is wrapped only if it would leave the other columns no room.
         Column("run", overflow="fold", no_wrap=max(len(entry["run"]) for entry in entries) <= 40),
-        "method",
-        "data",
+        Column("method", overflow="fold"),
+        Column("data", overflow="fold"),
         Column("accuracy", justify="right", no_wrap=True),
-        "time",
+        Column("time", overflow="fold"),
         Column("state", no_wrap=True),
         *(["notes"] if has_notes else []),
         box=box.SIMPLE_HEAD if narrow else box.HEAVY_HEAD,

@@ -151,7 +151,8 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = Fal
     if as_json:
         say(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
         return
-    table = Table("", *(Column(printable(run.path.name), overflow="fold") for run in (first_run, second_run)))
+    heads = ["", *(printable(run.path.name) for run in (first_run, second_run))]
+    table = Table(*(Column(head, overflow="fold") for head in heads))
     for key, (first_value, second_value) in settings.items():
         table.add_row(*map(printable, (key, str(first_value), str(second_value))))
     for name, values in accuracy.items():

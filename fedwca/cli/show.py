@@ -110,9 +110,12 @@ def _print_head(title: str, about: str | None) -> None:
 
 def _print_fields(fields: Mapping[str, dict[str, Any]]) -> None:
     """Print a row per field: its default, its values and its meaning."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("field", "default", "values", "meaning")
+    # A field's name is meant to be copied.
+    table = Table(
+        Column("field", no_wrap=True), *(Column(name, overflow="fold") for name in ("default", "values", "meaning"))
+    )
     for field, info in fields.items():
         table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
     make_console().print(table)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_text_atomically
 from fedwca.core.remote_files import Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
 from fedwca.data.find_domains import find_dataset_path, find_domains
@@ -152,21 +153,17 @@ def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
     sources = [*(source for source in previous.get("from", ()) if source not in sources), *sources]
     images = {**previous.get("images", {}), **counts}
     record = {"time": now, "from": sources, "images": images, "digest": digest_files(plan.folder)}
-    write_atomically(file, lambda path: _write_json(path, record))
+    write_text_atomically(file, json.dumps(record, indent=1) + "\n")
 
 
 def _read_record(file: Path) -> dict[str, Any]:
     """The record of earlier calls; empty if there is none, or it is damaged."""
     try:
-        record = json.loads(file.read_text())
+        record = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     is_whole = isinstance(record, dict) and isinstance(record.get("from"), list)
     return record if is_whole and isinstance(record.get("images"), dict) else {}
-
-
-def _write_json(path: Path, values: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(values, indent=1) + "\n")
 
 
 def digest_files(folder: Path) -> str:
@@ -176,7 +173,7 @@ def digest_files(folder: Path) -> str:
         name = path.relative_to(folder)
         if name.as_posix() == RECORD or any(part.startswith(".") for part in name.parts):
             continue
-        sha.update(name.as_posix().encode() + b"\0")
+        sha.update(os.fsencode(name.as_posix()) + b"\0")
         with path.open("rb") as file:
             sha.update(hashlib.file_digest(file, "sha256").digest())
     return sha.hexdigest()

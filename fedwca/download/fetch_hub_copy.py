@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import name_unwritable, write_atomically
 from fedwca.core.remote_files import HubCopy, RemoteFile
 from fedwca.data.dataset import canonical_domain
 from fedwca.data.find_domains import find_domains
@@ -138,10 +138,8 @@ def write_archives(copy: HubCopy, paths: list[Path], folder: Path) -> Counter[st
         }
         if copy.unit:
             arrays["units"] = np.unique([str(unit) for *_, unit in rows], return_inverse=True)[1].astype(np.int64)
-        try:
-            write_atomically(folder / f"{domain}.npz", lambda path, arrays=arrays: np.savez(path, **arrays))  # type: ignore[misc]
-        except OSError as error:
-            raise FedwcaError(f"{error.filename}: cannot be written ({error.strerror or error})") from None
+        with name_unwritable(archive := folder / f"{domain}.npz"):
+            write_atomically(archive, lambda path, arrays=arrays: np.savez(path, **arrays))  # type: ignore[misc]
     return Counter({domain: len(rows) for domain, rows in rows_by_domain.items()})
 
 

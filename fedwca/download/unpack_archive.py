@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import shutil
 import tarfile
 import zipfile
@@ -12,6 +13,12 @@ from pathlib import Path, PurePosixPath
 from fedwca.core.files import write_atomically
 from fedwca.core.remote_files import RemoteFile
 from fedwca.errors import DataError, FedwcaError
+
+DAMAGED = (
+    *(EOFError, RuntimeError, NotImplementedError, UnicodeError, zipfile.BadZipFile, tarfile.TarError, zlib.error),
+    *(gzip.BadGzipFile, lzma.LZMAError),
+)
+"""What Python's readers of archives raise for damaged ones."""
 
 
 def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
@@ -37,9 +44,7 @@ def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
                 raise DataError(f"{archive} holds no {file.unpacked_path}")
             target.parent.mkdir(parents=True, exist_ok=True)
             unpacked.rename(target)
-    except (EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
-        raise DataError(f"{archive} cannot be unpacked: {error}") from None
-    except gzip.BadGzipFile as error:
+    except DAMAGED as error:
         raise DataError(f"{archive} cannot be unpacked: {error}") from None
     except OSError as error:
         raise FedwcaError(f"{error.filename or target}: cannot be written ({error.strerror or error})") from None

@@ -23,7 +23,7 @@ def draw_figure(job: Job, domain: str, collected: CollectedRuns) -> Any:
     methods, quick_note = job.methods, " (--quick)" if job.quick else ""
     title = f"{job.dataset}, {job.domain_role or 'partition'} {domain}{quick_note}"
     if job.found.shows == "curves":
-        curves = {row: collected.runs[name].lines_of(name) for row, name in methods.items()}
+        curves = {name: (row, collected.runs[name].lines_of(name)) for row, name in methods.items()}
         return draw_curves(curves, f"{job.table}: {title}")
     if job.found.shows == "domains":
         entries = summarise(collected.table)

@@ -94,7 +94,8 @@ def signed_rank(values: Sequence[float]) -> float | None:
     if not nonzero:
         return 1.0
     if len({abs(value) for value in nonzero}) == len(nonzero):
-        return float(wilcoxon(nonzero, method="exact").pvalue)
+        # The least p there is, in place of SciPy's 0 for 54 numbers of one sign and more.
+        return max(float(wilcoxon(nonzero, method="exact").pvalue), 2.0 ** (1 - len(nonzero)))
     return _count_patterns(nonzero) if len(nonzero) <= 15 else float(wilcoxon(nonzero, method="approx").pvalue)
 
 

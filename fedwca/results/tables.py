@@ -6,10 +6,12 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Self
+
+from rich.cells import cell_len
 
 from fedwca.core.printable import printable
 from fedwca.results.statistics import Difference, Sample
@@ -20,7 +22,8 @@ LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}",
     "×": r"$\times$",
-    "β": r"$\beta$", "α": r"$\alpha$", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "β": r"$\beta$", "α": r"$\alpha$", "λ": r"$\lambda$",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 """Characters that are special in LaTeX or missing from its fonts, and how they are written."""
 
@@ -52,16 +55,17 @@ class Table:
     def text(self) -> str:
         """Aligned columns for a terminal or a log; numbers are aligned to the right."""
         lines = [list(map(printable, row)) for row in (self.columns, *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        sides = ["<"] * self.heads + [">"] * (len(widths) - self.heads)
-        aligned = [
-            "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True))
-            for line in lines
-        ]
+        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+        aligned = ["  ".join(self._align(line, widths)) for line in lines]
         rule = "  ".join("-" * width for width in widths)
         return "\n".join(
             [*([printable(self.title)] if self.title else []), aligned[0], rule, *aligned[1:], *self.notes]
         )
+
+    def _align(self, line: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+        for column, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            blanks = " " * (width - cell_len(cell))  # some letters take two places
+            yield cell + blanks if column < self.heads else blanks + cell
 
     def html(self) -> str:
         """A plain ``<table>``, for notebooks."""
@@ -128,9 +132,12 @@ def escape_latex(text: str) -> str:
     80.6 $\pm$ 2.4 \% of \{a\_b\}
     >>> print(escape_latex("-1.4 [-2.0, +0.3] by 2026-11-28"))
     $-$1.4 [$-$2.0, +0.3] by 2026-11-28
+    >>> print(escape_latex("--set λ=0.1"))
+    -{}-set $\lambda$=0.1
     """
     line = re.sub(r"(?<![\w.)-])-(?=\d)", "−", printable(" ".join(text.split("\n"))))
-    return "".join(LATEX.get(letter, letter) for letter in line)
+    # Two hyphens, as of an option, would be set as one dash.
+    return re.sub("(-)(?=-)|(.)", lambda found: "-{}" if found[1] else LATEX.get(found[2], found[2]), line)
 
 
 def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedwca.core.count_of import count_of
 from fedwca.core.messages import Predictions
 from fedwca.engine.class_predictions import classify_logits
 from fedwca.engine.cpu_cores import limit_to_one_thread
@@ -54,7 +55,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     config, classified = opened.config, [classify_logits(outputs.logits) for outputs in final_predictions]
     dataset_text = data_and_domain(config.model_dump(), opened.dataset_name)
     title = (
-        f"{opened.label} after {opened.round + 1} rounds: {dataset_text}, seed {config.seed}; "
+        f"{opened.label} after {count_of(opened.round + 1, 'round')}: {dataset_text}, seed {config.seed}; "
         f"source model {source_model}, trial {trial}"
     )
     return Models(

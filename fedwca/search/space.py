@@ -44,6 +44,8 @@ def parse_space(text: str) -> Options | Range:
     Range(key='aggregator.ta', low=0.001, high=0.1, log=True, whole=False)
     >>> parse_space("training.epochs=1,5")
     Options(key='training.epochs', values=(1, 5))
+    >>> parse_space("model.weights=../a.pth,../b.pth").values
+    ('../a.pth', '../b.pth')
 
     Raises:
         UsageError: the text has neither form.
@@ -53,7 +55,7 @@ def parse_space(text: str) -> Options | Range:
     if not equals or "." not in key or not tail:
         raise UsageError(f"--param {text}: not of the form kind.field=0.001..0.1:log or kind.field=0.01,0.1")
     ends, _, scale = tail.partition(":")
-    if ".." not in ends:
+    if ".." not in ends or "," in tail:
         values = [value.strip() for value in tail.split(",")]
         if not all(values):
             raise UsageError(f"--param {text}: a value is empty; it needs some between commas, as in 0.01,0.1")

@@ -321,7 +321,7 @@ def test_curves_are_shown_as_table_and_picture(tmp_path: Path, monkeypatch: pyte
     for runs, title in ((1, "Mean over clients; one run, so no spread"), (2, "Mean over clients; band: one standard")):
         record = {"method": "local", "source_model": 0, "round": 0}
         records = [{**record, "trial": trial, "accuracy": [50.0 + trial]} for trial in range(runs)]
-        figure = draw_curves({"Local": records}, "title")
+        figure = draw_curves({"local": ("Local", records)}, "title")
         assert figure.axes[0].get_title().startswith(title)
 
 

@@ -204,6 +204,9 @@ def test_a_folder_is_no_file_to_write(
 def test_a_sheet_of_samples_is_a_png(shades: Path, tmp_path: Path) -> None:
     run = call("data", "show", "shades", "--data", str(shades.parent), "--out", str(tmp_path / "x.docx"))
     refused(run, "--out", ".png")
+    out = tmp_path / "x.png"
+    assert call("data", "show", "shades", "--data", str(shades.parent), "--out", str(out)).code == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_checkpoint_with_more_than_the_model_has_is_refused(bench: Callable[..., Run], tmp_path: Path) -> None:

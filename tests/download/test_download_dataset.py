@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -232,6 +234,14 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(PurePath, "__lt__", lambda path, other: str(path).lower() < str(other).lower())  # as on Windows
     assert digest_files(tmp_path) == digest
     (tmp_path / "a").rename(tmp_path / "b")
+    assert digest_files(tmp_path) != digest
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_digest_is_of_any_name(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    digest = digest_files(tmp_path)
+    (tmp_path / os.fsdecode(b"\xff.png")).write_bytes(b"2")
     assert digest_files(tmp_path) != digest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import tarfile
 import zipfile
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_damage_is_a_sentence_and_leaves_nothing(tmp_path: Path, form: Literal["
     with pytest.raises(DataError, match=r"p\.bin (cannot be unpacked|holds no photo)"):
         unpack_archive(remote(archive, form, "photo"), archive, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["p.bin"]
+
+
+def test_a_damaged_xz_is_a_sentence(tmp_path: Path) -> None:
+    archive = tarred(tmp_path / "p.tar", photo=b"1")
+    content = lzma.compress(archive.read_bytes())
+    archive.write_bytes(content[:40] + bytes(20) + content[60:])
+    with pytest.raises(DataError, match=r"p\.tar cannot be unpacked"):
+        unpack_archive(remote(archive, "tar", "photo"), archive, tmp_path)
 
 
 def test_an_archive_without_its_content_is_refused(tmp_path: Path) -> None:

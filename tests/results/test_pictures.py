@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,15 @@ import numpy as np
 import pytest
 
 from fedwca.results import pictures
-from fedwca.results.pictures.accuracy import mean_by_round
+from fedwca.results.pictures.accuracy import draw_curves, mean_by_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pictures
 from fedwca.results.pictures.clusters import take_in_turn
 from fedwca.results.pictures.confusion import matrix
 from fedwca.results.pictures.cost import cumulative_cost
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.neighbours import components
-from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
+from fedwca.results.pictures.overview import draw_overview
+from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, looks, save
 from fedwca.results.read_run import Run, read_run
 
 from .runs import write_run
@@ -268,6 +270,50 @@ def test_no_two_methods_look_alike() -> None:
     seen = {(look["color"], look["linestyle"], look["marker"]) for look in look_by_method.values()}
     assert len(seen) == 20
     assert OWN not in COLOURS
+    one_colour = (
+        "fedprox",
+        "tent",
+        "scaffold",
+        "fedgma",
+        "fedsr",
+        "fedtta_pp",
+        "pfl_sampled",
+        "pfl_ensemble",
+        "fedtta_prox",
+    )
+    alike = looks(one_colour).values()
+    assert {look["color"] for look in alike} == {COLOURS[3]}
+    # Bars have a hatch alone, and curves of the page a dash alone.
+    assert len({look["hatch"] for look in alike}) == len({LINES[look["linestyle"]] for look in alike}) == 9
+
+
+def test_a_single_long_name_stands_upright(tmp_path: Path) -> None:
+    def entry(domains: Sequence[str]) -> dict[str, Any]:
+        values = dict.fromkeys(domains, 50.0)
+        return {"label": "FedAvg", "mean": 50.0, "std": 0.0, "n": 1, "domains": values, "domain_stds": values}
+
+    names = ["day", "night", "fog", "a_domain_with_a_really_long_name", "rain"]
+    (axis,) = pictures.draw_bars({"fedavg": entry(names)}, "one run").axes
+    labels = axis.get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {90}
+    assert "".join(label.get_text().replace("\n", "") for label in labels) == "".join([*names, "mean"])
+
+
+def test_the_overview_of_many_domains_has_their_mean(tmp_path: Path) -> None:
+    domains = dict.fromkeys(map(str, range(130)), 50.0)
+    entry = {"label": "FedAvg", "mean": 50.0, "std": 0.0, "n": 1, "domains": domains, "domain_stds": domains}
+    _, by_domain = draw_overview([], {"fedavg": entry}, "one run").axes
+    assert [tick.get_text() for tick in by_domain.get_xticklabels()] == ["mean"]
+    assert by_domain.get_title().splitlines() == [
+        "After the last round, mean over 130 groups",
+        "(fedwca plot RUN bars shows each)",
+    ]
+
+
+def test_a_method_has_its_colour_in_a_figure_of_the_paper(run: Run) -> None:
+    figure = draw_curves({"wca": ("\u03bb = 0.2", run.lines_of("wca"))}, "made up")
+    (curve,) = (line for line in figure.axes[0].get_lines() if line.get_label() == "\u03bb = 0.2")
+    assert curve.get_color() == OWN
 
 
 def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_signed_rank_says_nothing_with_five_pairs() -> None:
 def test_signed_rank_by_counting() -> None:
     # All six positive: 2 of the 2^6 patterns of signs are as extreme.
     assert signed_rank([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(2 / 64)
+    assert signed_rank([float(number) for number in range(1, 61)]) == 2.0**-59  # SciPy: 0
     # Only the smallest is negative, rank sum 1: patterns {}, {1} and their mirrors.
     assert signed_rank([-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(4 / 64)
     assert signed_rank([0.0] * 6) == 1.0

@@ -146,6 +146,13 @@ def test_a_single_run_has_no_spread() -> None:
     table = Comparison.of("shades", {"a": [Row("x", "X", {(0, 0): 50.0}, {"fog": [50.0]})]}, None).table()
     assert table.columns == ("method", "mean")
     assert table.notes == ["One run of each, so there is no spread."]
+    nothing = Comparison.of("shades", {"a": [Row("x", "X", {}, {})]}, None).table()
+    assert nothing.notes == ["No run gave a result."]
+
+
+def test_letters_that_take_two_places_are_aligned() -> None:
+    lines = Table("", ("域", "acc"), [["中文", "1.0"], ["ab", "10.0"]]).text().splitlines()
+    assert lines == ["域     acc", "----  ----", "中文   1.0", "ab    10.0"]
 
 
 def test_a_comparison_pairs_over_sources() -> None:

@@ -30,17 +30,17 @@ def accuracy(run: Run) -> Any:
     return _draw_figure(curves, run.title, describe_rounds(run.first_model, run.lines), band, list(curves)[-1])
 
 
-def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
-    """Mean accuracy over the counted clients by round, one curve per label; a band of one standard deviation over runs.
+def draw_curves(curves: Mapping[str, tuple[str, Sequence[Record]]], title: str) -> Any:
+    """Mean accuracy over the counted clients by round, a curve per method; a band of one standard deviation over runs.
 
     Args:
-        records: records of the rounds, by label in the legend, including those in which a run diverged.
+        curves: by method, its label in the legend, and records of the rounds, including those in which a run diverged.
         title: title of the picture.
     """
-    counted = [counted_rounds(curve_records) for curve_records in records.values()]
+    counted = [counted_rounds(records) for _, records in curves.values()]
     several = any(len(rounds) > len({record["round"] for record in rounds}) for rounds in counted)
     band = "; band: one standard deviation" if several else f"; {describe_single_run(1)}"
-    return _draw_figure({label: (label, records[label]) for label in records}, title, "rounds", band)
+    return _draw_figure(curves, title, "rounds", band)
 
 
 def _draw_figure(

@@ -14,6 +14,9 @@ from fedwca.results.read_run import Run
 ROW = 44
 """Maximum number of bars in one row of the picture, unless a single domain has more."""
 
+UPRIGHT = 20
+"""Letters in a line of a name that stands upright."""
+
 
 def bars(run: Run) -> Any:
     """`draw_bars` of a run's methods.
@@ -38,19 +41,17 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     per_row = max(1, ROW // len(methods))
     rows = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
     width = max(8.0, min(13.0, 0.28 * len(rows[0]) * (len(methods) + 1)))
-    fig = style.figure(width, 1.5 + 3 * len(rows), title)
+    longest = max(len(name or "") for name in groups)
+    fig = style.figure(width, 1.5 + (4 if longest > UPRIGHT // 2 else 3) * len(rows), title)
     axes = fig.subplots(len(rows), 1, squeeze=False)[:, 0]
     looks = style.looks(methods)
     round_text, accuracy_text = describe_accuracy(summary)
     for axis, row_groups in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, row_groups, looks[name], width - 1)
-        name_groups(axis, ["mean" if group is None else group for group in row_groups], width - 1)
-        axis.set(
-            ylabel=f"{accuracy_text} (%)",
-            ylim=(0, 109),
-            xlim=(-0.5, max(len(rows[0]), len(row_groups)) - 0.5),
-        )
+        # As many places in the last row, which may have fewer groups.
+        axis.set(ylabel=f"{accuracy_text} (%)", ylim=(0, 109), xlim=(-0.5, len(rows[0]) - 0.5))
+        name_groups(axis, row_groups, len(rows[0]), width - 1)
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
     runs = max(int(entry["n"]) for entry in summary.values())
@@ -62,10 +63,20 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     return fig
 
 
-def name_groups(axis: Any, names: Sequence[str], inches: float) -> None:
-    """Name the groups of bars, upright if the names do not fit side by side on an axis that is ``inches`` wide."""
-    crowded = sum(map(len, names)) > 9.5 * inches
-    axis.set_xticks(range(len(names)), names, rotation=90 if crowded else 0)
+def name_groups(axis: Any, groups: Sequence[str | None], places: int, inches: float) -> None:
+    """Name the groups of bars, upright if the names do not fit side by side.
+
+    Args:
+        axis: of the bars.
+        groups: their names; None: the mean.
+        places: number of groups that the axis has room for.
+        inches: width of the axis.
+    """
+    names = ["mean" if group is None else group for group in groups]
+    if places * max(map(len, names)) > 9.5 * inches:
+        axis.set_xticks(range(len(names)), [textwrap.fill(name, UPRIGHT) for name in names], rotation=90)
+    else:
+        axis.set_xticks(range(len(names)), names)
 
 
 TESTED = "test accuracy"

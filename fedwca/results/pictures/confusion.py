@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +51,8 @@ def confusion(models: Models) -> Any:
         shares = np.ma.masked_where((totals == 0).repeat(len(classes), 1), 100 * table / totals.clip(1))
         image = axis.imshow(shares, cmap=style.MAP, vmin=0, vmax=100)
         accuracy = 100 * float(table.trace() / table.sum())
-        axis.set_title(f"{name}: {style.whole_percent(accuracy)} % of {int(table.sum())}", fontsize=9)
+        heading = f"{name}: {style.whole_percent(accuracy)} % of {int(table.sum())}"
+        axis.set_title(textwrap.fill(heading, 36), fontsize=9)
         if len(classes) <= 12:
             rotated = max(map(len, classes)) > 2
             axis.set_xticks(range(len(classes)), classes, fontsize=7, rotation=90 if rotated else 0)

@@ -9,6 +9,8 @@ from fedwca.results.pictures.final_models import Models
 
 COLUMNS = 10
 MOST = 8
+LETTERS = 15
+"""Maximum length of a class's name above an image."""
 
 
 def mistakes(models: Models) -> Any:
@@ -40,7 +42,8 @@ def mistakes(models: Models) -> Any:
         surest = sorted(pairs, key=lambda pair: -float(models.confidences[pair[0]][pair[1]]))
         for axis, (client, index) in zip(row_axes, surest, strict=False):
             axis.imshow(models.images[client][index])
-            true_class, predicted_class = classes[int(truth[client][index])], classes[int(predicted[client][index])]
+            labels = truth[client][index], predicted[client][index]
+            true_class, predicted_class = (style.cut_name(classes[int(label)], LETTERS) for label in labels)
             long = len(true_class) + len(predicted_class) > 12
             confidence = f"{style.whole_percent(100 * float(models.confidences[client][index]))} %"
             axis.set_title(

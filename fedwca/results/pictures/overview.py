@@ -11,6 +11,9 @@ from fedwca.results.pictures.accuracy import draw_curve
 from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars, name_groups
 from fedwca.results.shown_records import Record
 
+MOST = 120
+"""Maximum number of bars by target domain; with more there are only those of the mean."""
+
 
 def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, title: str) -> None:
     """Write the picture as a PNG.
@@ -44,15 +47,14 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     round_text, accuracy_text = describe_accuracy(results)
     over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
     style.count_rounds(over_rounds)
-    groups = list(next(iter(results.values()))["domains"])
+    groups: list[str | None] = list(next(iter(results.values()))["domains"])
+    by_whom = ", by target domain" if accuracy_text == TESTED else ""
+    if len(groups) * len(results) > MOST:
+        groups, by_whom = [None], f", mean over {len(groups)} groups\n(fedwca plot RUN bars shows each)"
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
-    name_groups(by_domain, groups, 6.3)
-    by_domain.set(
-        ylabel=f"{accuracy_text} (%)",
-        title=round_text if accuracy_text != TESTED else f"{round_text}, by target domain",
-        ylim=(0, 109),
-    )
+    name_groups(by_domain, groups, len(groups), 6.3)
+    by_domain.set(ylabel=f"{accuracy_text} (%)", title=round_text + by_whom, ylim=(0, 109))
     style.remove_frame(over_rounds)
     style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)

@@ -27,8 +27,13 @@ NAMED = {
     **dict.fromkeys(("wca", "fedwca", "mdmgb", "fedtta"), OWN),
 }
 """Fixed colours of the most common baselines, and of the papers' own methods."""
-LINES = ("-", "--", ":", "-.")
-HATCHES = ("", "///", "...", "xxx")
+LINES: dict[Any, str] = {
+    **{"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"},
+    **{(0, (8, 1.5)): "13 3", (0, (4, 1, 1, 1, 1, 1)): "6 2 2 2 2 2", (0, (1, 4)): "2 8", (0, (8, 4)): "13 8"},
+    **{(0, (16, 2)): "26 4", (0, (2, 2)): "4 4"},
+}
+"""Line styles of matplotlib, and the same as SVG writes dashes."""
+HATCHES = ("", "///", "...", "xxx", "---", "ooo", "|||", "\\\\\\", "+++", "**")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 MAP = "cividis"
 """Colour map of heat maps: perceptually uniform, also for colour-blind readers."""
@@ -96,7 +101,7 @@ def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         start = (*COLOURS, OWN).index(colour)
         look_by_name[name] = {
             "color": colour,
-            "linestyle": LINES[position % len(LINES)],
+            "linestyle": list(LINES)[position % len(LINES)],
             "marker": MARKERS[(start + position) % len(MARKERS)],
             "hatch": HATCHES[position % len(HATCHES)],
         }
@@ -135,6 +140,15 @@ def whole_percent(value: float) -> str:
     ('63', '68')
     """
     return "" if math.isnan(value) else str(math.floor(value + 0.5))
+
+
+def cut_name(name: str, letters: int) -> str:
+    """A name, cut where it has more letters than that.
+
+    >>> cut_name("The_Great_Wall_of_China", 9), cut_name("lamp", 9)
+    ('The_Grea…', 'lamp')
+    """
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def legend_label(name: str) -> str:
@@ -214,7 +228,7 @@ def _write(picture: Any, path: Path, dpi: int) -> None:
 
 
 def _printable_tick(formatter: Any, value: float, position: int | None = None) -> str:
-    return printable(formatter(value, position))
+    return printable(formatter(value, position), lines=True)
 
 
 def _show_literally(text: Any) -> None:

@@ -288,7 +288,7 @@ function weights(rows) {
 theme();
 document.querySelectorAll("table.sortable").forEach(sortable);
 meanFirst(document.getElementById("summary"), matchMedia("(max-width: 40rem)"));
-const spread = runs.flatMap((run) => run.methods.flatMap((m) => m.curve.flatMap(([, v, s]) => [v - (s || 0), v + (s || 0)])));
+const spread = runs.flatMap((run) => run.methods.flatMap((m) => m.curve.filter(([, v]) => v !== null).flatMap(([, v, s]) => [v - (s || 0), v + (s || 0)])));
 // Runs side by side share one scale.
 const scale = runs.length > 1 && spread.length ? { low: Math.min(...spread), high: Math.max(...spread) } : {};
 document.querySelectorAll("article.run").forEach((article) => {

@@ -11,7 +11,7 @@ from fedwca.core.printable import printable
 from fedwca.results.describe_run import describe_rounds
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.accuracy import mean_by_round
-from fedwca.results.pictures.style import looks
+from fedwca.results.pictures.style import LINES, looks
 from fedwca.results.read_run import Run
 from fedwca.results.shown_records import VALIDATION, Record, accuracy_of_all, shown_records
 from fedwca.results.statistics import deviation
@@ -35,7 +35,7 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
             "name": method,
             "label": printable(label),
             "colour": styles[method]["color"],
-            "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[styles[method]["linestyle"]],
+            "dash": LINES[styles[method]["linestyle"]],
             "curve": _curve(run.lines_of(method)),
         }
         for method, label in run.labels.items()
