@@ -93,9 +93,7 @@ def command(
     pictures = list(load_pictures(files, input_side(opened.architecture), stretch))
     pixels = [picture.pixels for picture in pictures if picture.pixels is not None]
     if not pixels:
-        raise DataError(
-            f"--data {data}: no image could be read ({pictures[0].error if pictures else 'the archive is empty'})"
-        )
+        raise DataError(f"--data {data}: no image could be read ({pictures[0].error})")
     if len(pixels) < len(pictures):
         say(f"Warning: {len(pictures) - len(pixels)} of {len(pictures)} images could not be read", err=True)
     federation, counter = load_federation(opened), count(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -49,22 +50,29 @@ def command(
 
     For example: fedwca predict model.safetensors photos/ --out labels.csv
     """
+    from fedwca.deploy.folder_names import is_deployment
     from fedwca.export.load_model import open_model
     from fedwca.export.predict import predict
     from fedwca.export.read_images import find_images, load_pictures
+    from fedwca.results.find_runs import ROOT
     from fedwca.runs.resources.choose_device import resolve_device
 
     torch_device = resolve_device(device)
     if model.is_file() and any(value is not None for value in (client, method, round_)):
         raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
-    from_run = model.is_dir() or client is not None
+    if is_deployment(model):
+        raise UsageError(f"{model}: is a deployment; write a model of it first, with fedwca export")
+    is_name = not model.exists() and (ROOT / model).is_dir()
+    from_run = model.is_dir() or is_name or client is not None
+    if not model.exists() and not from_run:
+        raise UsageError(f"{model}: no such file or run; a model is a file that `fedwca export` wrote")
     opened = (
         open_run_model(model, client, method, round_, torch_device)
         if from_run
         else open_model(model, torch_device, trust_code=trust_code)
     )
     files = find_images(images)
-    with counting(len(files)) as on_batch:
+    with counting(len(set(files))) as on_batch:
         answers = predict(opened, load_pictures(files, opened.about.side, opened.about.stretch), batch_size, top)
         read, unread = write_answers(out, count_progress(answers, on_batch), min(top, len(opened.about.classes)))
     if out is not None:
@@ -149,7 +157,7 @@ def counting(files: int) -> Iterator[Any]:
         def update_bar(batch: list[Answer]) -> None:
             nonlocal images
             images += len(batch)
-            seen_files.update(answer.file.rpartition(".npz[")[0] or answer.file for answer in batch)
+            seen_files.update(re.sub(r"(?i)(\.npz)\[\d+\]$", r"\1", answer.file) for answer in batch)
             elapsed = bar.tasks[task].elapsed
             rate = f"{images} images, {images / elapsed:.0f}/s" if elapsed else ""
             bar.update(task, completed=len(seen_files), rate=rate)

@@ -118,12 +118,16 @@ def read_archive_images(path: Path) -> Images:
     """Read only the images ``[N, H, W, 3]`` of an archive; grey images get three equal channels.
 
     Raises:
-        DataError: the file is damaged, has no images, or they have the wrong type or shape; the message names the file.
+        DataError: the file is damaged, has no images, or they have the wrong type or shape, or no pixels; the message
+            names the file.
     """
     images = read_arrays(path, ("images",)).get("images")
     if images is None:
         raise DataError(f"{path} lacks the key images: uint8 [N, H, W] or [N, H, W, 3]")
-    return _in_color(path, images)
+    images = _in_color(path, images)
+    if not images.size:
+        raise DataError(f"{path} holds no images; images is {list(images.shape)}")
+    return images
 
 
 def _in_color(path: Path, images: NDArray[Any]) -> Images:

@@ -63,7 +63,4 @@ def _read_archive(path: Path) -> Images:
     """Return the images of an archive ``[N, H, W, 3]``."""
     if not path.is_file():
         raise DataError(f"{path} does not exist; --data takes a folder of images or an .npz file")
-    images = read_archive_images(path)
-    if not len(images):
-        raise DataError(f"{path} holds no images")
-    return images
+    return read_archive_images(path)

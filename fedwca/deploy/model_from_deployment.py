@@ -18,7 +18,7 @@ from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session
 from fedwca.deploy.wire_messages import tensors_to_row
 from fedwca.errors import CheckpointError, UsageError
-from fedwca.export.model_from_run import check_one_holder
+from fedwca.export.model_from_run import check_cluster, check_one_holder
 
 
 def open_deployment(folder: Path) -> Session:
@@ -70,9 +70,8 @@ def model_of_deployment(
     else:
         assert cluster is not None
         rows, labels = state.server.rows, state.server.state.get("labels", torch.zeros(1, dtype=torch.int64))
-        last = int(labels.max())  # after the clusters' rows the server may hold others, such as teachers
-        if not 0 <= cluster <= last:
-            raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {last}")
+        # After the clusters' rows the server may hold others, such as teachers.
+        check_cluster(cluster, labels.tolist(), "this deployment")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
         check_not_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
         members, holder = state.shares[cluster].nonzero()[:, 0].tolist(), f"cluster {cluster}"

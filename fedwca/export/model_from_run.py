@@ -38,7 +38,7 @@ def model_of(
         UsageError: there is no such client or cluster, it has no model of its own, or not exactly one of the two is
             given.
     """
-    clients, labels = len(opened.delivered), opened.labels.tolist()
+    clients, labels = len(opened.bank), opened.labels.tolist()
     check_one_holder(client, cluster)
     if opened.network.is_generated:
         raise UsageError(
@@ -52,9 +52,8 @@ def model_of(
     else:
         assert cluster is not None
         check_no_own_layers(opened, cluster)
+        check_cluster(cluster, labels, f"method {opened.unit.method!r}")
         members = [k for k, label in enumerate(labels) if label == cluster]
-        if not members:
-            raise UsageError(f"--cluster {cluster}: method {opened.unit.method!r} has clusters 0 to {max(labels)}")
         row, holder = opened.server.rows[cluster], f"cluster {cluster}"
     network = copy.deepcopy(opened.network)
     opened.layout.write(network, row)
@@ -70,6 +69,23 @@ def check_one_holder(client: int | None, cluster: int | None) -> None:
     """
     if (client is None) == (cluster is None):
         raise UsageError("say whose model: --client K or --cluster C")
+
+
+def check_cluster(cluster: int, labels: Sequence[int], place: str) -> None:
+    """Check that a client is in a cluster; IFCA may leave one empty.
+
+    Args:
+        cluster: its label.
+        labels: of the clients.
+        place: what has the clusters, for the message.
+
+    Raises:
+        UsageError: nobody is in it.
+    """
+    clusters = sorted({label for label in labels if label >= 0})
+    if cluster not in clusters:
+        names = f"0 to {clusters[-1]}" if clusters == list(range(len(clusters))) else ", ".join(map(str, clusters))
+        raise UsageError(f"--cluster {cluster}: {place} has clusters {names}")
 
 
 def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
@@ -92,14 +108,13 @@ def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
 def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
     """Describe a network that some clients of a run hold, with its accuracy on all their test images."""
     # If the run's predictions were means over draws of features, the model's own predictions differ from them.
-    recorded = opened.network.draws is None and is_delivered(opened, network, members)
-    measured = recorded_accuracy(opened, members) if recorded else None
     notes = _notes(opened, holder)
-    if measured is None:
-        try:
-            measured = measure_accuracy(opened, network, members)
-        except DataError as error:
-            measured, notes = MeasuredAccuracy(None, None, 0), (*notes, f"Its accuracy was not measured: {error}.")
+    try:
+        recorded = opened.network.draws is None and is_delivered(opened, network, members)
+        measured = recorded_accuracy(opened, members) if recorded else None
+        measured = measured or measure_accuracy(opened, network, members)
+    except DataError as error:
+        measured, notes = MeasuredAccuracy(None, None, 0), (*notes, f"Its accuracy was not measured: {error}.")
     return describe_model(
         opened,
         network,
@@ -153,10 +168,10 @@ def _unadapted_note(opened: OpenedRun) -> tuple[str, ...]:
 def _adaptation_note(joined: JoinedClient) -> str:
     if joined.adaptation is not None and joined.adaptation.generates_models:
         return f"its model was generated from them ({joined.adaptation.name})"
-    steps = ""
+    notes = [f"trained on them, epochs: {joined.epochs}"] if joined.epochs else []
     if joined.adaptation is not None and joined.steps is not None:
-        steps = f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
-    return f"adapted to them, epochs: {joined.epochs}{steps}"
+        notes.append(f"steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}")
+    return "; ".join(notes) or "not adapted to them"
 
 
 def describe_model(opened: OpenedRun, network: Network, **fields: object) -> ModelDescription:
@@ -173,7 +188,7 @@ def describe_model(opened: OpenedRun, network: Network, **fields: object) -> Mod
             "label": opened.label,
             "dataset": opened.dataset_name,
             "source": labelled_domains(opened),
-            "rounds": opened.round + 1,
+            "rounds": opened.round + (not opened.in_last_phase),
             "config_hash": run_identity(opened.about),
             "weights_hash": weights_hash(network.state_dict()),
             **fields,

@@ -18,6 +18,9 @@ from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError, UsageError
 
+CHUNK = 64
+"""Images that are in memory in a model's size at a time, however slow the caller is."""
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedImage:
@@ -62,30 +65,41 @@ def load_pictures(files: Sequence[Path], side: int, stretch: bool = False) -> It
         A `LoadedImage` for each image; an archive that cannot be read gives one without pixels.
     """
 
-    def load_file(file: Path) -> list[LoadedImage]:
+    def decode(file: Path) -> LoadedImage:
         try:
-            if _is_archive(file):
-                return _archive(file, side)
-            return [LoadedImage(printable(str(file)), decode_image(file, side, stretch))]
+            return LoadedImage(printable(str(file)), decode_image(file, side, stretch))
         except DataError as error:
-            return [LoadedImage(printable(str(file)), None, printable(str(error)))]
+            return _unreadable(file, error)
 
     with ThreadPoolExecutor(4) as pool:
-        for start in range(0, len(files), 64):  # limits the decoded images in memory if the caller is slow
-            chunk = files[start : start + 64]
-            decoded = pool.map(load_file, [file for file in chunk if not _is_archive(file)])
-            for file in chunk:  # one archive in memory at a time, as each holds many images
-                yield from load_file(file) if _is_archive(file) else next(decoded)
+        for start in range(0, len(files), CHUNK):
+            chunk = files[start : start + CHUNK]
+            decoded = pool.map(decode, [file for file in chunk if not _is_archive(file)])
+            for file in chunk:
+                if _is_archive(file):  # one in memory at a time, as each holds many images
+                    yield from _read_archive(file, side)
+                else:
+                    yield next(decoded)
 
 
 def _is_archive(file: Path) -> bool:
     return file.suffix.lower() == ".npz"
 
 
-def _archive(file: Path, side: int) -> list[LoadedImage]:
-    """Return the images of an ``.npz``; its labels are ignored."""
-    images = resize_images(read_archive_images(file), side)
-    return [LoadedImage(f"{printable(str(file))}[{index}]", pixels) for index, pixels in enumerate(images)]
+def _read_archive(file: Path, side: int) -> Iterator[LoadedImage]:
+    """Yield the images of an ``.npz``; its labels are ignored."""
+    try:
+        images = read_archive_images(file)
+    except DataError as error:
+        yield _unreadable(file, error)
+        return
+    for start in range(0, len(images), CHUNK):
+        for index, pixels in enumerate(resize_images(images[start : start + CHUNK], side), start):
+            yield LoadedImage(f"{printable(str(file))}[{index}]", pixels)
+
+
+def _unreadable(file: Path, error: DataError) -> LoadedImage:
+    return LoadedImage(printable(str(file)), None, printable(str(error)))
 
 
 def stack_images(images: Sequence[Images]) -> Tensor:

@@ -14,7 +14,7 @@ from fedwca.core.files import name_unwritable, write_atomically
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import save_tensors
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError, first_line
 from fedwca.export.card import model_card
 from fedwca.export.check_exported import compare_outputs, comparison_images
 from fedwca.export.inference import InferenceModel
@@ -67,14 +67,22 @@ def export(path: Path, kind: Kind, network: Network, description: ModelDescripti
     model = InferenceModel(network)
 
     def write_checked(file: Path) -> None:
-        WRITERS[kind](model, description, file)
+        try:
+            WRITERS[kind](model, description, file)
+        except OSError:
+            raise
+        except Exception as error:  # torch raises exceptions of many kinds for what it cannot trace, such as branches
+            raise FedwcaError(
+                f"--to {kind}: the model cannot be written in this format ({first_line(error)}); take safetensors"
+            ) from error
         compare_outputs(model, description, file, path)
 
     card_path = path.with_name(f"{path.name}.md")
 
     def write_with_card(file: Path) -> None:
         file.write_text(model_card(description, path.name, kind), encoding="utf-8")
-        write_atomically(path, write_checked)  # the card is written by now: there is never a model without one
+        # The card is written by now, and renamed right after the model; a kill in between leaves the earlier card.
+        write_atomically(path, write_checked)
 
     with name_unwritable(f"--out {path}"):
         write_atomically(card_path, write_with_card)

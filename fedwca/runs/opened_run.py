@@ -86,6 +86,11 @@ class OpenedRun:
         return self.point.round
 
     @property
+    def in_last_phase(self) -> bool:
+        """Whether the opened round is the method's last phase, which is after its rounds of communication."""
+        return self.round == self.rounds - 1 and "finish" in self.about["methods"][self.unit.method]
+
+    @property
     def finished(self) -> bool:
         """Whether the method has done all its rounds."""
         return self.last == self.rounds - 1

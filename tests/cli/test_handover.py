@@ -110,7 +110,7 @@ def test_the_source_model_can_be_exported(done: Path, tmp_path: Path) -> None:
         (["predict", "RUN", "PHOTOS"], 2, "say whose with --client"),
         (["predict", "RUN/config.json", "PHOTOS"], 1, "not an exported model"),
         (["predict", "RUN/config.json", "PHOTOS", "--client", "0"], 2, "are for run folders"),
-        (["predict", "nowhere.onnx", "PHOTOS"], 1, "no such file"),
+        (["predict", "nowhere.onnx", "PHOTOS"], 2, "no such file or run"),
         (["predict", "RUN", "nothing", "--client", "0"], 2, "no such file or folder"),
         (["predict", "RUN", "PHOTOS/torn.jpg", "--client", "0", "--out", "OUT/t.csv"], 1, "no image could be read"),
         (["join", "RUN", "--data", "PHOTOS", "--method", "local", "--out", "OUT"], 2, "keeps every client's model"),
@@ -147,6 +147,7 @@ def test_a_new_client_joins_and_the_run_stays_as_it_was(by: str, done: Path, pho
     assert run.code == 0, run.err
     assert digests(done) == before
     assert "1 of 13 images could not be read" in run.err
+    assert "no labels; trained on them, epochs: 1." in (tmp_path / "new" / "model.safetensors.md").read_text()
     for part in (
         f", by {by}: ",
         "Runner-up cluster",
@@ -189,6 +190,7 @@ def test_a_new_client_may_take_steps_on_its_outputs(done: Path, photos: Path, tm
     assert (new / "model.safetensors").read_bytes() == (tmp_path / "again" / "model.safetensors").read_bytes()
     plain = PrintedJoin.model_validate_json(call(*arguments, str(tmp_path / "plain")).out)
     assert (plain.adaptation, plain.epochs) == (None, 0)
+    assert "images and no labels; not adapted to them." in (tmp_path / "plain" / "model.safetensors.md").read_text()
 
 
 def test_archives_need_no_labels(done: Path, shades: Path, tmp_path: Path) -> None:

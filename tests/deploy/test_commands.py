@@ -249,6 +249,13 @@ def test_images_of_a_client_have_the_same_order_where_paths_ignore_case(
     assert read_images(tmp_path, 32)[:, 0, 0, 0].tolist() == [0, 1, 2]
 
 
+def test_a_damaged_configuration_is_named_with_its_folder(tmp_path: Path) -> None:
+    for content in (b"{}", b"\xff"):
+        (tmp_path / "federation.json").write_bytes(content)
+        with pytest.raises(InvalidConfig, match=re.escape(f"{tmp_path / 'federation.json'}: ")):
+            DeploymentConfig.read(tmp_path / "federation.json")
+
+
 def test_images_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist; --data takes a folder"):
         read_images(tmp_path / "none", 32)

@@ -76,6 +76,8 @@ def test_models_are_exported_from_the_server(tmp_path: Path, shades: Path, metho
     members = session.state.shares[0].nonzero()[:, 0].tolist()
     assert list(exported.about.clients) == members
     clusters = int(session.state.server.state["labels"].max()) + 1
+    refused = call("predict", str(folder), str(shades), "--client", "0")
+    assert (refused.code, "is a deployment; write a model of it first" in refused.err) == (2, True)
     for arguments, sentence in (
         (["--cluster", str(clusters)], f"this deployment has clusters 0 to {clusters - 1}"),
         (["--client", "9"], "this deployment has clients 0 to 3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
@@ -19,6 +21,7 @@ from fedwca.export import write_model as formats
 from fedwca.export.card import model_card
 from fedwca.export.check_exported import comparison_images
 from fedwca.export.load_model import open_model
+from fedwca.export.model_from_run import check_cluster
 from fedwca.export.write_model import SUFFIXES, Kind, export, kind_of
 from fedwca.models.lenet import LeNet
 
@@ -95,6 +98,25 @@ def test_a_file_that_differs_is_not_kept(
     monkeypatch.setitem(formats.WRITERS, "safetensors", write_other)
     with pytest.raises(FedwcaError, match="away from the model's; it was not kept"):
         written(tmp_path, "safetensors", network, about)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Branching(nn.Linear):
+    """Does one thing or another, which torch cannot trace."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As a linear layer, where the inputs are small."""
+        return super().forward(x) if x.mean() < 1e9 else x
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_model_that_cannot_be_traced_is_a_sentence(
+    kind: Kind, tmp_path: Path, network: Network, about: ModelDescription
+) -> None:
+    branching = copy.deepcopy(network)
+    branching.classifier.__class__ = Branching
+    with pytest.raises(FedwcaError, match=f"--to {kind}: the model cannot be written in this format .*; take safe"):
+        written(tmp_path, kind, branching, about)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -238,3 +260,11 @@ def test_no_memory_is_taken_for_a_model_that_the_file_does_not_hold(
     with pytest.raises(CheckpointError, match="lacks"):
         open_model(path)
     assert {device.type for device in devices} == {"meta"}
+
+
+def test_a_cluster_that_nobody_is_in_has_no_model() -> None:
+    check_cluster(2, [0, 2, 3, 3], "it")
+    with pytest.raises(UsageError, match=r"--cluster 1: it has clusters 0, 2, 3$"):
+        check_cluster(1, [0, 2, 3, 3], "it")
+    with pytest.raises(UsageError, match=r"--cluster -1: it has clusters 0 to 1$"):
+        check_cluster(-1, [0, 1, -1], "it")

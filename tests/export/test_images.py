@@ -13,6 +13,7 @@ from PIL import Image
 from fedwca.core.model_description import ModelDescription
 from fedwca.core.network import Network
 from fedwca.data import DatasetWarning
+from fedwca.data.dataset import Images, resize_images
 from fedwca.datasets import find_dataset, stretches_images
 from fedwca.deploy.client_images import read_images
 from fedwca.errors import UsageError
@@ -102,9 +103,33 @@ def test_archives_have_many_images(tmp_path: Path) -> None:
     np.savez(tmp_path / "floats.npz", images=np.zeros((3, 20, 20)))
     np.savez(tmp_path / "none.npz", labels=np.zeros(3))
     np.savez(tmp_path / "objects.npz", images=np.array([{}], object))
+    np.savez(tmp_path / "empty.npz", images=np.zeros((0, 28, 28), np.uint8))
+    np.savez(tmp_path / "flat.npz", images=np.zeros((3, 0, 28), np.uint8))
     pictures = list(load_pictures(find_images([tmp_path]), 32))
     assert [Path(p.name).name for p in pictures if p.pixels is not None] == [f"some.npz[{i}]" for i in range(3)]
-    assert {Path(p.name).name for p in pictures if p.error} == {"floats.npz", "none.npz", "objects.npz"}
+    assert {Path(p.name).name for p in pictures if p.error} == {
+        *("floats.npz", "none.npz", "objects.npz", "empty.npz", "flat.npz")
+    }
+    (error,) = (p.error for p in pictures if "flat" in p.name)
+    assert error == f"{tmp_path / 'flat.npz'} holds no images; images is [3, 0, 28, 3]"
+
+
+def test_a_large_archive_is_resized_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def resize(images: Images, side: int) -> Images:
+        sizes.append(len(images))
+        return resize_images(images, side)
+
+    monkeypatch.setattr("fedwca.export.read_images.resize_images", resize)
+    np.savez(tmp_path / "many.npz", images=np.arange(150, dtype=np.uint8)[:, None, None].repeat(8, 1).repeat(8, 2))
+    pictures = load_pictures([tmp_path / "many.npz"], 4)
+    assert Path(next(pictures).name).name == "many.npz[0]"
+    assert sizes == [64]
+    rest = list(pictures)
+    assert sizes == [64, 64, 22]
+    assert [int(p.pixels[0, 0, 0]) for p in rest if p.pixels is not None] == list(range(1, 150))
+    assert Path(rest[-1].name).name == "many.npz[149]"
 
 
 def test_answers_come_in_order_with_holes_where_nothing_was_read(

@@ -113,6 +113,8 @@ def test_images_that_are_gone_are_missed_only_where_they_are_looked_at(
             f"the folder {place / 'shades'} does not exist" in run.err or "the folder shades does not exist" in run.err
         )
     assert not (place / "joined").exists()
+    well("export", "runs/mine", "--cluster", "0", "--out", "m.safetensors")
+    assert "Its accuracy was not measured: " in (place / "m.safetensors.md").read_text()
 
 
 @pytest.mark.parametrize("moved", ["neither", "run", "both"])

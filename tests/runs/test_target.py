@@ -264,6 +264,7 @@ def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
     assert result.code == 0, result.err
     card = next(run.parent.glob("*.md")).read_text()
     assert "labelled images of digits_mini: handwritten, photo, printed, street" in card
+    assert f"rounds: {before_last_phase.round + 1}" in card  # the last phase is no round of communication
 
 
 def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: Path) -> None:

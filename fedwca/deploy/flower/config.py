@@ -54,11 +54,11 @@ class DeploymentConfig(UserValues):
             InvalidConfig: the file is missing, or a field is wrong; names it.
         """
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(path.read_bytes())
         except OSError as error:
             raise InvalidConfig(f"{path}: {error.strerror or error}; make it by fedwca deploy init") from None
         except ValidationError as error:
-            raise InvalidConfig(describe_problems(error, f"{path.name}: ")) from error
+            raise InvalidConfig(f"{path}: {describe_problems(error)}") from error
 
     def text(self) -> str:
         """Return the configuration as JSON."""
