@@ -176,16 +176,19 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy tensors into a module, cast to its types; tensors that the module does not have are ignored.
-
-    Counters of BatchNorm (``num_batches_tracked``) may be absent.
+    """Copy tensors into a module, cast to its types; counters of BatchNorm (``num_batches_tracked``) may be absent.
 
     Raises:
-        CheckpointError: a tensor is not finite in the module's type, or as `check_fits`; names ``path`` and the tensor.
+        CheckpointError: a tensor is not finite in the module's type, or not the module's, or as `check_fits`; names
+            ``path`` and the tensor.
     """
     check_fits(module, tensors, path)
     state = module.state_dict()
-    cast = {name: tensors[name].to(state[name].dtype) for name in state if name in tensors}
+    if others := [name for name in tensors if name not in state]:
+        raise CheckpointError(
+            f"{path}: has {others[0]!r} ({len(others)} tensors) that this model has no place for; is it another model?"
+        )
+    cast = {name: tensor.to(state[name].dtype) for name, tensor in tensors.items()}
     for name, tensor in cast.items():
         if not bool(torch.isfinite(tensor).all()):
             raise CheckpointError(f"{path}: {name} has values that are not finite")
@@ -216,19 +219,6 @@ def check_fits(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> Non
 
 def _kind(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def check_no_other_tensors(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Refuse tensors that a module does not have.
-
-    Raises:
-        CheckpointError: there are such tensors; names the first of them.
-    """
-    extra = [name for name in tensors if name not in module.state_dict()]
-    if extra:
-        raise CheckpointError(
-            f"{path}: has {extra[0]!r} ({len(extra)} tensors) that this model has no place for; is it another model?"
-        )
 
 
 def file_digest(path: Path) -> str:

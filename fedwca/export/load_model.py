@@ -16,7 +16,7 @@ from torch import Tensor
 from fedwca.core.files import expand_home
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
-from fedwca.core.tensor_files import check_fits, check_no_other_tensors, fill_module, open_tensors
+from fedwca.core.tensor_files import check_fits, fill_module, open_tensors
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError, first_line
 from fedwca.export.inference import InferenceModel
@@ -114,7 +114,6 @@ def read_exported(path: Path) -> tuple[Network, ModelDescription]:
         check_fits(outline, tensors, path)
     network = architecture.build(len(description.classes), pretrained=False)
     fill_module(network, tensors, path)
-    check_no_other_tensors(network, tensors, path)
     return network.eval(), description
 
 

@@ -38,7 +38,7 @@ def read_cached_model(network: Network, path: Path, model_name: str) -> dict[str
         # Files that were written before checksums existed have none.
         if file.metadata.get(CHECKSUM) not in (None, str(checksum(tensors))):
             raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
-        fill_module(network, tensors, path)
+        fill_module(network, {name: tensors[name] for name in network.state_dict() if name in tensors}, path)
     except CheckpointError as error:
         warnings.warn(f"{error}; {model_name} is trained again", stacklevel=3)
         return None

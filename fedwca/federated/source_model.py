@@ -18,7 +18,7 @@ from fedwca.core.architecture import Architecture
 from fedwca.core.files import expand_home
 from fedwca.core.network import Network
 from fedwca.core.plain_values import digest_plain_values
-from fedwca.core.tensor_files import check_no_other_tensors, checksum, file_digest, fill_module, read_tensors
+from fedwca.core.tensor_files import checksum, file_digest, fill_module, read_tensors
 from fedwca.core.training_settings import SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
@@ -252,5 +252,4 @@ def load_source(
     accuracy = _accuracy_of(tensors)
     tensors.pop("accuracy", None)
     fill_module(network, tensors, path)
-    check_no_other_tensors(network, tensors, path)
     return StartModel(network.eval(), accuracy, file_digest(path))

@@ -15,7 +15,7 @@ from torchvision.models import WeightsEnum
 
 from fedwca.core.files import expand_home
 from fedwca.core.network import Backbone
-from fedwca.core.tensor_files import check_no_other_tensors, fill_module, read_tensors
+from fedwca.core.tensor_files import fill_module, read_tensors
 from fedwca.errors import CheckpointError, first_line
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
 from fedwca.models._small_map_convolution import use_small_map_convolutions
@@ -57,7 +57,6 @@ class ResNet(PretrainedArchitecture):
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("fc.")}
         body = cast(PretrainedBackbone, backbone).body
         fill_module(body, tensors, path)
-        check_no_other_tensors(body, tensors, path)
 
     def _download(self) -> tuple[Path, dict[str, Tensor]]:
         """The ImageNet weights, from torchvision's cache if they are there, and the path of their file."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedwca.core.files import expand_home
 from fedwca.core.network import Backbone
-from fedwca.core.tensor_files import check_no_other_tensors, fill_module, open_tensors
+from fedwca.core.tensor_files import fill_module, open_tensors
 from fedwca.errors import CheckpointError, UsageError, first_line
 from fedwca.models import register
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
@@ -128,7 +128,6 @@ class Timm(PretrainedArchitecture):
         left_out = tuple(f"{name}." for name in ([classifier] if isinstance(classifier, str) else classifier))
         tensors = _renamed(body, {name: tensor for name, tensor in tensors.items() if not name.startswith(left_out)})
         fill_module(body, tensors, path)
-        check_no_other_tensors(body, tensors, path)
 
     def _download(self) -> Path:
         """Path of the file of weights, in the hub's cache; downloaded if it is not there."""

@@ -15,7 +15,7 @@ from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network
-from fedwca.core.tensor_files import check_no_other_tensors, fill_module
+from fedwca.core.tensor_files import fill_module
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, InvalidConfig, UnknownComponent, UsageError
@@ -107,7 +107,6 @@ def _fill_outside_row(network: Network, layout: Layout, saved: Mapping[str, Tens
         name.removeprefix(OUTSIDE_ROW): tensor for name, tensor in saved.items() if name.startswith(OUTSIDE_ROW)
     }
     fill_module(network, tensors, path)
-    check_no_other_tensors(network, tensors, path)
 
 
 def _trained_parts(method_entry: Mapping[str, Any]) -> list[Adaptation | Objective]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
@@ -157,10 +158,10 @@ def run_rounds(
             server_state = {name: value.contiguous() for name, value in server.state.items()}
             server = Server(server.rows.contiguous(), server_state, server.source)
             round_seconds = joint_seconds + time.perf_counter() - trial_started
-            record = record_round(config, rounds, opened[i], server, outcome, trials[i])
+            delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), len(opened[i].engine.images))
+            record = record_round(config, rounds, opened[i], server, delivery, outcome, trials[i])
             record["seconds"]["round"] = round_seconds
             caution(record, outcome, method)
-            delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows))
             states[i] = RoundState(
                 number, server, outcome.labels, delivery, opened[i].unlabeled if last_phase else None
             )
@@ -221,14 +222,19 @@ def end_round(opened: OpenRound, uploads: Sequence[SimulatedUpload], trial: Tria
 
 
 def record_round(
-    config: RunConfig, rounds: int, opened: OpenRound, server: Server, outcome: Outcome, trial: Trial
+    config: RunConfig,
+    rounds: int,
+    opened: OpenRound,
+    server: Server,
+    delivery: Tensor,
+    outcome: Outcome,
+    trial: Trial,
 ) -> dict[str, Any]:
-    """The record of a round: accuracies, training and communication, and diagnostics."""
+    """The record of a round: accuracies of the models in ``delivery [K, R]``, training, communication, diagnostics."""
     number, method, engine = opened.round, opened.method, opened.engine
     metrics, started = trial.metrics, time.perf_counter()
     participants = list(outcome.uploads)
     local_predictions = dict(zip(participants, engine.predict_tests(clients=participants), strict=True))
-    delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images))
     lr = step_size(method, config.training, number)
     delivered = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if opened.last_phase:  # clients that adapted end with their own model
