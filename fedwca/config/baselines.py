@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -134,7 +134,7 @@ def baseline_for(
         raise UnknownComponent(describe_unknown("baseline", spec.head, names))
     else:
         raise UnknownComponent(describe_unknown("method", spec.head, [*names, *aggregators.names()]))
-    values = values or MethodValues()
+    values, file_fields = values or MethodValues(), head.components
     own_values = {name: merge(getattr(head, name), getattr(values, name)) for name in MethodValues.model_fields}
     head = head.model_copy(update=own_values)
     if spec.plain:
@@ -144,16 +144,25 @@ def baseline_for(
     }
     changes |= _place_fields(spec, head, changes)
     update = spell_out(changes)
-    # A component that replaces one of the head's does not take over the fields in the head's file.
-    kept_components = {key for part in SPECS if part not in spec.changes for key in _named_in(head, part)}
-    kept_fields: Components = {}
-    for kind, by_name in head.components.items():
-        if remaining := {name: values for name, values in by_name.items() if (kind, name) in kept_components}:
-            kept_fields[kind] = remaining
-    fields = merge(kept_fields, update.pop("components", {}))
+    changed_fields = update.pop("components", {})
+    changed = head.model_copy(update=update)
+    # A component that is named again does not take over the fields in the head's file, but the run's values for it.
+    unchanged = {key for part in SPECS if part not in spec.changes for key in _named_in(changed, part)}
+    named = {key for part in SPECS for key in _named_in(changed, part)}
+    fields = merge(_fields_of(unchanged, file_fields), _fields_of(named, values.components))
+    fields = merge(fields, changed_fields)
     change_texts = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
     label = spec.label or f"{head.label} ({'; '.join(part for part in change_texts if part)})"
-    return head.model_copy(update={**update, "components": fields, "label": label})
+    return changed.model_copy(update={"components": fields, "label": label})
+
+
+def _fields_of(components: Collection[tuple[str, str]], fields: Components) -> Components:
+    """Those fields that belong to some components, given by kind and name."""
+    kept = {
+        kind: {name: values for name, values in by_name.items() if (kind, name) in components}
+        for kind, by_name in fields.items()
+    }
+    return {kind: by_name for kind, by_name in kept.items() if by_name}
 
 
 def _place_fields(spec: MethodSpec, head: Baseline, changes: Mapping[str, Any]) -> dict[str, str]:

@@ -91,8 +91,21 @@ def test_a_rounds_length_is_said_in_steps_or_in_epochs() -> None:
 
 def test_a_variant_has_its_heads_values_and_its_words_win() -> None:
     run_plan, methods = plan(baselines=["mine=fedtta/adaptation=learned:lr=0.25", "fedtta/objective=adapted:mu=1"])
-    assert rates(run_plan, methods["mine"]) == (0.3, 0.25, 0.001)
+    assert rates(run_plan, methods["mine"]) == (0.3, 0.25, 0.01)
     assert rates(run_plan, methods["fedtta/objectives=adapted:mu=1"]) == (0.3, 0.5, 0.01)
+    # Those of Table 4 for FedTTA-Prox on MNIST stay where a component is named again.
+    run_plan, methods = plan(baselines=["x=fedtta-pp/adaptation=learned:steps=20", "y=fedtta_prox/objective=adapted"])
+    assert rates(run_plan, methods["x"])[1:] == rates(run_plan, methods["y"])[1:] == (0.5, 0.001)
+    assert methods["x"].adaptation is not None
+    assert methods["x"].adaptation.model_dump()["steps"] == 20
+    assert methods["y"].objectives[0].model_dump()["mu"] == 0.01
+
+
+def test_fields_of_a_component_that_is_replaced_are_not_kept() -> None:
+    values = {"fedtta": {"components": {"adaptation": {"learned": {"lr": 1.0}}, "objective": {"adapted": {"mu": 2.0}}}}}
+    _, methods = plan(baselines=["fedtta", "x=fedtta/adaptation=none/objective=cross-entropy"], methods=values)
+    assert methods["x"].adaptation is None
+    assert [objective.name for objective in methods["x"].objectives] == ["cross_entropy"]
 
 
 def test_values_of_a_users_file(tmp_path: Path) -> None:
