@@ -40,15 +40,17 @@ class SignatureClusterer(Clusterer):
 
     def read(self, signatures: Signatures) -> Tensor:
         """Signature of each client ``[K, …]``."""
-        x = self._pick(signatures).double()
-        return x - self._pick(signatures.source_signatures()).double() if self.reference == "source" else x
+        layer = None if self.layer_number is None else self._layer(signatures)
 
-    def _pick(self, signatures: Signatures) -> Tensor:
-        if self.signature == "all":
-            return signatures.parameters()
-        if self.signature == "batch_norm":
-            return signatures.batch_norm_statistics()
-        return signatures.layer_weights(self._layer(signatures))
+        def pick(of: Signatures) -> Tensor:
+            if layer is not None:
+                return of.layer_weights(layer).double()
+            return (of.parameters() if self.signature == "all" else of.batch_norm_statistics()).double()
+
+        # The source model is read at the layer that the clients trained.
+        return (
+            pick(signatures) - pick(signatures.source_signatures()) if self.reference == "source" else pick(signatures)
+        )
 
     def _layer(self, signatures: Signatures) -> int:
         """The configured layer, or the first one after it that differs from the source model's at some client."""

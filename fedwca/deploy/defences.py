@@ -12,6 +12,8 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.functional import moment_shift
 
 Robust = Literal["mean", "median", "trimmed"]
+FEWEST_MOVES = 3
+"""Models that can be compared in how far they moved."""
 
 
 def measure_statistics_shift(model: Tensor, sent: Tensor, layout: Layout) -> float:
@@ -32,7 +34,8 @@ def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0)
     """Return the clients whose model moved more than ``factor`` times the round's median, and their move / bound.
 
     The median is over moves above 0, of an even number the lower one: clients that do not train, such as untrusted
-    ones, do not tell how far training moves a model. With fewer than 3 clients there are no outliers.
+    ones, do not tell how far training moves a model. With fewer than 3 clients there are no outliers, and without a
+    lower limit with fewer than 3 such moves: of two, the smaller one would bound the other.
 
     Args:
         moves: by client, how far its model moved.
@@ -45,7 +48,7 @@ def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0)
     {}
     """
     nonzero = [move for move in moves.values() if move > 0]
-    if len(moves) < 3 or not nonzero:
+    if len(moves) < FEWEST_MOVES or len(nonzero) < (1 if least else FEWEST_MOVES):
         return {}
     bound = factor * max(least, float(torch.tensor(nonzero, dtype=torch.float64).median()))
     return {client: move / bound for client, move in moves.items() if move > bound}

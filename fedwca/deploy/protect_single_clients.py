@@ -73,7 +73,8 @@ def drop_single_means(
     """
     server_rows = len(state.server.rows)
     single = is_single(weights[:, server_rows:])
-    if context.method.aggregator.grouping.keeps_models_apart or not bool(single.any()):
+    apart = context.method.aggregator.grouping.keeps_models_apart or context.rules.clients == 1
+    if apart or not bool(single.any()):
         return weights
     clusters = single[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # rows after the clusters' may be other models
     sentence = f"round {state.round}: of clusters {clusters} a single client was heard"

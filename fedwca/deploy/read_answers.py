@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from fedwca.core.messages import Bounded, Simplex
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.half_precision import Transport, wire_types
 from fedwca.deploy.wire_messages import MOMENTS, Parcel, tensors_problem, tensors_to_row
@@ -15,6 +17,8 @@ from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem
 
 LARGEST = 1e15
 """Largest accepted BatchNorm statistic, whose square is finite in float32. Rule ``norm_bound`` sets tighter bounds."""
+LARGEST_GROWTH = 1e3
+"""Largest accepted length of a model's trained parameters, in lengths of the model that was sent, plus 1."""
 MAX_SAMPLES = 10_000_000
 """Largest accepted number of training images of a client."""
 
@@ -80,14 +84,28 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer | st
         return problem
     start = expected.starts[int(parcel.report["label"]) if expected.upload.clusters else 0]
     model = _read_model(parcel, start, expected)
-    if problem := model_problem(model) or statistics_problem(model, expected):
+    if problem := (
+        model_problem(model) or weights_problem(model, start, expected) or statistics_problem(model, expected)
+    ):
         return problem
-    report = {name: value.double() for name, value in upload.report.items()}
+    report = {name: _read_report(value, expected.upload.reports[name]) for name, value in upload.report.items()}
     collected = dict(upload.collected)
     moments = collected.pop(MOMENTS, None)
     upload = replace(upload, report=report, collected=collected)
     trusted = float(parcel.notes["trusted"]) if expected.asks_trust else 1.0
     return ReceivedAnswer(model, start, upload, int(parcel.notes["samples"]), trusted, moments)
+
+
+def weights_problem(model: Tensor, start: Tensor, expected: ExpectedAnswer) -> str:
+    """Return why the trained parameters of a model ``[P]`` are refused; empty if they are accepted.
+
+    No training makes a model so long, and the mean with it would be of no use to anybody, however often it is tried.
+    """
+    before, after = (
+        float(torch.linalg.vector_norm(row[: expected.layout.trained], dtype=torch.float64)) for row in (start, model)
+    )
+    growth = after / (1 + before)
+    return f"has weights {growth:.3g} times as long as those it was sent" if growth > LARGEST_GROWTH else ""
 
 
 def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
@@ -102,6 +120,12 @@ def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
         if bool((variance.of(model) < 0).any()):
             return f"{variance.name} has variances below 0"
     return ""
+
+
+def _read_report(value: Tensor, declared: Simplex | Bounded) -> Tensor:
+    """Return a reported value in double precision; weights sum to 1 exactly, since the server multiplies them."""
+    value = value.double()
+    return value / value.sum() if isinstance(declared, Simplex) else value
 
 
 def _task_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:

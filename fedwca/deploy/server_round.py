@@ -32,7 +32,9 @@ def assign_late_client(context: ServerContext, state: SessionState, answer: Rece
     """
     clustered = state.clustered
     assert clustered is not None
-    vectors, _ = _compare_answer(context, state, answer)
+    vectors, _ = _compare_answers(context, state, [answer])
+    if vectors.shape[1:] != clustered.vectors.shape[1:]:  # of another layer, the first that this client trained
+        return None
     labels = state.server.state["labels"][clustered.numbers]
     try:
         distances, _ = member_distances(clustered.vectors, vectors[0], labels, clustered.metric)
@@ -41,16 +43,27 @@ def assign_late_client(context: ServerContext, state: SessionState, answer: Rece
     return int(distances.argmin())
 
 
-def can_be_compared(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> bool:
-    """Return whether a client's answer can be clustered: its vector is finite, and not zero if the metric is cosine."""
-    vectors, metric = _compare_answer(context, state, answer)
-    return bool(vectors.isfinite().all()) and (metric != "cosine" or bool(vectors.any()))
+def find_incomparable(context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer]) -> list[int]:
+    """Return the clients that cannot be clustered with the others.
+
+    Their vectors are not finite, or zero if the metric is cosine; which layer is read depends on all of them.
+    """
+    if not answers:
+        return []
+    vectors, metric = _compare_answers(context, state, list(answers.values()))
+    usable = vectors.isfinite().flatten(1).all(1)
+    if metric == "cosine":
+        usable &= vectors.flatten(1).any(1)
+    return [client for client, is_usable in zip(answers, usable.tolist(), strict=True) if not is_usable]
 
 
-def _compare_answer(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> tuple[Tensor, Metric]:
-    """Return the vector ``[1, …]`` by which a client is compared, as clusters were made, and the metric."""
-    moments = None if answer.moments is None else answer.moments[None]
-    signatures = context.signatures(answer.model[None], state.server.source, moments)
+def _compare_answers(
+    context: ServerContext, state: SessionState, answers: Sequence[ReceivedAnswer]
+) -> tuple[Tensor, Metric]:
+    """Return the vectors ``[N, …]`` by which clients are compared, as clusters were made, and the metric."""
+    moments = [answer.moments for answer in answers if answer.moments is not None]
+    models = torch.stack([answer.model for answer in answers])
+    signatures = context.signatures(models, state.server.source, torch.stack(moments) if moments else None)
     return compare_clients(context.method.clusterer, signatures)
 
 

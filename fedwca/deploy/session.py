@@ -12,12 +12,12 @@ from fedwca.core.network import Network
 from fedwca.core.printable import printable
 from fedwca.deploy.client_numbers import assign_number, set_name, why_no_place
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.defences import measure_statistics_shift, norm_outliers
+from fedwca.deploy.defences import FEWEST_MOVES, measure_statistics_shift, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, read_answer
 from fedwca.deploy.server_context import ServerContext
-from fedwca.deploy.server_round import assign_late_client, can_be_compared, close_session_round, make_final_parcels
+from fedwca.deploy.server_round import assign_late_client, close_session_round, find_incomparable, make_final_parcels
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.server_tasks import make_offer, make_task, needs_cluster
 from fedwca.deploy.session_state import SessionState
@@ -214,10 +214,11 @@ class Session:
         layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
         if factor is None:
             return answers
-        if len(answers) < 3:
-            message = "round %d: rule norm_bound takes 3 answers and there are %d, so none is held to it"
-            log.warning(message, self.state.round, len(answers))
         moves = {k: float((answer.model - answer.start)[: layout.trained].norm()) for k, answer in answers.items()}
+        moved = sum(move > 0 for move in moves.values())
+        if moved < FEWEST_MOVES and (moved or len(answers) < FEWEST_MOVES):
+            message = "round %d: rule norm_bound takes 3 trained models and there are %d, so no update is held to it"
+            log.warning(message, self.state.round, moved)
         # Images of another domain move statistics by about one standard deviation, other images hardly at all: the
         # median counts as at least 1.
         shifts = {k: measure_statistics_shift(answer.model, answer.start, layout) for k, answer in answers.items()}
@@ -234,7 +235,7 @@ class Session:
     def _drop_incomparable(self, answers: dict[int, ReceivedAnswer]) -> None:
         """Remove, in round 0, the answers that cannot be clustered."""
         if not self.state.round and self.method.aggregator.grouping.needs_clusterer:
-            for client in [k for k, answer in answers.items() if not can_be_compared(self.context, self.state, answer)]:
+            for client in find_incomparable(self.context, self.state, answers):
                 self._log_refusal(client, "its model cannot be compared with others")
                 del answers[client]
 

@@ -177,6 +177,7 @@ def resume_client(client: Client, path: Path) -> None:
     client.trust = trust
     bank = client.engine.bank
     if any(row.shape != bank[0].shape for row in (model, *([round_start[1]] if round_start else []))):
+        client.composition = None  # as if it had never been asked: it needs the source model again
         raise CheckpointError(f"{path}: is damaged (a model in it is not of the size that its composition says)")
     bank[0], client.residual = model.to(bank), residual
     if round_start is not None:

@@ -39,7 +39,9 @@ class BatchNormPolicy(StrEnum):
         Parts that stay with clients keep their initial values in the rows.
         """
         row_weights, bank_weights = weights.tensor_split([rows.shape[0]], 1)
-        mixed = mix_rows(bank_weights, bank) + mix_rows(row_weights, rows)
+        mixed = mix_rows(bank_weights, bank)
+        if bool(row_weights.any()):  # weights of zero would take as much memory again
+            mixed += mix_rows(row_weights, rows)
         if self is BatchNormPolicy.POOLED:
             bank_squares, row_squares = square_statistics(bank, layout), square_statistics(rows, layout)
             add_spread(mixed, mix_rows(bank_weights, bank_squares) + mix_rows(row_weights, row_squares), layout)

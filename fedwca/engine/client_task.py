@@ -64,7 +64,7 @@ class Task:
     @cached_property
     def learning_rates(self) -> Mapping[str, float]:
         """Learning rates of extra networks in this round, by name; a network not in it has the base network's."""
-        rates = {} if self.adaptation is None else self.adaptation.learning_rates()
+        rates = {} if self.adaptation is None else dict(self.adaptation.learning_rates())
         for objective in self.objectives:
             rates |= objective.learning_rates()
         return {name: rate * self.factor for name, rate in rates.items()}

@@ -73,6 +73,10 @@ class RoundWork(Protocol[T]):
         """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
 
     @property
+    def source(self) -> Tensor | None:
+        """The source model ``[P]``, which every client was sent before round 0; None: the engine's network."""
+
+    @property
     def as_trained(self) -> bool:
         """Whether the rows are clients' own models, whose BatchNorm statistics stay, whatever the policy."""
 
@@ -119,6 +123,7 @@ class SingleStep(Generic[T]):
     step: Callable[[Any], list[T]]
     done: Callable[[int], None] = lambda client: None
     as_trained: bool = False
+    source: Tensor | None = None
 
     def restrict(self, clients: Sequence[int]) -> SingleStep[T]:
         """See `RoundWork`."""

@@ -39,7 +39,9 @@ def explain_divergence(opened: OpenRound, client: int, upload: SimulatedUpload, 
                 return [loss]
         return [None]
 
-    (loss,) = opened.engine.run(SingleStep(opened.offer, opened.rows, opened.task, [client], look))
+    (loss,) = opened.engine.run(
+        SingleStep(opened.offer, opened.rows, opened.task, [client], look, source=opened.source)
+    )
     if loss is None:
         return advise_lower(option)
     objectives = names_of(opened.task(client).objectives)

@@ -142,7 +142,9 @@ def measure_shift(opened: OpenRound) -> dict[int, Shift]:
         return [predictions.logits.argmax(1).cpu() for predictions in work.outputs(work.own)]
 
     def classes_by(offer: Offer, rows: Tensor, as_trained: bool) -> list[Tensor]:
-        step = SingleStep(offer, rows, opened.task, opened.clients, predict_classes, as_trained=as_trained)
+        step = SingleStep(
+            offer, rows, opened.task, opened.clients, predict_classes, as_trained=as_trained, source=opened.source
+        )
         return engine.run(step)
 
     delivered = classes_by(opened.offer, opened.rows, as_trained=False)

@@ -64,6 +64,11 @@ class OpenRound:
         return self.server.rows
 
     @property
+    def source(self) -> Tensor:
+        """The model that clients were sent before round 0, which a central method may have trained."""
+        return self.server.source
+
+    @property
     def as_trained(self) -> bool:
         """See `fedwca.engine.interface.RoundWork`; the server's rows are no client's own models."""
         return False

@@ -124,7 +124,16 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
         )
 
     public.bank.copy_(opened.rows)
-    public.run(SingleStep(opened.offer, opened.rows, task, opened.clients, lambda work: work.train(Blend(work.own))))
+    public.run(
+        SingleStep(
+            opened.offer,
+            opened.rows,
+            task,
+            opened.clients,
+            lambda work: work.train(Blend(work.own)),
+            source=opened.source,
+        )
+    )
     server = replace(opened.server, rows=public.bank)
     return replace(opened, server=server, taught=taught, public_seconds=time.perf_counter() - began)
 

@@ -98,7 +98,8 @@ def count_trained_images(
     if method.public_objective is not None:  # its clients and new ones of each size learn from these, but not at first
         partition = component("partition", config.partition, config.components)
         model_sizes = len(component("model", config.model, config.components).size_variants)
-        passes = config.clients * method.public_objective.passes + model_sizes * method.public_objective.new_passes
+        learners = config.clients * config.participation
+        passes = learners * method.public_objective.passes + model_sizes * method.public_objective.new_passes
         images += (training_rounds - 1) * passes * partition.public * sum(catalogued.values())
     if method.central is not None:
         epochs = config.central_training.as_long_as(config.training, config.rounds).epochs or 0

@@ -171,6 +171,24 @@ def test_a_frozen_layer_is_passed_over() -> None:
     assert Finch(signature=3).notes(frozen) == {"layer": 3, "levels": notes["levels"]}
 
 
+def test_updates_are_of_the_layer_that_clients_trained() -> None:
+    class Deep(Frozen):
+        """Layers differ in size."""
+
+        def layer_weights(self, index: int) -> Tensor:
+            return super().layer_weights(index).repeat(1, index)
+
+        def source_signatures(self) -> Deep:
+            return Deep(self.values.mean(0, keepdim=True), self.truth[:1])
+
+    fake = signatures([0, 0, 1, 1, 2, 2])
+    deep = Deep(fake.values, fake.truth)
+    vectors, _ = Finch(reference="source").client_vectors(deep) or (None, None)
+    assert vectors is not None
+    assert torch.equal(vectors, (deep.layer_weights(3) - deep.source_signatures().layer_weights(3)).double())
+    assert same(Finch(reference="source", metric="euclidean")(deep), fake.truth)
+
+
 def test_an_update_of_nothing_has_no_direction() -> None:
     class Idle(FakeSignatures):
         def layer_weights(self, index: int) -> Tensor:

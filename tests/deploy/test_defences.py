@@ -55,12 +55,55 @@ def test_a_norm_bound_refuses_what_moved_too_far(
     assert "client 1 (client-1) refused: its update is" in caplog.messages[0]
 
 
+def test_weights_that_no_training_makes_are_refused_without_a_rule(
+    federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
+) -> None:
+    built = federation("fedavg")
+    open_to_all, silent = built.session(), built.session()
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        model, name = parcel.models["model"], "backbone.conv1.weight"
+        return replace(parcel, models={"model": {**model, name: model[name] * 1e30}}) if client == 1 else parcel
+
+    run_in_process(open_to_all, built.clients(), 2, wire)
+    run_in_process(silent, built.clients(), 2, lambda client, parcel: None if client == 1 else parcel)
+    assert torch.equal(open_to_all.state.server.rows, silent.state.server.rows)
+    assert "times as long as those it was sent" in caplog.messages[0]
+
+
+def test_reports_that_sum_to_nearly_1_end_no_federation(federation: Callable[..., Federation]) -> None:
+    built = federation("revised_wca:u=2,ta=1,tb=1")
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        if client != 0 or not parcel.report:
+            return parcel
+        weights = {name: torch.zeros_like(value) for name, value in parcel.report.items()}
+        for value in weights.values():
+            value[-1] = 1.000095  # within the bound; a product of two is not
+        return replace(parcel, report=weights)
+
+    session = built.session()
+    run_in_process(session, built.clients(), 4, wire)
+    assert session.state.round == 4
+
+
+def test_a_federation_of_one_client_is_trained(federation: Callable[..., Federation]) -> None:
+    built = federation("fedavg")
+    built.images = built.images[:1]
+    session = built.session(clients=1)
+    run_in_process(session, built.clients(), 2)
+    assert session.state.round == 2
+    assert not torch.equal(session.state.server.rows[0], session.state.server.source)
+
+
 def test_a_round_that_norm_bound_cannot_compare_says_so(
     federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
 ) -> None:
     built = federation("fedavg")
     run_in_process(built.session(norm_bound=3.0), built.clients(), 1, lambda k, parcel: parcel if k < 2 else None)
-    assert "round 0: rule norm_bound takes 3 answers and there are 2, so none is held to it" in caplog.messages
+    assert (
+        "round 0: rule norm_bound takes 3 trained models and there are 2, so no update is held to it" in caplog.messages
+    )
 
 
 def test_a_norm_bound_is_of_statistics_too(
@@ -94,8 +137,8 @@ def test_how_far_statistics_moved_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("moves", "refused"),
-    [([0, 0, 1], {}), ([0, 0, 0], {}), ([0, 0, 1, 2, 30], {4: 5.0}), ([1, 90], {})],
-    ids=["one moved", "none moved", "one moved too far", "too few"],
+    [([0, 0, 1], {}), ([0, 0, 0], {}), ([0, 0, 1, 2, 30], {4: 5.0}), ([1, 90], {}), ([0, 0, 1, 1e-6], {})],
+    ids=["one moved", "none moved", "one moved too far", "too few", "a liar among two that moved"],
 )
 def test_the_norm_bound_is_by_the_models_that_moved(moves: list[float], refused: dict[int, float]) -> None:
     assert norm_outliers(dict(enumerate(moves)), 3.0) == refused

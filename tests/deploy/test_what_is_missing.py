@@ -154,7 +154,8 @@ def test_a_client_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = tmp_path / "server" / "keys"
+    folder = tmp_path / "already in use"
+    keys = folder / "server" / "keys"
     for name in ("aa", "bb", "cc"):
         make_key(keys / name)
     (keys / "private.pub").write_bytes((keys / "aa").read_bytes())
@@ -168,11 +169,11 @@ def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkey
         if registered[-1] == "bb.pub":
             raise FedwcaError("flwr supernode register failed: Public key already in use")
         if registered[-1] == "cc.pub":
-            raise FedwcaError("flwr supernode register failed: the disk is full")
+            raise FedwcaError(f"flwr supernode register {words[2]} failed: the disk is full")
 
     monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", register)
     messages: list[str] = []
-    assert register_clients(tmp_path, {}, messages.append) == 1
+    assert register_clients(folder, {}, messages.append) == 1
     assert registered == ["aa.pub", "bb.pub", "cc.pub"]
     for sentence, name in zip(messages, ("the disk is full", "private.pub", "rsa.pub", "text.pub"), strict=True):
         assert sentence.startswith("Warning: a client is not let in: ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.architecture import Architecture
 from fedwca.core.interfaces import Objective
-from fedwca.core.messages import Batch, Predictions
+from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Backbone
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
@@ -240,3 +241,20 @@ def test_step_groups_leave_no_client_out() -> None:
                 trained[client] += group.images
     assert [size - count for size, count in zip(sizes, trained, strict=True)] == [int(size % 8 == 1) for size in sizes]
     assert [(group.first, group.stop) for group in equal_size_groups(sizes)] == [(0, 1), (1, 3), (3, 4)]
+
+
+class Far(TwoModel):
+    """Names partners that do not exist, where there is no mixing."""
+
+    name = "far"
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
+        """As usual but for the partners of images that are not mixed."""
+        targets = super().__call__(predictions, draws)
+        unmixed = targets.partner_weights == 0
+        return replace(targets, partners=targets.partners.masked_fill(unmixed, 10**6))
+
+
+def test_partners_of_images_that_are_not_mixed_are_not_read() -> None:
+    method = Method("far", "far", WCA(), Far(), (Shot(),), TrueDomains())
+    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Offer, Predictions, Targets
 from fedwca.core.network import Network
@@ -21,6 +22,9 @@ from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.engine.stacked import StackedEngine
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
@@ -262,3 +266,22 @@ def test_a_loss_over_all_images_is_of_all_objectives_by_weight(confidence: float
     task = Task(labeler, (CrossEntropy(), Shot(lam=0, eps=1e-15)), Training(), lambda purpose: 0)
     loss = loss_of_all(task, Predictions(logits, logits), torch.zeros(2), {}, {}, None)
     assert float(loss) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", [SequentialEngine, StackedEngine])
+def test_the_source_model_is_the_servers_and_not_the_engines(
+    network: Network, images: list[ClientImages], kind: type[SequentialEngine | StackedEngine]
+) -> None:
+    start = copy.deepcopy(network)  # as a central method trains it
+    with torch.no_grad():
+        for parameter in start.parameters():
+            parameter.add_(0.1)
+    engine = kind(network, images)
+    method = Method("near", "near", FedAvg(), Fixed(), (Proximal(mu=1.0, to="source"),))
+    server = init_server(engine, start)
+    run_round(
+        0, server, method, engine, Training(epochs=1, batch_size=8, weight_decay=0), Keys(0), torch.zeros(len(images))
+    )
+    trained = engine.layout.trained
+    assert torch.equal(engine.bank[:, :trained], server.source[:trained].expand(len(images), -1))
+    assert not torch.equal(server.source, engine.layout.read(network))

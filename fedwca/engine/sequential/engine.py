@@ -76,7 +76,7 @@ class SequentialEngine(LocalEngine):
     def run(self, round: RoundWork[T]) -> list[T]:
         """See `fedwca.engine.interface.Engine.run`; the step is called in a worker thread, for one client."""
         offer, rows = round.offer, round.rows
-        source = self.layout.read(self.network)
+        source = self.layout.read(self.network) if round.source is None else round.source
 
         def work(client: int) -> T:
             weights = torch.cat([offer.personal[client], offer.shared])

@@ -99,7 +99,7 @@ class StackedEngine(LocalEngine):
             offer.personal.shape[1],
             mix,
             (lambda weights: self._mix(weights, rows)) if self.batch_norm.one_model else None,
-            self.layout.read(self.network),
+            self.layout.read(self.network) if round.source is None else round.source,
         )
         return StackedWorker(batch, received, self.bank, [round.task(client) for client in batch.clients], self.capture)
 

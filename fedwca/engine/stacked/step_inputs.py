@@ -46,7 +46,7 @@ def show_images(
         is_mixed = values_in_step(targets["partner_weights"], rows, indices) > 0
         mixed = (~is_mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, :places]
         valid, samples = is_mixed.gather(1, mixed), indices.gather(1, mixed)
-        partners = targets["partners"][rows].gather(1, samples).clamp_min(0)
+        partners = targets["partners"][rows].gather(1, samples).where(valid, 0)
         partner_views = views(draws.weak, partners, batch_size + mixed)
         mix = targets["partner_weights"][rows].gather(1, samples).to(partner_views.dtype)
         if inputs:
