@@ -69,7 +69,7 @@ def export(path: Path, kind: Kind, network: Network, description: ModelDescripti
     def write_checked(file: Path) -> None:
         try:
             WRITERS[kind](model, description, file)
-        except OSError:
+        except (OSError, FedwcaError):
             raise
         except Exception as error:  # torch raises exceptions of many kinds for what it cannot trace, such as branches
             raise FedwcaError(

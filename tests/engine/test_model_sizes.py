@@ -136,7 +136,7 @@ def test_words_say_sizes() -> None:
         "mlp:sizes=16+8": "widths in rising order are right",
         "mlp:sizes=16+x": "valid integer",
         "mlp:sizes=16+32,width=8": "leave one out",
-        "mlp:sizes=0+8": "greater than 0",
+        "mlp:sizes=0+8": "greater than or equal to 1",
     }.items():
         with pytest.raises(InvalidConfig, match=sentence):
             models.build(word)

@@ -40,7 +40,7 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
         axis.imshow(image_strip(rows[label]))
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
-        domain_counts = textwrap.fill(style.count_domains([domains[k] for k in members[label]]), 36)
+        domain_counts = textwrap.fill(style.count_domains([domains[k] for k in members[label]]), 48)
         text = f"cluster {label}: {count_of(len(members[label]), 'client')}\n{domain_counts}"
         axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
     return fig
