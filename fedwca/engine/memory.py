@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -44,42 +45,12 @@ class Footprint:
             recorded: whether training steps are CUDA graphs.
         """
         layout = Layout.of(network)
-        images, largest = 2, 0
-        # On the CPU where it can be: operations on the meta device import torch's compiler, some seconds of a run.
-        device = "meta" if next(network.parameters()).is_meta else "cpu"
-        model = copy.deepcopy(network).to(device).train()
-        for parameter in model.parameters():
-            parameter.requires_grad_(True)
-        model_storages = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
-        saved_tensors: dict[int, Tensor] = {}
-
-        def save_tensor(tensor: Tensor) -> Tensor:
-            saved_tensors[tensor.untyped_storage()._cdata] = tensor  # kept alive, so that its address is not reused
-            return tensor
-
-        def measure_output(module: torch.nn.Module, inputs: object, output: object) -> None:
-            nonlocal largest
-            if isinstance(output, Tensor):
-                largest = max(largest, output.untyped_storage().nbytes())
-
-        hooks = [module.register_forward_hook(measure_output) for module in model.modules()]
-        like = next(model.parameters())
-        masks = [like.new_zeros(images, *drop.shape) for drop in network.drops]
-        x = like.new_zeros(images, network.channels, network.side, network.side)
-        # Layers of a plugin may draw numbers of their own.
-        with torch.autograd.graph.saved_tensors_hooks(save_tensor, lambda tensor: tensor), torch.random.fork_rng([]):
-            model(x, masks)
-        for hook in hooks:
-            hook.remove()
-        saved = sum(
-            tensor.untyped_storage().nbytes()
-            for storage, tensor in saved_tensors.items()
-            if storage not in model_storages
-        )
+        if network not in _PASSES:
+            _PASSES[network] = _measure_pass(network)
+        saved, largest = _PASSES[network]
         total = sum(parameter.numel() for parameter in network.parameters())
         item, frozen = next(network.parameters()).element_size(), max(0, total - layout.trained)
-        largest = max(largest, x.untyped_storage().nbytes())
-        return cls(layout.width, frozen, saved // images, largest // images, item, recorded)
+        return cls(layout.width, frozen, saved, largest, item, recorded)
 
     @property
     def model(self) -> int:
@@ -99,6 +70,44 @@ class Footprint:
     def evaluation(self, images: int) -> int:
         """Bytes of one model that predicts ``images`` images at once: its row, and an operation's input and output."""
         return self.model + self.item * self.frozen + images * 3 * self.largest
+
+
+_PASSES: WeakKeyDictionary[Network, tuple[int, int]] = WeakKeyDictionary()
+"""What `_measure_pass` gave, since a run asks several times for the same network."""
+
+
+def _measure_pass(network: Network) -> tuple[int, int]:
+    """Bytes per image that a training pass keeps for the backward pass, and of its largest output."""
+    images, largest = 2, 0
+    # On the CPU where it can be: operations on the meta device import torch's compiler, some seconds of a run.
+    device = "meta" if next(network.parameters()).is_meta else "cpu"
+    model = copy.deepcopy(network).to(device).train()
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    model_storages = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    saved_tensors: dict[int, Tensor] = {}
+
+    def save_tensor(tensor: Tensor) -> Tensor:
+        saved_tensors[tensor.untyped_storage()._cdata] = tensor  # kept alive, so that its address is not reused
+        return tensor
+
+    def measure_output(module: torch.nn.Module, inputs: object, output: object) -> None:
+        nonlocal largest
+        if isinstance(output, Tensor):
+            largest = max(largest, output.untyped_storage().nbytes())
+
+    for module in model.modules():
+        module.register_forward_hook(measure_output)
+    like = next(model.parameters())
+    masks = [like.new_zeros(images, *drop.shape) for drop in network.drops]
+    x = like.new_zeros(images, network.channels, network.side, network.side)
+    # Layers of a plugin may draw numbers of their own.
+    with torch.autograd.graph.saved_tensors_hooks(save_tensor, lambda tensor: tensor), torch.random.fork_rng([]):
+        model(x, masks)
+    saved = sum(
+        tensor.untyped_storage().nbytes() for storage, tensor in saved_tensors.items() if storage not in model_storages
+    )
+    return saved // images, max(largest, x.untyped_storage().nbytes()) // images
 
 
 @dataclass(frozen=True)

@@ -124,17 +124,12 @@ def can_share_step(networks: Sequence[Network]) -> bool:
     layouts = [Layout.of(network) for network in networks]
     if any(layout != layouts[0] for layout in layouts):
         return False
-    row_names = {slot.name for slot in layouts[0].slots}
 
     def shared_state(network: Network) -> dict[str, Tensor]:
         # BatchNorm's count of batches has no effect.
         left_out = ("classifier.", "num_batches_tracked")
-        state = network.state_dict()
-        return {
-            n: x
-            for n, x in state.items()
-            if n not in row_names and not (n.startswith(left_out) or n.endswith(left_out))
-        }
+        others = layouts[0].read_others(network)
+        return {n: x for n, x in others.items() if not (n.startswith(left_out) or n.endswith(left_out))}
 
     first_state = shared_state(networks[0])
     other_states = [shared_state(network) for network in networks[1:] if network is not networks[0]]
