@@ -103,7 +103,6 @@ def test_show_and_diff(runs: Path) -> None:
     assert set(difference["accuracy"]) == {"source_only", "wca"}
     table = call("runs", "diff", "now", "other")
     assert "accuracy of wca" in table.out
-    assert "…" not in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
 
 
@@ -301,6 +300,12 @@ def test_a_table_is_in_the_format_that_its_name_says(runs: Path, tmp_path: Path)
     pytest.importorskip("pyarrow")
     assert call("runs", "export", "now", "--out", str(tmp_path / "rounds.parquet")).code == 0
     assert (tmp_path / "rounds.parquet").read_bytes().startswith(b"PAR1")
+
+
+def test_a_narrow_terminal_cuts_no_name_of_a_setting(runs: Path) -> None:
+    table = call("runs", "diff", "now", "other", columns=24).out
+    assert len(table.splitlines()[0]) <= 24
+    assert "…" not in table
 
 
 def test_who_tags_at_once_loses_no_tag(runs: Path) -> None:
