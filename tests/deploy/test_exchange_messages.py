@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -81,7 +82,70 @@ def test_answers_are_taken_as_they_come_and_not_after_the_deadline(monkeypatch: 
     # An answer that came after t seconds is taken within another t / 4.
     assert 1 <= seconds[11] <= 1.25
     assert 20 <= seconds[12] <= 23
-    assert 60 <= sum(clock) <= 63
+    assert sum(clock) == pytest.approx(60)
+
+
+def test_an_answer_that_came_in_the_last_pause_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: list[float] = []
+    seconds = taken(Answering({"a": 59.99, "b": 60.01}, clock), clock, monkeypatch)
+    assert seconds == {10: pytest.approx(60)}
+
+
+def test_messages_live_longer_than_the_wait_for_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: list[float] = []
+    grid = Answering({"a": 1}, clock)
+    lives: list[float] = []
+
+    def push(messages: list[SimpleNamespace]) -> list[str]:
+        lives.extend(message.metadata.ttl for message in messages)
+        return ["a"]
+
+    monkeypatch.setattr(grid, "push_messages", push)
+    taken(grid, clock, monkeypatch)
+    assert lives == [60 + 12 * 3600]
+
+
+class Uploading(Answering):
+    """A grid that waits for the rest of the answer of the node called ``slow``, until ``uploaded`` is set."""
+
+    def __init__(self, after: dict[str, float], clock: list[float], slow: str) -> None:
+        super().__init__(after, clock)
+        self.slow, self.uploaded = slow, Event()
+        self.pulled: list[str] = []
+
+    def pull_messages(self, names: set[str]) -> list[SimpleNamespace]:
+        self.pulled.extend(names)
+        if self.slow in names and not self.uploaded.wait(60):
+            return []
+        return super().pull_messages(names)
+
+
+def test_an_upload_that_never_ends_keeps_no_other_answer_from_being_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_messages, "PATIENCE", 0.01)
+    monkeypatch.setattr(exchange_messages, "GRACE", 0.01)
+    clock: list[float] = []
+    grid = Uploading({"a": 0, "b": 0, "c": 30}, clock, slow="a")
+    assert list(taken(grid, clock, monkeypatch)) == [11, 12]
+    assert grid.pulled.count("a") == 1  # Flower gives a reply out once
+    grid.uploaded.set()
+
+
+@pytest.mark.parametrize("ends", [0.0, 60.0])
+def test_an_upload_that_ends_while_others_are_waited_for_or_just_after_counts(
+    monkeypatch: pytest.MonkeyPatch, ends: float
+) -> None:
+    monkeypatch.setattr(exchange_messages, "PATIENCE", 0.01)
+    clock: list[float] = []
+    grid = Uploading({"a": 0, "b": 1e9}, clock, slow="a")
+
+    def look(names: set[str]) -> list[SimpleNamespace]:
+        if "b" in names and sum(clock) >= ends:
+            grid.uploaded.set()
+        return Uploading.pull_messages(grid, names)
+
+    monkeypatch.setattr(grid, "pull_messages", look)
+    assert list(taken(grid, clock, monkeypatch)) == [10]
+    assert grid.pulled.count("a") == 1
 
 
 def test_what_flower_says_of_a_lost_node_is_that_nodes_answer(monkeypatch: pytest.MonkeyPatch) -> None:

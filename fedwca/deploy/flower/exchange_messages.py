@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from threading import Thread
 
 import httpx
-from flwr.app import Message
+from flwr.app import DEFAULT_TTL, Message
 from flwr.serverapp import Grid
 
 from fedwca.core.count_of import count_of
@@ -18,6 +20,10 @@ from fedwca.errors import FedwcaError
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
 """Seconds between two looks at which nodes are connected."""
+PATIENCE = 0.5
+"""Seconds that all wait for one reply to be pulled; it is pulled further while others are looked for."""
+GRACE = 10.0
+"""Seconds after the deadline for the replies whose pull has begun, together."""
 
 
 def wait_for_nodes(
@@ -47,12 +53,16 @@ def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -
     """Send messages and yield (node, reply) as replies come, until all have come or the seconds are over.
 
     `Grid.send_and_receive` polls every 3 s and returns all replies at the end. If a node or its answer is lost, Flower
-    replies with an error itself. A reply that cannot be read is logged and skipped.
+    replies with an error itself. A reply that cannot be read is logged and skipped. Replies that are with the server
+    when the seconds are over are taken still, for at most `GRACE` seconds more.
 
     Raises:
         MessagesRefused: Flower takes no message at all, since together they are too large.
     """
     started = time.monotonic()
+    for message in messages:
+        # Flower drops what is older; hours more than the wait, since the clocks of client and server may differ.
+        message.metadata.ttl = seconds + DEFAULT_TTL
     # In the order of the messages; an id is empty if its node is gone, and the list is empty if messages are too large.
     message_ids = list(grid.push_messages(messages))
     if messages and not message_ids:
@@ -60,29 +70,83 @@ def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -
             f"Flower took none of {count_of(len(messages), 'message')}: they are too large for it, or for a proxy; "
             "a lower participation or a smaller model makes them smaller"
         )
-    pending = {
-        message_id: message.metadata.dst_node_id
-        for message_id, message in zip(message_ids, messages, strict=False)
-        if message_id
-    }
-    while pending and (waited := time.monotonic() - started) < seconds:
-        for message_id, node in list(pending.items()):
-            # One by one: reading a malformed reply fails, and replies pulled with it would be lost. The node is taken
-            # from Flower's message id, not from the reply, whose metadata the node writes.
-            try:
-                replies = list(grid.pull_messages({message_id}))
-            except httpx.HTTPError:  # the connection to the server itself failed
-                raise
-            except Exception as error:
-                log.warning("node %d: its message cannot be read (%s)", node, type(error).__name__)
-                del pending[message_id]
-                continue
-            for reply in replies[:1]:
-                del pending[message_id]
-                if reply.has_error() or reply.has_content():
-                    yield node, reply
-        if pending:
-            time.sleep(next_pause(waited))
+    nodes = [message.metadata.dst_node_id for message in messages]
+    replies = _PendingReplies(grid, {one: node for one, node in zip(message_ids, nodes, strict=False) if one})
+    while replies.nodes:
+        waited = time.monotonic() - started
+        yield from replies.take()
+        if waited >= seconds:
+            replies.wait_for_begun()
+            yield from replies.take_begun()
+            return
+        if replies.nodes:
+            time.sleep(min(next_pause(waited), seconds - waited))
+
+
+class _PendingReplies:
+    """Pulls replies one by one, each in a thread of its own.
+
+    One by one, since reading a malformed reply fails, and replies pulled with it would be lost. In threads, since
+    Flower waits for the rest of a reply whose upload has begun, for minutes if its client is gone: the others would
+    miss their deadline.
+
+    Args:
+        grid: Flower's interface for messages to nodes.
+        nodes: the node that each message was sent to, by Flower's id of the message; taken from there, not from the
+            reply, whose metadata the node writes.
+    """
+
+    def __init__(self, grid: Grid, nodes: dict[str, int]) -> None:
+        self.grid, self.nodes = grid, nodes
+        self._begun: dict[str, Future[list[Message]]] = {}
+
+    def take(self) -> Iterator[tuple[int, Message]]:
+        """Look for each reply; one that takes long to pull is taken by a later call."""
+        for message_id in list(self.nodes):
+            if message_id not in self._begun:
+                self._begun[message_id] = _begin_pull(self.grid, message_id)
+                wait([self._begun[message_id]], PATIENCE)
+            yield from self._take_one(message_id)
+
+    def take_begun(self) -> Iterator[tuple[int, Message]]:
+        """Take the replies whose pull has begun and is over."""
+        for message_id in list(self._begun):
+            yield from self._take_one(message_id)
+
+    def wait_for_begun(self) -> None:
+        """Wait at most `GRACE` seconds for the pulls that have begun."""
+        wait(self._begun.values(), GRACE)
+
+    def _take_one(self, message_id: str) -> Iterator[tuple[int, Message]]:
+        if not self._begun[message_id].done():
+            return
+        node = self.nodes[message_id]
+        try:
+            replies = self._begun.pop(message_id).result()
+        except httpx.HTTPError:  # the connection to the server itself failed
+            raise
+        except Exception as error:
+            log.warning("node %d: its message cannot be read (%s)", node, type(error).__name__)
+            del self.nodes[message_id]
+            return
+        for reply in replies[:1]:
+            del self.nodes[message_id]
+            if reply.has_error() or reply.has_content():
+                yield node, reply
+
+
+def _begin_pull(grid: Grid, message_id: str) -> Future[list[Message]]:
+    """Begin to pull the reply to a message; the thread does not keep the program from ending."""
+    future: Future[list[Message]] = Future()
+
+    def pull() -> None:
+        try:
+            future.set_result(list(grid.pull_messages({message_id})))
+        except Exception as error:
+            future.set_exception(error)
+
+    Thread(target=pull, daemon=True).start()
+    return future
 
 
 def describe_failure(reply: Message) -> str:
