@@ -149,17 +149,18 @@ def run_rounds(
             try:
                 with watch_draws(f"{method.label}: a part of it", warned_methods):
                     server, outcome = end_round(opened[i], uploads.pop(i), trials[i])
+                # Contiguous, as when read from a checkpoint: the order of a sum may depend on strides.
+                server_state = {name: value.contiguous() for name, value in server.state.items()}
+                server = Server(server.rows.contiguous(), server_state, server.source)
+                round_seconds = joint_seconds + time.perf_counter() - trial_started
+                clients = len(opened[i].engine.images)
+                delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), clients)
+                record = record_round(config, rounds, opened[i], server, delivery, outcome, trials[i])
             except Diverged as error:
                 del states[i]
                 progress.skipped_rounds(rounds - number, 0)  # these rounds are not run
                 yield i, trials[i].record_divergence(number, error), None
                 continue
-            # Contiguous, as when read from a checkpoint: the order of a sum may depend on strides.
-            server_state = {name: value.contiguous() for name, value in server.state.items()}
-            server = Server(server.rows.contiguous(), server_state, server.source)
-            round_seconds = joint_seconds + time.perf_counter() - trial_started
-            delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), len(opened[i].engine.images))
-            record = record_round(config, rounds, opened[i], server, delivery, outcome, trials[i])
             record["seconds"]["round"] = round_seconds
             caution(record, outcome, method)
             states[i] = RoundState(
@@ -178,6 +179,9 @@ def measure_start(
     """The record's entries on test predictions before the first round.
 
     For a method without rounds, its test-time adaptation is applied first.
+
+    Raises:
+        Diverged: outputs of a model are not finite.
     """
     lr = None if rounds else step_size(method, training, 0)
     if lr is None:
@@ -230,7 +234,11 @@ def record_round(
     outcome: Outcome,
     trial: Trial,
 ) -> dict[str, Any]:
-    """The record of a round: accuracies of the models in ``delivery [K, R]``, training, communication, diagnostics."""
+    """The record of a round: accuracies of the models in ``delivery [K, R]``, training, communication, diagnostics.
+
+    Raises:
+        Diverged: outputs of a delivered model are not finite.
+    """
     number, method, engine = opened.round, opened.method, opened.engine
     metrics, started = trial.metrics, time.perf_counter()
     participants = list(outcome.uploads)

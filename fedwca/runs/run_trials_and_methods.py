@@ -117,6 +117,30 @@ class _Bench:
         report = partial(self.progress.central_epoch, label)
         return central_model(method.central, self.config, engine, trial.metrics, model, seed, report)
 
+    def begin(
+        self, method: Method, rounds: int, unit: Unit, engine: Engine, trial: Trial, model: StartModel
+    ) -> tuple[RoundState, dict[str, Any]]:
+        """The state of a unit before its first round, and the record of it."""
+        start, initial_rows = self.grow(unit.source_model, method, model.network), None
+        rows = untrained_rows(architecture(self.config), method.trained, start, self.config.seed + unit.source_model)
+        clients = len(trial.metrics)
+        if len(rows) > 1:  # one of each size
+            initial_rows = rows[draw_sizes(trial.keys, range(clients), len(rows))]
+        state = RoundState(-1, init_server(engine, start, initial_rows))
+        record = {
+            **_tag(unit),
+            "round": -1,
+            **measure_start(trial, engine, method, state.server, self.config.training, rounds),
+            "test_images": trial.test_images(),
+            "train_images": engine.sizes.tolist(),
+            "source_accuracy": model.accuracy,
+            "source_digest": model.digest,
+            "source_weights": model.weights,
+        }
+        if partition_of(self.config).has_skewed_clients:
+            record["class_counts"] = trial.metrics.class_counts(len(self.splits.dataset.classes))
+        return state, record
+
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
         """The last record of a unit that diverged; also warns the user."""
         tagged = {**_tag(unit), **record}
@@ -139,34 +163,20 @@ class _Bench:
         states, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
+            start_record = None
             try:
-                model = self.start_of(method, label, unit, engine, trials[i])
+                models[i] = self.start_of(method, label, unit, engine, trials[i])
+                state = self.checkpointer.restore(unit, engine, models[i])
+                if state is None:
+                    state, start_record = self.begin(method, rounds, unit, engine, trials[i], models[i])
             except Diverged as error:
                 self.progress.skipped_rounds(rounds, 0)  # these rounds are not run
                 yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))
                 continue
-            models[i] = model
-            state = self.checkpointer.restore(unit, engine, model)
-            if state is None:
-                start, initial_rows = self.grow(unit.source_model, method, model.network), None
-                seed = self.config.seed + unit.source_model
-                rows = untrained_rows(architecture(self.config), method.trained, start, seed)
-                if len(rows) > 1:  # one of each size
-                    initial_rows = rows[draw_sizes(trials[i].keys, range(client_counts[i]), len(rows))]
-                state = RoundState(-1, init_server(engine, start, initial_rows))
-                start_entries = measure_start(trials[i], engine, method, state.server, self.config.training, rounds)
-                accuracy[i] = mean(start_entries["accuracy"])
-                source_entries = {
-                    "source_accuracy": model.accuracy,
-                    "source_digest": model.digest,
-                    "source_weights": model.weights,
-                }
-                image_entries: dict[str, Any] = {"test_images": trials[i].test_images()}
-                image_entries["train_images"] = engine.sizes.tolist()
-                if partition_of(self.config).has_skewed_clients:
-                    image_entries["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
-                yield {**_tag(unit), "round": -1, **start_entries, **image_entries, **source_entries}
-                self.checkpointer.save(unit, state, engine, model, last=rounds == 0)
+            if start_record is not None:
+                accuracy[i] = mean(start_record["accuracy"])
+                yield start_record
+                self.checkpointer.save(unit, state, engine, models[i], last=rounds == 0)
             if state.round >= 0:
                 self.progress.skipped_rounds(state.round + 1, client_counts[i])
             states[i] = state

@@ -94,6 +94,23 @@ def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: P
     assert call("resume", str(tmp_path / "run")).code == 1
 
 
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_an_adaptation_that_diverges_is_no_accuracy_of_the_first_class(
+    engine: str, rounds: int, shades: Path, tmp_path: Path
+) -> None:
+    words = [*SMALL, "--baseline", "tent/adaptation=entropy:lr=1e30"]
+    if not rounds:  # the source model, adapted
+        data = ["--dataset", "folder", "--data", str(shades), "--model", "lenet:bottleneck=8", "--clients", "1"]
+        sources = ["--set", "source_training.epochs=1", "--device", "cpu"]
+        words = ["bench", *data, *sources, "--baseline", "source_only/adaptation=entropy:lr=1e30"]
+    result = call(*words, "--engine", engine, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
+    sentence = "a client's adapted model has outputs that are not finite for some of the client's test images"
+    assert f"diverged {'in round 1' if rounds else 'before the first round'}: {sentence}; a lower adap" in result.err
+    (last,) = [record for record in result.rounds if DIVERGED in record]
+    assert {value for value in last["accuracy"] if value is not None} == set()
+
+
 def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
     contents = read_run(run.folder)
     assert contents.has_all_rounds

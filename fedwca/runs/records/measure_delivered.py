@@ -15,7 +15,9 @@ from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import Engine
 from fedwca.engine.test_time_adaptation import AdaptedModel
+from fedwca.errors import Diverged
 from fedwca.federated.method import Method
+from fedwca.federated.upload_checks import advise_lower
 
 AT_ONCE = {False: 32, True: 4}
 """Clients adapted at a time, by `Adaptation.generates_models`: fewer where networks about 100 times as large as a model
@@ -64,8 +66,12 @@ def measure_delivered(
         weights: each client's model as a mixture of rows ``[K, R]``.
         rows: the server's rows ``[R, P]``.
         lr: learning rate of adaptation steps; None: no adaptation.
+
+    Raises:
+        Diverged: a model's outputs, or those of an adapted one, are not finite.
     """
     unadapted = engine.predict_tests(weights, rows)
+    _check_finite(unadapted, "a client's model", "--lr")
     if method.adaptation is None or lr is None:
         return DeliveredModels(unadapted)
     delivered = DeliveredModels([], list_accuracies(metrics, unadapted))
@@ -77,7 +83,15 @@ def measure_delivered(
             delivered.steps.append(adapted.steps)
             delivered.taken.append(adapted.taken)
             delivered.entropy.append(_ends(adapted))
+    _check_finite(delivered.said, "a client's adapted model", "adaptation.lr")
     return delivered
+
+
+def _check_finite(predictions: Sequence[ClassPredictions], model: str, option: str) -> None:
+    """Refuse outputs that are not finite: the largest of them is then no prediction, and would count as class 0."""
+    if any(bool(predicted.confidences.isnan().any()) for predicted in predictions):
+        sentence = f"{model} has outputs that are not finite for some of the client's test images"
+        raise Diverged(f"{sentence}; {advise_lower(option)}")
 
 
 def list_accuracies(metrics: Metrics, predictions: Sequence[ClassPredictions]) -> list[float]:
