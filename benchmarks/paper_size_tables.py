@@ -27,7 +27,7 @@ from paper_size_numbers import (
     with_one_hot_by_moments,
 )
 from paper_size_pieces import KINDS, Kind
-from readings import gains_by_right, name_machine, noted
+from readings import PAIR_NOTE, gains_by_right, mean_by_pair, name_machine, noted
 
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
@@ -94,10 +94,16 @@ def gains_by_source_model(
     rivals = [rival for rival in rivals if rival in present]
     source_accuracy, method_accuracy = by_target(pieces, "source_only"), by_target(pieces, method)
     rival_accuracies = [by_target(pieces, rival) for rival in rivals]
+    # Over all source models, so that a pair is in one row even where a rival was not run from each.
+    pairs = mean_by_pair([((source, domain), value, 0.0) for (source, _, domain), value in source_accuracy.items()])
     lines = gains_by_right(
         [
             [
-                (source_accuracy[target], method_accuracy[target] - rival_accuracy[target])
+                (
+                    (target[0], target[2]),
+                    pairs[target[0], target[2]][0],
+                    method_accuracy[target] - rival_accuracy[target],
+                )
                 for target in rival_accuracy
                 if target in source_accuracy and target in method_accuracy
             ]
@@ -106,8 +112,8 @@ def gains_by_source_model(
     )
     name, *labels = (label_of(pieces, key) for key in (method, *rivals))
     sentences = [
-        f"{name} minus the method of each column, a value for each target domain, source and source model, with its 95",
-        "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
+        f"{name} minus the method of each column, {PAIR_NOTE}, with its 95 %",
+        "interval over pairs (Student's t) and n; **bold** where it excludes 0.",
     ]
     heads = ("the source model is right", *(f"minus {label}" for label in labels))
     return noted(Table("", heads, lines), [*sentences, notes(pieces)[-1]])

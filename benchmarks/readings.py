@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -97,23 +98,55 @@ def apart(difference: Difference | None) -> str:
 
 BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
 """Percent of rightly labelled images: bounds of the rows of `gains_by_right`."""
+PAIR_NOTE = "a value for each pair of a source and a target domain, the mean over source models"
+"""What a value of `gains_by_right` is, for notes."""
 
 
-def gains_by_right(columns: Sequence[Sequence[tuple[float, float]]]) -> list[list[str]]:
-    """One row per bin of `BINS` that has values, with a cell per column: mean gain, its interval and number of values.
+Pair = tuple[str, str]
+"""A source and a target domain."""
+
+
+def gains_by_right(columns: Sequence[Sequence[tuple[Pair, float, float]]]) -> list[list[str]]:
+    """One row per bin of `BINS` that has pairs, with a cell per column: mean gain, its interval and number of pairs.
+
+    Values of one pair are averaged first: source models of one source are no further pairs.
 
     Args:
-        columns: values of each column, as (percent that is right, gain in points).
+        columns: values of each column, as (pair, percent that is right, gain in points).
     """
     lines = []
+    means = [mean_by_pair(column) for column in columns]
     for low, high in pairwise(BINS):
         cells = []
-        for column in columns:
-            gains = {index: gain for index, (right, gain) in enumerate(column) if low <= right < high}
-            cells.append(apart(paired_difference(gains, dict.fromkeys(gains, 0.0))) if gains else MISSING)
+        for column in means:
+            gains = {pair: gain for pair, (right, gain) in column.items() if low <= right < high}
+            cells.append(_gain_cell(list(gains.values())))
         if set(cells) != {MISSING}:
             lines.append([f"{low:.0f} to {high:.0f} %", *cells])
     return lines
+
+
+def _gain_cell(gains: Sequence[float]) -> str:
+    """Mean gain, its interval if there are three pairs or more (that of two says nothing), and their number."""
+    if len(gains) < 3:
+        return f"{statistics.fmean(gains):+.2f}, n = {len(gains)}" if gains else MISSING
+    by_number = dict(enumerate(gains))
+    return apart(paired_difference(by_number, dict.fromkeys(by_number, 0.0)))
+
+
+def mean_by_pair(values: Sequence[tuple[Pair, float, float]]) -> dict[Pair, tuple[float, float]]:
+    """Mean of both numbers over the values of each pair.
+
+    >>> mean_by_pair([(("a", "b"), 40.0, 1.0), (("a", "b"), 50.0, 2.0), (("b", "a"), 10.0, 0.0)])
+    {('a', 'b'): (45.0, 1.5), ('b', 'a'): (10.0, 0.0)}
+    """
+    numbers: dict[Pair, list[tuple[float, float]]] = defaultdict(list)
+    for pair, right, gain in values:
+        numbers[pair].append((right, gain))
+    return {
+        pair: (statistics.fmean(right for right, _ in both), statistics.fmean(gain for _, gain in both))
+        for pair, both in numbers.items()
+    }
 
 
 def noted(table: Table, notes: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain, mean_of_known
-from readings import apart, gains_by_right, noted, on_machines
+from readings import PAIR_NOTE, Pair, apart, gains_by_right, noted, on_machines
 from wca_or_one_hot_pieces import METHODS, UNTRAINED, pieces
 
 from fedwca.results.statistics import paired_difference
@@ -142,10 +142,10 @@ def with_true_clusters(results: Sequence[Piece]) -> list[Piece]:
     return [piece for piece in results if piece["case"] == "true clusters" or piece["case"].startswith("source ")]
 
 
-def points(results: Sequence[Piece], by_source: bool = False) -> list[tuple[str, float, float]]:
+def points(results: Sequence[Piece], by_source: bool = False) -> list[tuple[Pair, float, float]]:
     """One point for each target domain, seed and source domain with true clusters.
 
-    A point is (target domain, percent of right labels in round 1, FedWCA minus One-hot in points of accuracy).
+    A point is ((source domain, target domain), percent of right labels in round 1, FedWCA minus One-hot in points).
 
     Args:
         results: of any cases.
@@ -157,7 +157,10 @@ def points(results: Sequence[Piece], by_source: bool = False) -> list[tuple[str,
         wca_means, one_hot_means = (
             mean_by_domain(piece["domains"], piece[method]["accuracy"]) for method in (WCA, ONE_HOT)
         )
-        values += [(domain, right[domain], wca_means[domain] - one_hot_means[domain]) for domain in wca_means]
+        values += [
+            ((piece["settings"]["source"], domain), right[domain], wca_means[domain] - one_hot_means[domain])
+            for domain in wca_means
+        ]
     return values
 
 
@@ -165,12 +168,12 @@ def labels(by_source: bool = False) -> str:
     """FedWCA minus One-hot by the share of right labels in a domain, or by the source model's accuracy there."""
     results = finished()
     by_dataset = [points([piece for piece in results if piece["dataset"] == dataset], by_source) for dataset in NAMES]
-    lines = gains_by_right([[(right, gain) for _, right, gain in dataset_points] for dataset_points in by_dataset])
+    lines = gains_by_right(by_dataset)
     if not results:
         return NOTHING
     notes = [
-        "FedWCA minus One-hot with true clusters, a value for each domain, source and seed, with its 95 % interval",
-        f"(Student's t; values of one run share its source model) and n. {hardware(with_true_clusters(results))}",
+        f"FedWCA minus One-hot with true clusters, {PAIR_NOTE}, with its 95 %",
+        f"interval over pairs (Student's t) and n. {hardware(with_true_clusters(results))}",
     ]
     heads = ("the source model is right" if by_source else "right labels in round 1", *NAMES.values())
     return noted(Table("", heads, lines), notes)
