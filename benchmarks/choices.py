@@ -49,9 +49,8 @@ def main(data: str, sources: list[str]) -> None:
     for source in sources:
         for reading, (question, base, change) in READINGS.items():
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
-            if not (folder / "summary.json").exists():
-                settings = {**SMALL, "source_models": 5, "name": "method", **change}
-                bench(out=folder, **layer(data, source, **settings))
+            settings = {**SMALL, "source_models": 5, "name": "method", **change}
+            bench(out=folder, resume=True, **layer(data, source, **settings))  # refuses a folder of other settings
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
             runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]

@@ -25,6 +25,7 @@ from typing import Any
 import federation_messages
 import federation_rounds
 from federation_trials import Case, Trials
+from keep import keep
 
 from fedwca.core.plain_values import to_plain
 from fedwca.deploy.privacy import Privacy
@@ -86,7 +87,7 @@ def write_lines(out: Path, lines: Iterable[dict[str, Any]]) -> None:
     written = []
     for line in lines:
         written.append(line)
-        out.write_text(json.dumps({"environment": environment, "lines": written}, indent=1) + "\n")
+        keep(out, {"environment": environment, "lines": written})
 
 
 def main() -> None:
@@ -126,7 +127,7 @@ def main() -> None:
             **{"settings": settings, "environment": environment, "source_only": source_only},
             **{"predicted": predicted, "clusterings": clusterings, "lines": ordered},
         }
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        keep(options.out, result)
 
     source_only = trials.source_only() if len(all_trials) == 1 else [item.source_only() for item in all_trials]
     clusterings = previous.get("clusterings", {}) if same else {}

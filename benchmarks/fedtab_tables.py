@@ -160,15 +160,30 @@ def both_rates(tables: Mapping[str, Mapping[int, Sequence[Found]]]) -> str:
     return f"**The claim**, the primary comparison at both learning rates: {'shown' if holds else 'not shown'}.{caveat}"
 
 
+DATA = {"digits": "Digit-Five", "embedded": "digits-mini", "pacs": "PACS", "skewed": "Digit-Five with skewed classes"}
+"""Names of the kinds of pieces in headings."""
+
+
+def name_data(kind: str, plan: Plan) -> str:
+    """A kind of pieces with its learning rate, by the name of its data set.
+
+    >>> name_data("second-embedded, learning rate 0.003", SECOND)
+    'digits-mini, learning rate 0.003'
+    """
+    data, comma, rate = kind.removeprefix(plan.prefix).partition(",")
+    return DATA[data] + comma + rate
+
+
 def results(plan: Plan = FIRST) -> str:
     """All tables and sentences of a test; a group appears as soon as one seed has every source."""
     tables = {kind: seeds for kind, records in finished(plan).items() if (seeds := whole_seeds(records))}
     if not tables:
         return NOTHING
     parts = [both_rates(tables)]
+    if plan is SECOND:
+        parts.append('In these tables FedTAB is the revised method, and "first FedTAB" that of the first test.')
     for kind, seeds in tables.items():
-        name = kind.removeprefix(plan.prefix).capitalize()
-        heading = f"**{name}**, n = {len(seeds)} of {len(planned_seeds(seeds))} seeds"
+        heading = f"**{name_data(kind, plan)}**, n = {len(seeds)} of {len(planned_seeds(seeds))} seeds"
         parts.append("\n\n".join([heading, table(seeds), *sentences(kind, seeds)]))
     planned = Counter(piece.kind for piece in pieces() if piece.plan is plan)
     begun_kinds = {records[0]["kind"] for records in finished(plan).values()}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from keep import keep
 from torch import Tensor
 
 from fedwca.engine.memory import measure_peak_memory
@@ -156,7 +157,7 @@ def write(file: Path, cases: list[dict[str, Any]]) -> None:
         "cases": cases,
         "environment": describe_environment("cpu"),
     }
-    file.write_text(json.dumps(result, indent=2) + "\n")
+    keep(file, result)
 
 
 if __name__ == "__main__":

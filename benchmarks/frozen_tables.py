@@ -35,10 +35,10 @@ def by_run(summaries: dict[str, Summary], method: str) -> dict[tuple[str, int, i
     }
 
 
-def seconds_of_round(summary: Summary, method: str) -> float:
+def seconds_of_round(source: str, summary: Summary, method: str) -> float:
     """Seconds per round of a method, which include everything else that its runs do."""
-    entry, config = summary["methods"][method], summary["config"]
-    return float(summary["timing"]["methods"][method] / entry["n"] / config["rounds"])
+    rounds = json.loads((RUNS / source / "config.json").read_text())["methods"][method]["rounds"]
+    return float(summary["timing"]["methods"][method] / summary["methods"][method]["n"] / max(1, rounds))
 
 
 def rows(summaries: dict[str, Summary]) -> list[list[str]]:
@@ -61,7 +61,7 @@ def frozen() -> str:
         return "Not measured yet: `bash benchmarks/frozen.sh`."
     first = next(iter(summaries.values()))
     seconds = [
-        f"{statistics.fmean(seconds_of_round(summary, method) for summary in summaries.values()):.1f}"
+        f"{statistics.fmean(seconds_of_round(source, summary, method) for source, summary in summaries.items()):.1f}"
         for method in first["methods"]
     ]
     lines = [[*row, cell] for row, cell in zip(rows(summaries), seconds, strict=True)]
@@ -110,7 +110,7 @@ def whole() -> str:
     summary = json.loads(file.read_text())
     environment = json.loads((RUNS / "whole" / "environment.json").read_text())
     methods = summary["methods"].items()
-    lines = [[entry["label"], f"{seconds_of_round(summary, method):.1f}"] for method, entry in methods]
+    lines = [[entry["label"], f"{seconds_of_round('whole', summary, method):.1f}"] for method, entry in methods]
     notes = [f"Source photo, nine clients; {environment['cores']} cores of {environment['cpu']}."]
     return noted(Table("", ("method", "seconds a round"), lines), notes)
 

@@ -140,7 +140,10 @@ def main() -> None:
     options = parser.parse_args()
     if (options.alpha or options.images or options.rounds != ROUNDS) and options.out == RESULT:
         parser.error("some cells alone, or other rounds: give another --out")
-    saved_cells = json.loads(options.out.read_text())["cells"] if options.out.exists() else []
+    saved = json.loads(options.out.read_text()) if options.out.exists() else {"rounds": options.rounds, "cells": []}
+    if saved["rounds"] != options.rounds:
+        parser.error(f"{options.out} is of {saved['rounds']} rounds; give another --out")
+    saved_cells = saved["cells"]
     cells_by_setting = {(cell["alpha"], cell["images"]): cell for cell in saved_cells}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for images in options.images or IMAGES:
@@ -152,7 +155,9 @@ def main() -> None:
             header = {"rounds": options.rounds, "seeds": SEEDS, "settings": SETTINGS, "overrides": OVERRIDES}
             for cell in cells:
                 cell["differences"] = {name: difference(cell, name) for name in cell["accuracy"] if name != "FedTTA"}
-            keep(options.out, {**header, "environment": provenance("cpu"), "cells": cells})
+            # Kept where nothing was measured, so that no other machine is named for what was.
+            environment = saved["environment"] if cells == saved_cells and cells else provenance("cpu")
+            keep(options.out, {**header, "environment": environment, "cells": cells})
     if options.out == RESULT:
         picture(list(cells_by_setting.values()), options.picture)
 

@@ -62,7 +62,7 @@ def parse_method(text: str) -> MethodSpec:
 
     Raises:
         UsageError: the name is missing or not printable, a change is not of the form part=component, or a part is
-            changed twice.
+            changed or a component named twice.
     """
     if printable(text.strip()) != text.strip():
         raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
@@ -85,6 +85,9 @@ def parse_method(text: str) -> MethodSpec:
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
         specs = re.split(r"\+(?=[A-Za-z])", value) if part in SEVERAL else [value]
+        names = [canonical_name(spec.partition(":")[0]) for spec in specs]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"method {text!r}: names {repeated[0]!r} twice in its {part}")
         is_none = part in OPTIONAL and canonical_name(value) == NOTHING
         changes[part] = () if is_none else tuple(_component(spec) for spec in specs)
     return MethodSpec(label.strip() or None, canonical_name(head), fields, changes)

@@ -204,7 +204,7 @@ class Aggregator(Component):
             state: what `next_state` returned last; in round 0 `initial_state`.
             labels: cluster of each client ``[K]``.
             report: clients' reported values, by name ``[K, …]``; empty where `blend` was not called.
-            present: clients ``[K]`` bool whose reports count; where nothing is reported, those that were averaged.
+            present: clients ``[K]`` bool whose reports count; without `reports`, those that were averaged.
         """
         return {"labels": labels}
 

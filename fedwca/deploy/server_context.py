@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from fedwca.core.messages import Bounded, NormLayers
@@ -38,14 +39,14 @@ class ModelSignatures(BankSignatures):
         raise UsageError("clusters by the style of clients' images, which do not leave them; take finch or kmeans")
 
     def moments(self, layers: NormLayers) -> Tensor:
-        """Return the moments that clients uploaded ``[K, F]`` float64.
+        """Return a copy of the moments that clients uploaded ``[K, F]`` float64.
 
         Raises:
             UsageError: none were uploaded for these layers, because the clusterer's ``norm_layers`` does not name them.
         """
         if layers not in self.measured:
             raise UsageError("clusters by moments that it does not name in norm_layers, so that no client uploads them")
-        return self.measured[layers].double()
+        return self.measured[layers].to(torch.float64, copy=True)
 
 
 @dataclass(frozen=True)

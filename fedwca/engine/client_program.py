@@ -10,7 +10,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_number, check_tensors, only_reads
+from fedwca.core.component_answers import check_number, check_tensors, describe_value, only_reads
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.core.objective import ImageView
@@ -71,12 +71,39 @@ def named_mixture(name: str, blend: Blend, own: Tensor) -> Tensor:
     return {**blend.references, "start": blend.start}.get(name, own)
 
 
+def check_one_each(mixtures: Tensor, own: Tensor) -> None:
+    """Check that there is one mixture for each client, as in ``own [K, Q+S]``.
+
+    Raises:
+        FedwcaError: there are others, for example one for each shared model.
+    """
+    if mixtures.shape != own.shape:
+        raise FedwcaError(
+            f"view.density takes a mixture for each client, such as view.own of shape {tuple(own.shape)}, and was "
+            f"given {describe_value(mixtures)}; of several models ask one after another, by view.model"
+        )
+
+
 def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Tensor]:
     """What objectives measure on the predictions of a client's start model, by name."""
     observed: dict[str, Tensor] = {}
     for objective in objectives:
-        observed |= check_tensors(objective.observe(start), f"objective {objective.name!r}: observe")
+        part = f"objective {objective.name!r}: observe"
+        with only_reads(part, start):
+            values = check_tensors(objective.observe(start), part)
+        observed = join_named(observed, values, part)
     return observed
+
+
+def join_named(present: Mapping[str, Tensor], added: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Values of several objectives together.
+
+    Raises:
+        FedwcaError: another objective gave a value of the same name, which it would read in place of its own.
+    """
+    if repeated := sorted(present.keys() & added.keys()):
+        raise FedwcaError(f"{part} gave {repeated[0]!r}, as another objective does; give it another name")
+    return {**present, **added}
 
 
 def make_targets(
@@ -96,7 +123,8 @@ def make_targets(
         trusted: factor of the labeler's weights, 0 to 1, ``[]`` or ``[1]``; None: 1.
     """
     if labels is None:
-        unchecked = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+        with only_reads(f"pseudo-labeler {task.labeler.name!r}", predictions, draws):
+            unchecked = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
         targets = check_targets(unchecked, len(draws), task.labeler.name)
         if trusted is not None:
             # A labeler's weights may be integers or truth values, which have no halves.
@@ -210,7 +238,9 @@ def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targ
     """What a client uploads beside its trained model, by ``<objective>.<name>``."""
     uploads: dict[str, Tensor] = {}
     for objective in collecting_objectives(objectives):
-        values = check_tensors(objective.collect(trained, targets), f"objective {objective.name!r}: collect")
+        part = f"objective {objective.name!r}: collect"
+        with only_reads(part, trained, targets):
+            values = check_tensors(objective.collect(trained, targets), part)
         uploads |= {f"{objective.name}.{name}": value for name, value in values.items()}
     return uploads
 

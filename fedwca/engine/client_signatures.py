@@ -82,14 +82,17 @@ class BankSignatures:
         return torch.stack([amplitude_style(x, share).cpu() for x in drawn])
 
     def moments(self, layers: NormLayers) -> Tensor:
-        """Moments of the source model's BatchNorm inputs on each client's images ``[K, F]`` float64, on the CPU."""
+        """Moments of the source model's BatchNorm inputs on each client's images ``[K, F]`` float64, on the CPU.
+
+        A copy, because a clusterer may change it in place.
+        """
         if layers not in self.measured:
             assert self.network is not None
             network = copy.deepcopy(self.network)
             self.layout.write(network, self.source)
             moments = [measure_moments(network, images, layers).cpu() for images in self.images]
             self.measured[layers] = torch.stack(moments)
-        return self.measured[layers]
+        return self.measured[layers].clone()
 
     @property
     def uploaded(self) -> int:

@@ -66,9 +66,11 @@ def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
     """What clients begin from and compare with; see `Aggregator.blend`.
 
     Raises:
-        FedwcaError: the answer is no `Blend` of the models that they were sent.
+        FedwcaError: the answer is no `Blend` of the models that they were sent, or they were changed in place.
     """
-    blend, sent = aggregator.blend(round, view), tuple(view.own.shape)
+    with only_reads(f"{_name(aggregator)}: blend", view.own, view.shared):
+        blend = aggregator.blend(round, view)
+    sent = tuple(view.own.shape)
     references: object = getattr(blend, "references", None)
     if not isinstance(references, Mapping):
         description = describe_value(blend)

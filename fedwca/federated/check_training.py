@@ -29,7 +29,10 @@ def check_training_fits(method: Method, training: Training) -> None:
 
 
 def _check_networks_are_trained(method: Method, training: Training) -> None:
-    """Refuse extra networks that would not be trained, two with the same name, and any beside a generated model."""
+    """Refuse extra networks that would not be trained, two with the same name, and any beside a generated model.
+
+    Also what a last phase cannot give its objectives: such networks, and values that other clients upload.
+    """
     names = [name for part in method.trained for name in make_networks(part, 2, 2)]
     if repeated_names := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two of its parts have a network called {repeated_names[0]!r}; leave one of the parts out")
@@ -41,6 +44,11 @@ def _check_networks_are_trained(method: Method, training: Training) -> None:
         )
     if len([part for part in changing if isinstance(part, Adaptation) and part.generates_models]) and len(changing) > 1:
         raise UsageError(f"a model that is generated has no other networks beside it, as {changing[1].name!r} asks")
+    if pooled := [objective for objective in method.finish if objective.collects]:
+        raise UsageError(
+            f"objective {pooled[0].name!r} learns from what other clients upload, of which a last phase sends nothing; "
+            "take it by --objective"
+        )
     if finish_parts := [objective for objective in method.finish if changes_network(objective)]:
         raise UsageError(
             f"objective {finish_parts[0].name!r} trains networks beside the model, which a last phase does not; take "

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_mapping, check_tensors
+from fedwca.core.component_answers import check_mapping, check_tensors, only_reads
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Bounded, State
+from fedwca.engine.client_program import join_named
 from fedwca.errors import FedwcaError
 from fedwca.federated.upload_checks import Upload
 
@@ -60,10 +61,18 @@ def remember_collected(state: State, uploads: Mapping[int, Upload], clients: int
 
 
 def pool_collected(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
-    """What every client is sent besides models: each objective's pool of what clients uploaded last."""
+    """What every client is sent besides models: each objective's pool of what clients uploaded last.
+
+    Raises:
+        FedwcaError: two objectives give a value of one name, or one changes what was uploaded.
+    """
     shared: dict[str, Tensor] = {}
     for objective in objectives:
         prefix = f"{COLLECTED}{objective.name}."
         uploaded = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        shared |= check_tensors(objective.pool(uploaded), f"objective {objective.name!r}: pool") if uploaded else {}
+        if uploaded:
+            part = f"objective {objective.name!r}: pool"
+            with only_reads(part, uploaded):
+                pooled = check_tensors(objective.pool(uploaded), part)
+            shared = join_named(shared, pooled, part)
     return shared

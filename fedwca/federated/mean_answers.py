@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedwca.core.component_answers import check_mapping, check_tensors
+from fedwca.core.component_answers import check_mapping, check_tensors, only_reads
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Bounded, Offer
 from fedwca.engine.client_task import Task
@@ -59,11 +59,11 @@ def ask_about_mean(
     offer = Offer.of_personal(one_hot(labels, len(rows)).double())
 
     def answer(work: ClientWork) -> list[dict[str, Tensor]]:
-        with torch.no_grad():
-            pairs = zip(work.outputs(work.own), work.labels, strict=True)
+        part, outputs = f"aggregator {aggregator.name!r}: answer", work.outputs(work.own)
+        with torch.no_grad(), only_reads(part, *outputs, *(x for x in work.labels if x is not None)):
             group_answers = [
-                check_tensors(aggregator.answer(predictions, client_labels), f"aggregator {aggregator.name!r}: answer")
-                for predictions, client_labels in pairs
+                check_tensors(aggregator.answer(predictions, client_labels), part)
+                for predictions, client_labels in zip(outputs, work.labels, strict=True)
             ]
         return [{name: to_host_async(value) for name, value in values.items()} for values in group_answers]
 

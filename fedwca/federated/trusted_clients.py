@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import describe_value
+from fedwca.core.component_answers import describe_value, only_reads
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Offer, Predictions
 from fedwca.engine.client_task import Task
@@ -64,7 +64,9 @@ def labeler_trust(
 
     def ask(work: ClientWork) -> list[Tensor]:
         with torch.no_grad():
-            return [to_host_async(as_tensor(labeler.trust(outputs))) for outputs in work.outputs(work.own)]
+            outputs = work.outputs(work.own)
+            with only_reads(f"pseudo-labeler {labeler.name!r}: trust", *outputs):
+                return [to_host_async(as_tensor(labeler.trust(client_outputs))) for client_outputs in outputs]
 
     trust = torch.ones(len(engine.images))
     for client, answer in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):

@@ -264,7 +264,7 @@ def test_tables_state_what_the_results_show(tmp_path: Path, monkeypatch: pytest.
     assert tables.results() == tables.NOTHING
     write(tmp_path, 60.0, 55.0)
     page = tables.results()
-    assert "**Digits, learning rate 0.003**, n = 5 of 5 seeds" in page
+    assert "**Digit-Five, learning rate 0.003**, n = 5 of 5 seeds" in page
     assert "| FedWCA | 55.0 | +7.1 \\[+7.1, +7.1\\] | 55.0 | 0 | 2 | 3 |" in page
     assert "Primary comparison: above FedWCA and FedSCAl, both intervals exclude 0." in page
     assert "at both learning rates: not decided yet." in page

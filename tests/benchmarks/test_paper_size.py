@@ -328,11 +328,14 @@ def test_curves_are_shown_as_table_and_picture(tmp_path: Path, monkeypatch: pyte
 def test_gains_by_target_domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     values = {name: [50.0] for name in ("source_only", "source_ada_bn", "fedavg", "local", "one_hot", "fedscal")}
-    write(tmp_path, "digits", "mnist", 20, {**values, "fedwca": [52.0]}, 10)
+    for seed, source in enumerate(("mnist", "usps"), 20):
+        write(tmp_path, "digits", source, seed, {**values, "fedwca": [52.0]}, 10)
+    # A second source model of a source is no further pair: its values are averaged with the first one's.
+    write(tmp_path, "digits", "mnist", 22, {**values, "source_only": [52.0], "fedwca": [52.0]}, 10)
     write(tmp_path, "pacs", "photo", 20, {**values, "fedwca": [40.0], "fedwca by moments": [53.0]}, 10)
-    assert "+2.00 (+2.00 to +2.00)**, n = 2 |" in tables.BLOCKS["paper_size-digits-right"]()
+    assert "+2.00 (+2.00 to +2.00)**, n = 4 |" in tables.BLOCKS["paper_size-digits-right"]()
     table = tables.BLOCKS["paper_size-pacs-right"]()
-    assert "+3.00 (+3.00 to +3.00)**, n = 2 |" in table
+    assert "+3.00, n = 2 |" in table  # an interval of two says nothing
     assert "FEDWCA BY MOMENTS minus the method of each column" in table
     picture.draw_by_target(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

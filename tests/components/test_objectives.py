@@ -142,6 +142,9 @@ def test_self_training_by_hand() -> None:
     source = replace(data, reference_logits={"source": logits_of([0.8, 0.2], [0.8, 0.2])})
     distillation = (-math.log(0.75) * 2 / 3 - math.log(0.25) / 3) / 2
     assert float(SelfTraining(lam=0, distillation=10)(source)) == pytest.approx(10 * distillation)
+    # With alpha 1 the target is the source's own (4/5, 1/5).
+    sharp = (-math.log(0.75) * 0.8 - math.log(0.25) * 0.2) / 2
+    assert float(SelfTraining(lam=0, alpha=1)(source)) == pytest.approx(sharp)
     # Both outputs have confidence 0.8; of equals, the first is in the more confident half of its class.
     assert float(SelfTraining(lam=0, confidence=0.75)(source)) == pytest.approx(distillation)
     assert float(SelfTraining(lam=0, confidence=0.9)(source)) == 0
@@ -242,14 +245,16 @@ def test_alignment_moves_the_strong_view_only() -> None:
 
 
 def test_the_threshold_moves_with_the_skewness_of_entropies() -> None:
-    def threshold(*probabilities: list[float]) -> float:
+    def threshold(*probabilities: list[float], **fields: float) -> float:
         logits = logits_of(*[[p + 1e-300 for p in row] for row in probabilities])
-        return float(ServerClientAlignment().observe(Predictions(logits, logits))["threshold"])
+        return float(ServerClientAlignment(**fields).observe(Predictions(logits, logits))["threshold"])
 
     sure, unsure = [1.0, 0.0], [0.5, 0.5]
     assert threshold(sure, sure, sure) == pytest.approx(0.8)  # no spread
     assert threshold(sure, sure, unsure) == pytest.approx(0.95)  # 3·(1/3)/(1/√3) = 1.7, clipped
     assert threshold(sure, unsure, unsure) == pytest.approx(0.7)  # the other way round
+    assert threshold(sure, sure, unsure, threshold=0.5, highest=0.3) == pytest.approx(0.8)
+    assert threshold(sure, unsure, unsure, threshold=0.5, lowest=-0.2) == pytest.approx(0.3)
     # Entropies 0, h and log 2 in a row with mean 0.99 of the median: 3·(mean - median)/std unclipped.
     middle = 0.11
     h = -(middle * math.log(middle) + (1 - middle) * math.log(1 - middle))

@@ -92,6 +92,7 @@ def test_a_run_without_a_composed_method_survives_json() -> None:
         ),
         ("fedwca:ta=-1", r"aggregator wca\.ta: Input should be greater than 0 \(given '-1'\)"),
         ("fedavg/clusterer=finch", "is not used"),
+        ("fedavg/objective=shot+cross-entropy+Shot", "names 'shot' twice in its objectives"),
     ],
 )
 def test_mistakes_get_a_sentence(text: str, sentence: str) -> None:

@@ -191,6 +191,10 @@ def test_fedadg_by_hand() -> None:
     smooth = -(0.95 * math.log(0.75) + 0.05 * math.log(0.25))
     expected = 0.4**2 + 0.2**2 + 0.15 * 0.8**2 + 0.6 + 0.85 * smooth
     assert float(ReferenceDistribution()(batch)) == pytest.approx(expected)
+    # With smoothing 0.4 the label has 0.8 and the other class 0.2; with share 0.5 the terms weigh alike.
+    other = -(0.8 * math.log(0.75) + 0.2 * math.log(0.25))
+    changed = ReferenceDistribution(smoothing=0.4, share=0.5)
+    assert float(changed(batch)) == pytest.approx(0.4**2 + 0.2**2 + 0.5 * 0.8**2 + 0.6 + 0.5 * other)
     # Without noise, as in `View.loss`.
     assert float(ReferenceDistribution()(replace(batch, noise=None))) == pytest.approx(smooth)
 

@@ -15,6 +15,7 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.ifca import IFCA
 from fedwca.aggregators.scaffold import Scaffold
 from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.kmeans import KMeans
 from fedwca.clusterers.single import Single
 from fedwca.core.grouping import GroupingInput, OneGroup, check_notes
 from fedwca.core.interfaces import Aggregator, Objective
@@ -431,6 +432,124 @@ def test_an_objective_may_only_read_the_batch(name: str, field: str) -> None:
         play(make(name), Method("own", "Own", FedAvg(), Argmax(), (InPlaceLoss(), right)))
     with pytest.raises(FedwcaError, match="objective 'in_place_loss' changed what it was given in place; it may only"):
         play(make(name), Method("own", "Own", FedAvg(), Argmax(), (CrossEntropy(), InPlaceLoss(field=field))))
+
+
+class InPlaceLabels(Argmax):
+    """Labels, after a change in place of what it reads."""
+
+    name = "in_place_labels"
+    at: str = ""
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
+        """The predicted classes."""
+        given = {"logits": predictions["start"].logits, "features": predictions["start"].features, "draws": draws}
+        if self.at in given:
+            given[self.at].mul_(2)
+        return super().__call__(predictions, draws)
+
+    @property
+    def selects_clients(self) -> bool:  # type: ignore[override]
+        """Where `trust` is what changes something."""
+        return self.at == "trust"
+
+    def trust(self, predictions: Predictions) -> Tensor:
+        """All, after a change in place."""
+        predictions.logits.mul_(2)
+        return torch.ones(())
+
+
+@engines
+@pytest.mark.parametrize("at", ["logits", "features", "draws", "trust"])
+def test_a_labeler_may_only_read_predictions(name: str, at: str) -> None:
+    def label(labeler: Argmax) -> None:
+        engine = ENGINES[name](network(None, whole=False), clients(SIZES, known=False))
+        play(engine, Method("own", "Own", FedAvg(), labeler, (CrossEntropy(),)), 1)
+
+    label(InPlaceLabels())
+    with pytest.raises(FedwcaError, match=r"pseudo-labeler 'in_place_labels'.* changed what it was given in place"):
+        label(InPlaceLabels(at=at))
+
+
+class Observing(CrossEntropy):
+    """Measures and collects a value under a name of its own, or the other objective's."""
+
+    name = "observing"
+    observed: str = "a"
+    collected: str = "a"
+    changes: str = ""
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        """The mean logit."""
+        if self.changes == "observe":
+            predictions.logits.mul_(2)
+        return {self.observed: predictions.logits.mean()}
+
+    def collect(self, trained: Predictions, targets: Targets) -> Mapping[str, Tensor]:
+        """The mean feature."""
+        if self.changes == "collect":
+            trained.features.mul_(2)
+        return {self.collected: trained.features.mean()}
+
+    def upload_bounds(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """One number."""
+        return {self.collected: Bounded((), 1e9)}
+
+
+class Other(Observing):
+    """Likewise."""
+
+    name = "other_observing"
+    observed: str = "b"
+    collected: str = "b"
+
+
+@engines
+def test_two_objectives_do_not_read_each_others_values(name: str) -> None:
+    play(make(name), Method("own", "Own", FedAvg(), Argmax(), (Observing(), Other())))
+    wrong = {
+        "'other_observing': observe gave 'a', as another objective does; give it another name": Other(observed="a"),
+        "'other_observing': pool gave 'a', as another objective does": Other(collected="a"),
+        "observe,? changed what it was given in place": Other(changes="observe"),
+        "'other_observing': collect changed what it was given in place": Other(changes="collect"),
+    }
+    for sentence, objective in wrong.items():
+        with pytest.raises(FedwcaError, match=sentence):
+            play(make(name), Method("own", "Own", FedAvg(), Argmax(), (Observing(), objective)))
+
+
+class Dense(WCA):
+    """Asks for densities, of the right mixtures or of others."""
+
+    name = "dense"
+    of_shared: bool = False
+
+    def blend(self, round: int, view: View) -> Blend:
+        """As WCA."""
+        view.density(view.shared if self.of_shared else view.own)
+        return super().blend(round, view)
+
+
+class Lerping(WCA):
+    """Changes what it is shown in place."""
+
+    name = "lerping"
+
+    def blend(self, round: int, view: View) -> Blend:
+        """As WCA."""
+        view.shared.mul_(0.5)
+        return super().blend(round, view)
+
+
+@engines
+def test_a_blend_reads_what_it_is_shown(name: str) -> None:
+    def own(aggregator: Aggregator) -> Method:
+        return Method("own", "Own", aggregator, Argmax(), (CrossEntropy(),), clusterer=KMeans())
+
+    play(make(name), own(Dense()))
+    with pytest.raises(FedwcaError, match=r"view\.density takes a mixture for each client, such as view\.own of shape"):
+        play(make(name), own(Dense(of_shared=True)))
+    with pytest.raises(FedwcaError, match="aggregator 'lerping': blend changed what it was given in place"):
+        play(make(name), own(Lerping()))
 
 
 def test_a_state_that_was_made_in_inference_mode_is_read() -> None:

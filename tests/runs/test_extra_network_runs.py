@@ -213,6 +213,10 @@ BESIDE = {"fedsr": "simple_representation", "fedadg": "reference_distribution"}
     [
         ({"training": {"trains": "extractor"}}, "which trains = extractor leaves as they are"),
         ({"finish": ["simple_representation"]}, "which a last phase does not"),
+        (
+            {"objectives": ["cross_entropy"], "finish": ["prototype_contrastive"]},
+            "'prototype_contrastive' learns from what other clients upload, of which a last phase sends nothing",
+        ),
         ({"adaptation": "learned"}, "which no objective of this method trains"),
     ],
 )

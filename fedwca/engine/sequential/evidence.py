@@ -82,6 +82,7 @@ class ClientEvidence(Clock):
 
     def density(self, mixtures: Tensor) -> Tensor:
         """Soft neighborhood density of the mixed model: ``[1, Q+S] -> [1]``, nats."""
+        program.check_one_each(mixtures, self.own)
         return soft_neighborhood_density(self.predict(mixtures).probabilities)[None].double().cpu()
 
     @torch.no_grad()

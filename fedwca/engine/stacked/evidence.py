@@ -151,6 +151,7 @@ class StackedEvidence(Clock):
 
     def density(self, mixtures: Tensor) -> Tensor:
         """Soft neighborhood density of the mixed models: ``[G, Q+S] -> [G]``, nats."""
+        program.check_one_each(mixtures, self.own)
         probabilities = self.predict(mixtures).probabilities
         densities = self._each("density", soft_neighborhood_density, probabilities, SIMILARITIES)
         return torch.cat(densities).to(self.weights)

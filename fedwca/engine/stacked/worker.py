@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.component_answers import only_reads
 from fedwca.core.messages import Blend, Predictions, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.check_targets import check_target_values
@@ -75,7 +76,9 @@ class StackedWorker(StackedEvidence):
         outputs = {name: (p.logits, p.features) for name, p in predictions.items()}
         with torch.no_grad():
             tree = {"said": outputs, "draws": self._draws(purpose), **labels, **self._trusted()}
-            parts = self._each(f"labels by {task.labeler.name!r}", label_client, tree)
+            # Around all clients, since under vmap tensors count no changes.
+            with only_reads(f"pseudo-labeler {task.labeler.name!r}, or an objective's observe,", tree):
+                parts = self._each(f"labels by {task.labeler.name!r}", label_client, tree)
         if not labels:
             for part in parts:
                 check_target_values(
