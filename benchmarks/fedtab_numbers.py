@@ -159,6 +159,12 @@ def is_above(seeds: Mapping[int, Sequence[Found]], method: str) -> bool:
     return excludes_zero(difference(seeds, method))
 
 
+def is_above_both(seeds: Mapping[int, Sequence[Found]]) -> bool:
+    """Whether FedTAB is above each of `RIVALS`; one that diverged in a piece cannot be compared, so then it is not."""
+    rows = measured([piece for seed_pieces in seeds.values() for piece in seed_pieces])
+    return all(rival in rows and is_above(seeds, rival) for rival in RIVALS)
+
+
 def excludes_zero(gap: Difference) -> bool:
     """Whether the whole interval of a difference is above 0."""
     return gap.low is not None and gap.low > 0

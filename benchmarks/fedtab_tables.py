@@ -23,6 +23,7 @@ from fedtab_numbers import (
     harmed,
     has_all_seeds,
     is_above,
+    is_above_both,
     is_digits,
     lost_seeds,
     measured,
@@ -59,7 +60,15 @@ def table(seeds: Mapping[int, Sequence[Found]]) -> str:
             ]
         )
     heads = ("method", "mean (%)", "FedTAB minus it", "worst domain (%)", "harmed (%)", "MB", "seconds")
-    return Table("", heads, lines, [*foreign_notes(seeds), name_hardware(records)]).markdown()
+    notes = [*divergence_notes(records), *foreign_notes(seeds), name_hardware(records)]
+    return Table("", heads, lines, notes).markdown()
+
+
+def divergence_notes(records: Sequence[Found]) -> list[str]:
+    """A note on methods that have no row because they diverged in some pieces."""
+    counts = Counter(method for piece in records for method in piece.get("diverged", ()))
+    lost = [f"{method} in {count} of {len(records)} pieces" for method, count in counts.items()]
+    return [f"No row, since diverged: {', '.join(lost)}."] if lost else []
 
 
 def name_hardware(records: Sequence[Found]) -> str:
@@ -86,7 +95,7 @@ def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:
 def verdict(kind: str, seeds: Mapping[int, Sequence[Found]]) -> str:
     """A sentence on the primary comparison for digits, and on the same comparison for other kinds."""
     complete = has_all_seeds(seeds)
-    above_both = complete and all(is_above(seeds, rival) for rival in RIVALS)
+    above_both = complete and is_above_both(seeds)
     outcome = "above FedWCA and FedSCAl, both intervals exclude 0" if above_both else "not shown to be above both"
     name = "Primary comparison" if is_digits(kind) else "The same comparison, which is not the primary one"
     return f"{name}: {outcome}{'' if complete else ' (seeds are missing)'}."
@@ -99,7 +108,7 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
     missing = "" if has_all_seeds(seeds) else " Seeds are missing."
     result = [verdict(kind, seeds)]
     if plan_of(kind) is SECOND:
-        highs = {rival: difference(seeds, rival).high for rival in RIVALS}
+        highs = {rival: difference(seeds, rival).high for rival in RIVALS if rival in rows}
         ahead = [rival for rival, high in highs.items() if high is not None and high < 0]
         text = "not known, one seed has no interval" if None in highs.values() else ", ".join(ahead) or "none"
         result.append(f"Ahead of it with an interval that excludes 0: {text}.")
@@ -154,7 +163,7 @@ def both_rates(tables: Mapping[str, Mapping[int, Sequence[Found]]]) -> str:
     rate_count = len({piece.settings["lr"] for piece in pieces() if piece.kind == "digits"})
     if len(rates) < rate_count or not all(has_all_seeds(seeds) for seeds in rates):
         return "**The claim** needs the primary comparison at both learning rates: not decided yet."
-    holds = all(is_above(seeds, rival) for seeds in rates for rival in RIVALS)
+    holds = all(map(is_above_both, rates))
     refuted = any(lost_seeds(seeds) > 1 for seeds in tables.values())
     caveat = " Another rule refutes the method: domains that train and lose by it, below." if refuted else ""
     return f"**The claim**, the primary comparison at both learning rates: {'shown' if holds else 'not shown'}.{caveat}"

@@ -55,7 +55,10 @@ def run_cell(alpha: float, images: int, data: Path, runs: Path, rounds: int) -> 
             rounds=method_rounds,
             baselines=[method],
         )
-        records = [r for r in read_run(folder).rounds(method) if r["round"] >= 0]
+        run = read_run(folder)
+        if run.diverged:
+            raise SystemExit(f"{folder}: {method} diverged, and an earlier round is no result")
+        records = [r for r in run.rounds(method) if r["round"] >= 0]
         records_by_seed[method] = [[r for r in records if r["source_model"] == seed] for seed in range(SEEDS)]
         result["seconds"][method] = float(np.median([r["seconds"]["round"] for r in records]))
     accuracy = {

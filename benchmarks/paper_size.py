@@ -199,6 +199,7 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
         "source_weights": source_weights(run),
         "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for records in trials for r in records), 1),
         "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for records in trials for r in records),
+        **({"diverged": len(run.diverged[name])} if run.diverged.get(name) else {}),
         **{key: run.environment.get(key) for key in ("commit", "device", "cores", "cpu")},
     }
 

@@ -65,9 +65,11 @@ def table(
             for minuend, minuend_means in minuends.items()
         ]
         ari = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
+        lost = sum(piece["methods"].get(method, {}).get("diverged", 0) for piece in pieces)
+        trials = lost + sum(len(entry["accuracy"]) for entry in entries.values())
         lines.append(
             [
-                label_of(pieces, method),
+                label_of(pieces, method) + (f" (diverged in {lost} of {trials} trials)" if lost else ""),
                 *cells,
                 mean_cell(statistics.fmean(statistics.fmean(sample) for sample in by_source if sample)),
                 *map(difference_cell, differences),

@@ -53,7 +53,12 @@ def measure(run: Run, piece: Piece) -> dict[str, Any]:
 
     Accuracies and shares of right labels are per client in percent; ``alpha_own``, ``beta_own`` and ``density_lead``
     are one mean over clients per round that mixes models.
+
+    Raises:
+        SystemExit: a method diverged.
     """
+    if run.diverged:
+        raise SystemExit(f"{piece.name}: {', '.join(run.diverged)} diverged, and an earlier round is no result")
     result: dict[str, Any] = {
         "dataset": piece.dataset,
         "case": piece.case,

@@ -74,6 +74,26 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
     >>> describe_move({"versions": {"my-plugin": "1"}}, {"versions.my-plugin": "2"})
     'begun with my-plugin 1, going on with my-plugin 2: results may differ'
     """
+    if (differences := _name_differences(start, changed)) is None:
+        return None
+    then, now, what = differences
+    return f"begun with {then}, going on with {now}: {what} may differ"
+
+
+def describe_other_environment(first: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """What sets the hardware and libraries of two runs apart, the other one's first; None if nothing does.
+
+    >>> describe_other_environment({"cpu": "A", "cores": 1}, {"cpu": "B", "cores": 2})
+    'with cpu B, not cpu A: last digits may differ'
+    """
+    if (differences := _name_differences(first, changed_values(first, other))) is None:
+        return None
+    then, now, what = differences
+    return f"with {now}, not {then}: {what} may differ"
+
+
+def _name_differences(start: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """What can change results, at the start and now, and what may differ; None if nothing can."""
     start_values = dict(flatten_keys(start))
     # Earlier releases recorded fewer keys.
     names = [key for key in changed if key in start_values and (key in MAKE_NUMBERS or key.startswith("versions."))]
@@ -85,7 +105,7 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
     )
     libraries = {f"versions.{name}" for name in LIBRARIES}
     with_plugins = any(name.startswith("versions.") and name not in libraries for name in names)
-    return f"begun with {then}, going on with {now}: {'results' if with_plugins else 'last digits'} may differ"
+    return then, now, "results" if with_plugins else "last digits"
 
 
 def missing_plugins(start: Mapping[str, Any]) -> list[str]:

@@ -296,6 +296,20 @@ def test_tables_state_what_the_results_show(tmp_path: Path, monkeypatch: pytest.
     assert "twice the epochs within a point or above: FedWCA twice the epochs. Seeds are missing." in tables.results()
 
 
+def test_a_rival_that_diverged_is_named_and_beaten_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
+    write(tmp_path, 60.0, 55.0, (0.003, 0.001))
+    assert "at both learning rates: shown." in tables.results()
+    first = tmp_path / "digits-synth-10-0.003.json"
+    result = json.loads(first.read_text())
+    del result["methods"]["FedSCAl"]
+    first.write_text(json.dumps(result | {"diverged": ["FedSCAl"]}))
+    page = tables.results()
+    assert "No row, since diverged: FedSCAl in 1 of 20 pieces." in page
+    assert "at both learning rates: not shown." in page
+    assert "Primary comparison: not shown to be above both." in page
+
+
 def test_table_of_ablations_states_what_they_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     write(tmp_path, 60.0, 55.0)

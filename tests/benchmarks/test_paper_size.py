@@ -257,6 +257,18 @@ def test_a_piece_that_lacks_methods_is_left_out_beside_whole_ones(
     assert cells(tables.BLOCKS["paper_size-digits"](), "FEDWCA")[:3] == ["FEDWCA", "50.0", "50.0"]
 
 
+def test_tables_say_in_how_many_trials_a_method_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "RESULTS", tmp_path)
+    for seed in (20, 21):
+        write(tmp_path, "digits", "mnist", seed, {"fedwca": [50.0, 52.0], "local": [40.0] if seed == 20 else []}, 10)
+        file = tmp_path / f"digits-mnist-{seed}.json"
+        result = json.loads(file.read_text())
+        result["methods"]["local"]["diverged"] = seed - 19
+        file.write_text(json.dumps(result))
+    row = "LOCAL (diverged in 3 of 4 trials)"
+    assert cells(tables.BLOCKS["paper_size-digits"](), row) == [row, "40.0", "40.0", "+11.0", "", "1"]
+
+
 def test_tables_do_not_wait_for_what_a_piece_may_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "RESULTS", tmp_path)
     (required := {parse_method(method).name: [50.0] for method in pieces.MAIN}).pop("fedwca by update")

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.errors import CheckpointError
+from fedwca.errors import CheckpointError, FedwcaError
 from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.runs.resuming.resume_checks import check_same_source_model
-from fedwca.runs.resuming.reuse_runs import comparable_settings, warn_of_other_source_models
+from fedwca.runs.resuming.reuse_runs import (
+    comparable_settings,
+    warn_of_other_environments,
+    warn_of_other_source_models,
+)
 
 
 def test_another_setting_makes_another_run() -> None:
@@ -59,3 +63,22 @@ def test_runs_from_other_source_models_are_said(kind: str, weights: str, warned:
     runs: Any = [run("one", "aggregator", "00000001"), run("two", kind, weights)]
     warn_of_other_source_models(runs, reporter)  # type: ignore[arg-type]
     assert [text.startswith("two began from another source model than one") for text in messages] == [True] * warned
+
+
+def test_runs_of_other_machines_and_versions_are_said() -> None:
+    class Damaged:
+        path = Path("damaged")
+
+        @property
+        def environment(self) -> Any:
+            raise FedwcaError("environment.json is no JSON")
+
+    def run(name: str, **environment: Any) -> Any:
+        return SimpleNamespace(path=Path(name), environment={"cpu": "A", "cores": 2, **environment})
+
+    messages: list[str] = []
+    reporter: Any = SimpleNamespace(warn=messages.append)
+    runs: Any = [Damaged(), run("one"), run("same", cores=8), run("two", cpu="B", versions={"torch": "2"})]
+    warn_of_other_environments(runs, reporter)
+    assert messages == ["two was made, unlike one, with cpu B, not cpu A: last digits may differ"]
+    warn_of_other_environments([Damaged()], reporter)  # type: ignore[list-item]

@@ -15,6 +15,7 @@ from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
 from fedwca.results.describe_run import data_and_domain, data_name, trained_methods
+from fedwca.results.environment import describe_other_environment
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
@@ -93,6 +94,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         )
         finished_runs |= dict.fromkeys(missing, start_or_resume(missing_request, reporter))
     warn_of_other_source_models(finished_runs.values(), reporter)
+    warn_of_other_environments(finished_runs.values(), reporter)
     tables = {run.path: {row.name: row for row in run.table} for run in finished_runs.values()}
     # A method's label may differ in a run that had other methods.
     rows = [
@@ -154,6 +156,20 @@ def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> N
                         "version of torch or checkpoint file), so what sets them apart is not their methods alone"
                     )
                     break
+
+
+def warn_of_other_environments(runs: Iterable[Run], reporter: RunReporter) -> None:
+    """Warn if runs of one table were made on other hardware, or by other versions, than the first of them."""
+    environments: dict[Path, Mapping[str, Any]] = {}
+    for run in runs:
+        with suppress(FedwcaError):  # damaged, which changes no number
+            environments[run.path] = run.environment
+    if not environments:
+        return
+    first, *others = environments
+    for path in others:
+        if differences := describe_other_environment(environments[first], environments[path]):
+            reporter.warn(f"{path} was made, unlike {first}, {differences}")
 
 
 def sort_methods(plan: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
