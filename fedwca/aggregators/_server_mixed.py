@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
@@ -19,7 +18,7 @@ class ServerMixed(Aggregator):
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster's model first, the start second."""
-        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        own_cluster = self._cluster_rows(state, len(rows))
         return Offer.of_personal(torch.stack([own_cluster, self.weights(own_cluster)], 1))
 
     def blend(self, round: int, view: View) -> Blend:

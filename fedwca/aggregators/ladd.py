@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from pydantic import NonNegativeInt
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
 from fedwca.core.interfaces import Aggregator
@@ -56,7 +55,7 @@ class LaddAggregator(Aggregator):
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster's model, and its teacher where that may differ from it."""
-        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        own_cluster = self._cluster_rows(state, len(rows))
         teacher = own_cluster.roll(rows.shape[0] // 2, 1)
         differs = self.start > 0 and bool((state["averaged"] > 1).any())  # the mean of a single model is that model
         return Offer.of_personal(torch.stack([own_cluster, teacher], 1) if differs else own_cluster)

@@ -36,7 +36,7 @@ class RevisedWCA(WCA):
         """As FedWCA; in reused rounds the own cluster model and the start that the server mixed."""
         if not self._reused(round):
             return super().offer(state, round, rows)
-        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        own_cluster = self._cluster_rows(state, len(rows))
         return Offer.of_personal(torch.stack([own_cluster, state["v"]], 1))
 
     def blend(self, round: int, view: View) -> Blend:

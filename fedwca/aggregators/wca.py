@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
 from fedwca.core.interfaces import Aggregator
@@ -36,7 +35,7 @@ class WCA(Aggregator):
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster model, and all soft cluster models for everybody."""
-        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        own_cluster = self._cluster_rows(state, len(rows))
         return Offer(personal=own_cluster[:, None], shared=state["soft"])
 
     def blend(self, round: int, view: View) -> Blend:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
 from fedwca.core.interfaces import Aggregator
@@ -29,7 +28,7 @@ class WCAL(Aggregator):
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster model, and all cluster models for everybody."""
-        own_cluster = one_hot(state["labels"], rows.shape[0]).double()
+        own_cluster = self._cluster_rows(state, len(rows))
         return Offer(personal=own_cluster[:, None], shared=torch.eye(rows.shape[0], dtype=torch.float64))
 
     def blend(self, round: int, view: View) -> Blend:

@@ -65,10 +65,11 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     from fedwca.cli.wide_tables import draw_grid
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import read_run, run_notes
-    from fedwca.results.results_table import requested_columns
+    from fedwca.results.results_table import check_columns, requested_columns
     from fedwca.results.tables import Table as ResultsTable
     from fedwca.results.tables import mean_cell
 
+    check_columns(column or ())
     shown_run = read_run(find_run(run, context.obj))
     records = shown_run.records
     rounds_done: dict[str, int] = {}

@@ -10,6 +10,8 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name
 
+WITHOUT_FOLDER = ("digits_mini", "digits_plain")
+"""Data sets that come with fedwca."""
 NO_TARGET = "none"
 """Value of ``--target`` for runs in which all domains are labelled sources."""
 
@@ -17,7 +19,8 @@ NO_TARGET = "none"
 def add_implied_values(file_values: Layer, option_values: Layer) -> None:
     """Add to a file's and a command line's values, in place, what they imply.
 
-    A folder without a data set implies the data set ``folder``; target ``none`` implies the partition ``all_labelled``.
+    A folder without a data set implies the data set ``folder``, as does one beside a file's data set that reads none;
+    target ``none`` implies the partition ``all_labelled``.
 
     Args:
         file_values: values of the file.
@@ -29,6 +32,10 @@ def add_implied_values(file_values: Layer, option_values: Layer) -> None:
     merged = merge(file_values, option_values)
     if merged.get("data") is not None and merged.get("dataset") is None:
         (file_values if option_values.get("data") is None else option_values)["dataset"] = "folder"
+    named_by_option = option_values.get("data") is not None and option_values.get("dataset") is None
+    # As in the config.json of the default bench; its data set would leave the folder unread.
+    if named_by_option and canonical_name(str(file_values.get("dataset") or "")) in WITHOUT_FOLDER:
+        option_values["dataset"] = "folder"
     if canonical_name(str(merged.get("target") or "")) == NO_TARGET:
         if canonical_name(str(merged.get("partition") or "all_labelled")) != "all_labelled":
             partition = merged["partition"]

@@ -31,11 +31,7 @@ def read_file(path: Path) -> Layer:
         raise InvalidConfig(f"--config {path}: not valid {'JSON' if is_json else 'TOML'} ({error})") from None
     if isinstance(values, dict) and "config" in values:
         # A run's own file has other keys beside its config table; a user's file must have all fields in one place.
-        if (
-            "origins" not in values
-            and "schema" not in values
-            and (misplaced := sorted(set(values) & set(RunConfig.model_fields)))
-        ):
+        if "origins" not in values and "schema" not in values and (misplaced := sorted(set(values) - {"config"})):
             raise InvalidConfig(f"--config {path}: {misplaced[0]!r} stands beside the table config; put it into it")
         values = values["config"]
     if not isinstance(values, dict):

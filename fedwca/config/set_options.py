@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedwca.config.config_layers import merge
-from fedwca.config.run_config import KINDS, Layer
+from fedwca.config.run_config import KINDS, TABLES, Layer
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
 from fedwca.registry import canonical_name
-
-TABLES = {"training", "finish_training", "source_training", "central_training"}
 
 
 def parse_set_options(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[str]]) -> Layer:

@@ -44,7 +44,9 @@ class Domain:
     labels: Integers
     """``[N]`` int64, 0…M-1"""
     groups: Integers | None = None
-    """``[N]`` int64: images with the same number are variants of one base image; no split ever separates them."""
+    """``[N]`` int64: images with the same number are variants of one base image; no split of the domain separates them.
+
+    A split of several domains together (`ImagePool`) keeps groups whole over domains, too."""
     part: Integers | None = None
     """``[N]`` int64: 0 for images of the published training part, 1 for those of the published test part."""
     units: Integers | None = None

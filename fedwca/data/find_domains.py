@@ -75,13 +75,19 @@ def find_domains(folder: Path) -> dict[str, Path]:
 def list_unread_beside(folder: Path, domains: Mapping[str, Path]) -> list[Path]:
     """List images, and folders of images, that a user may expect to be read as or in a domain; hidden ones are not.
 
+    A folder of classes beside an archive of the same domain is one of them.
+
     Args:
         folder: holds the domains.
         domains: what is read, by name.
     """
+
+    def expected(path: Path) -> bool:
+        if not path.is_dir():
+            return is_image(path)
+        children = list(path.iterdir())
+        holds_classes = any(child.is_dir() for child in children)
+        return any(map(is_image, children)) or (canonical_domain(printable(path.name)) in domains and holds_classes)
+
     entries = [path for path in sorted(folder.iterdir()) if path not in domains.values()] if folder.is_dir() else []
-    return [
-        path
-        for path in entries
-        if not is_hidden(path) and any(map(is_image, path.iterdir() if path.is_dir() else [path]))
-    ]
+    return [path for path in entries if not is_hidden(path) and expected(path)]

@@ -42,9 +42,11 @@ def read_idx(file: Path) -> NDArray[Any]:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
         raise DataError(f"{file} is no idx file of unsigned bytes")
     axes = content[3]
+    if len(content) < 4 + 4 * axes:
+        raise DataError(f"{file} is damaged: its header of {axes} sizes is cut off")
     shape = tuple(np.frombuffer(content[4 : 4 + 4 * axes], ">u4").tolist())
     values = np.frombuffer(content[4 + 4 * axes :], np.uint8)
-    if len(shape) != axes or math.prod(shape) != len(values):
+    if math.prod(shape) != len(values):
         raise DataError(f"{file} is damaged: its header says {list(shape)}, and {len(values):,} bytes are there")
     return values.reshape(shape)
 

@@ -55,7 +55,7 @@ def _read_users(file: Path) -> list[tuple[str, Any, Any]]:
         for user in content["users"]:
             x = np.asarray(content["user_data"][user]["x"], np.float64)
             y = np.asarray(content["user_data"][user]["y"])
-            if len(y) and (y.dtype.kind not in "iuf" or (y != np.rint(y)).any()):
+            if len(y) and (y.dtype.kind not in "iuf" or not np.isfinite(y).all() or (y != np.rint(y)).any()):
                 raise ValueError(f"user {user!r} needs labels that are whole numbers")
             y = y.astype(np.int64)
             side = math.isqrt(x.shape[1]) if len(x) else 0

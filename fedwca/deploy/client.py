@@ -26,7 +26,7 @@ from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.aggregator_weights import blend_mixtures
 from fedwca.federated.client_tasks import client_task
 from fedwca.federated.trusted_clients import labeler_trust_alone, measure_trust_alone
-from fedwca.federated.upload_checks import model_problem
+from fedwca.federated.upload_checks import advise_lower, model_problem
 
 
 class Client:
@@ -187,7 +187,7 @@ class Client:
         ((blend, collected),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
         row = self.engine.bank[0]
         if problem := model_problem(row):
-            raise Diverged(f"this client's model {problem}; a lower learning rate may help")
+            raise Diverged(f"this client's model {problem}; {advise_lower('learning rate')}")
         if self.privacy is not None:
             # The model that training starts from may depend on the images; the first model sent does not.
             row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedwca.config.describe_method import method_parts
 from fedwca.config.resolve_config import RunPlan
-from fedwca.config.set_options import TABLES
+from fedwca.config.run_config import TABLES
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name

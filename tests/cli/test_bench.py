@@ -192,11 +192,29 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     (tmp_path / "trials.toml").write_text("trials = 2")
     refused = bench("--backend", "flower", "--config", str(tmp_path / "trials.toml"))
     assert (refused.code, "--trials has no effect with --backend flower" in refused.err) == (2, True)
+    for words in (["--kernels", "graphs"], ["--workers", "3"], ["--quiet"]):
+        refused = bench("--backend", "flower", *words)
+        assert (refused.code, f"{words[0]} has no effect with --backend flower" in refused.err) == (2, True)
     occupied = tmp_path / "mine"
     occupied.mkdir()
     (occupied / "notes.json").write_text("of something else")
     assert bench("--dry-run", out=occupied).code == 0
     assert [file.name for file in occupied.iterdir()] == ["notes.json"]
+
+
+def test_ones_own_images_take_the_place_of_those_that_come_with_fedwca(shades: Path, tmp_path: Path) -> None:
+    """The config.json of the default bench names digits-mini, which reads no folder."""
+    for name in ("digits_mini", "digits-plain"):
+        file = tmp_path / "run.toml"
+        file.write_text(f'[config]\ndataset = "{name}"\nrounds = 2\n')
+        files = sorted(shades.iterdir())
+        planned = call("bench", "--config", str(file), "--data", str(shades), "--clients", "1", "--dry-run")
+        assert planned.out.startswith("shades: source amber"), planned.err
+        assert sorted(shades.iterdir()) == files
+    misplaced = tmp_path / "misplaced.toml"
+    misplaced.write_text("[config]\nrounds = 2\n[trainig]\nlr = 5\n")
+    refused = call("bench", "--config", str(misplaced), "--dry-run")
+    assert (refused.code, "'trainig' stands beside the table config; put it into it" in refused.err) == (2, True)
 
 
 def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(

@@ -92,8 +92,10 @@ def test_show_and_diff(runs: Path) -> None:
     with_columns = call("runs", "show", "now", "--column", "f1", "--column", "client-std")
     assert "macro F1" in with_columns.out
     assert "std over clients" in with_columns.out
-    wrong = call("runs", "show", "now", "--column", "worts")
-    assert (wrong.code, "--column worts: no column 'worts'; did you mean 'worst'?" in wrong.err) == (2, True)
+    for words in ([], ["--json"]):
+        wrong = call("runs", "show", "now", "--column", "worts", *words)
+        assert (wrong.code, "--column worts: no column 'worts'; did you mean 'worst'?" in wrong.err) == (2, True)
+        assert not wrong.out
     shown_json = json.loads(call("runs", "show", "now", "--json").out)
     assert shown_json["rounds_done"] == {"source_only": 0, "local": 2, "fedavg": 2, "wca": 2}
     difference = json.loads(call("runs", "diff", "now", "other", "--json").out)

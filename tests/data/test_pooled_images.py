@@ -167,6 +167,9 @@ def test_damage_is_said_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(idx(np.arange(6))[:-1])
     with pytest.raises(DataError, match=r"short is damaged: its header says \[6\], and 5 bytes"):
         read_idx(tmp_path / "short")
+    (tmp_path / "cut").write_bytes(b"\0\0\x08\x01\0\0")
+    with pytest.raises(DataError, match="cut is damaged: its header of 1 sizes is cut off"):
+        read_idx(tmp_path / "cut")
     (tmp_path / "other").write_bytes(b"\x89PNG")
     with pytest.raises(DataError, match="other is no idx file of unsigned bytes"):
         read_idx(tmp_path / "other")

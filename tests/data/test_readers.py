@@ -237,6 +237,14 @@ def test_images_outside_of_domains_are_counted(tmp_path: Path) -> None:
     assert list(read_domains(root, domains=("fog",), size=8).domains) == ["fog"]  # what is asked for is there
 
 
+def test_a_folder_beside_an_archive_of_the_same_domain_is_said(tmp_path: Path) -> None:
+    root = write_images(tmp_path / "set", {"fog": {"dog": 2}})
+    np.savez(root / "fog.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.zeros(3, np.int64))
+    (root / "notes").mkdir()
+    with pytest.warns(DatasetWarning, match="1 files or folders with images are not read, such as fog;"):
+        assert len(read_domains(root, size=8).domains["fog"]) == 3
+
+
 def test_a_misspelt_folder_suggests_the_near_one(tmp_path: Path) -> None:
     (tmp_path / "shades").mkdir()
     with pytest.raises(DatasetMissing, match=f"{tmp_path}/shads does not exist; did you mean {tmp_path}/shades"):

@@ -23,11 +23,7 @@ def write_client_images(clients: Sequence[ClientImages], folder: Path) -> None:
     """Write the training images of simulated clients to ``client-<k>.npz``, without labels."""
     for number, client in enumerate(clients):
         images = client.train.permute(0, 2, 3, 1).contiguous().numpy()
-        write_atomically(folder / f"client-{number}.npz", partial(_save, images=images))
-
-
-def _save(file: Path, images: Any) -> None:
-    np.savez(file, images=images)
+        write_atomically(folder / f"client-{number}.npz", partial(np.savez, images=images))
 
 
 def simulate(deployment: DeploymentConfig, folder: Path, data: Path) -> Session:
