@@ -109,10 +109,7 @@ def resolve_plan(
         base = preset(preset_name, dataset, None if named_domain is None else str(named_domain), table)
         base, usable_file_layer = without_idle_clusterer(base, file_layer, cli, partition)
         names = component_names_by_kind(merge(base, merge(usable_file_layer, cli)))
-        set_layer = parse_set_options(pairs, names)
-        if repeated := dict(flatten_keys(cli)).keys() & dict(flatten_keys(set_layer)).keys():
-            raise UsageError(f"{min(repeated)} is given twice, by --set and by another option; leave out one of both")
-        cli_with_set = merge(merge(cli, set_layer), parse_set_options(tried, names))
+        cli_with_set = merge(merge(cli, parse_set_options(pairs, names)), parse_set_options(tried, names))
         base, usable_file_layer = without_idle_clusterer(base, usable_file_layer, cli_with_set, partition)
         return {f"preset {preset_name}": base, "config": usable_file_layer, "CLI": cli_with_set}
 
