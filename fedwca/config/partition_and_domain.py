@@ -11,7 +11,7 @@ from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name
 
 WITHOUT_FOLDER = ("digits_mini", "digits_plain")
-"""Data sets that come with fedwca."""
+"""Data sets that come with fedwca and are in no folder."""
 NO_TARGET = "none"
 """Value of ``--target`` for runs in which all domains are labelled sources."""
 

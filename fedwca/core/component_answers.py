@@ -63,6 +63,17 @@ def check_mapping(values: object, kind: type[T], plural: str, component: str) ->
     return values
 
 
+def join_named(present: Mapping[str, Tensor], added: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Values of several objectives together.
+
+    Raises:
+        FedwcaError: another objective gave a value of the same name, which it would read in place of its own.
+    """
+    if repeated := sorted(present.keys() & added.keys()):
+        raise FedwcaError(f"{part} gave {repeated[0]!r}, as another objective does; give it another name")
+    return {**present, **added}
+
+
 @contextmanager
 def only_reads(component: str, *given: object) -> Iterator[None]:
     """Check that what a component does in the body leaves the tensors it is given unchanged.

@@ -10,7 +10,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_number, check_tensors, describe_value, only_reads
+from fedwca.core.component_answers import check_number, check_tensors, describe_value, join_named, only_reads
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.core.objective import ImageView
@@ -93,17 +93,6 @@ def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Te
             values = check_tensors(objective.observe(start), part)
         observed = join_named(observed, values, part)
     return observed
-
-
-def join_named(present: Mapping[str, Tensor], added: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Values of several objectives together.
-
-    Raises:
-        FedwcaError: another objective gave a value of the same name, which it would read in place of its own.
-    """
-    if repeated := sorted(present.keys() & added.keys()):
-        raise FedwcaError(f"{part} gave {repeated[0]!r}, as another objective does; give it another name")
-    return {**present, **added}
 
 
 def make_targets(

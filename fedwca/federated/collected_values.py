@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.component_answers import check_mapping, check_tensors, only_reads
+from fedwca.core.component_answers import check_mapping, check_tensors, join_named, only_reads
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Bounded, State
-from fedwca.engine.client_program import join_named
 from fedwca.errors import FedwcaError
 from fedwca.federated.upload_checks import Upload
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -76,6 +78,14 @@ def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
+def test_a_piece_that_diverged_is_no_result() -> None:
+    run: Any = SimpleNamespace(diverged={"FedWCA": {(0, 0): "why"}}, domains=[])
+    with pytest.raises(SystemExit, match=r"FINCH-0: FedWCA diverged, and an earlier round is no result"):
+        script("wca_or_one_hot").measure(
+            run, next(piece for piece in pieces.pieces() if piece.name.endswith("FINCH-0"))
+        )
+
+
 def test_a_piece_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path) -> None:
     study = script("wca_or_one_hot")
     name = "digits_mini-half_shuffled-0"

@@ -197,7 +197,7 @@ def test_real_images(name: str, root: str, images: int) -> None:
     assert (domain.part is not None) == (name == "cifar10")
 
 
-@pytest.mark.parametrize("labels", [[1.7, 0], ["a", "b"]])
+@pytest.mark.parametrize("labels", [[1.7, 0], ["a", "b"], [float("inf"), 0]])
 def test_labels_of_leaf_are_whole_numbers(tmp_path: Path, labels: list[object]) -> None:
     data = {"zoe": {"x": [[0.0, 0.5, 1.0, 0.2]] * 2, "y": labels}}
     (tmp_path / "femnist").mkdir()

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fedwca.core.network import Network
+from fedwca.deploy.server_context import ModelSignatures
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout, Slot, mix_rows
@@ -80,6 +81,10 @@ def test_signatures_are_slices_of_the_bank(network: Network) -> None:
     assert torch.equal(signatures.source_signatures().layer_weights(1), bank[:1, :1520])
     with pytest.raises(InvalidConfig, match="3 layers"):
         signatures.layer_weights(4)
+    for kind in (BankSignatures, ModelSignatures):  # what a clusterer does to a copy reaches nobody else
+        measured = {"bottleneck": torch.ones(2, 3, dtype=torch.float64)}
+        kind(bank, layout, bank[0], measured=measured).moments("bottleneck").zero_()
+        assert bool((measured["bottleneck"] == 1).all())
     with pytest.raises(UsageError):
         signatures.domains()
 

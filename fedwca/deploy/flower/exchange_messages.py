@@ -76,7 +76,6 @@ def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -
         waited = time.monotonic() - started
         yield from replies.take()
         if waited >= seconds:
-            replies.wait_for_begun()
             yield from replies.take_begun()
             return
         if replies.nodes:
@@ -109,13 +108,10 @@ class _PendingReplies:
             yield from self._take_one(message_id)
 
     def take_begun(self) -> Iterator[tuple[int, Message]]:
-        """Take the replies whose pull has begun and is over."""
+        """Take the replies whose pull has begun and ends within `GRACE` seconds."""
+        wait(self._begun.values(), GRACE)
         for message_id in list(self._begun):
             yield from self._take_one(message_id)
-
-    def wait_for_begun(self) -> None:
-        """Wait at most `GRACE` seconds for the pulls that have begun."""
-        wait(self._begun.values(), GRACE)
 
     def _take_one(self, message_id: str) -> Iterator[tuple[int, Message]]:
         if not self._begun[message_id].done():
