@@ -12,14 +12,10 @@ import pytest
 from .scripts import BENCHMARKS, script
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(BENCHMARKS / "gpu.py"), *arguments], capture_output=True, text=True, check=False
-    )
-
-
 def test_a_rehearsal_writes_a_file_and_checks_the_engines(tmp_path: Path) -> None:
-    process = run("parity", "--device", "cpu", "--small", "--out", str(tmp_path))
+    words = ["parity", "--device", "cpu", "--small", "--out", str(tmp_path)]
+    command = [sys.executable, str(BENCHMARKS / "gpu.py"), *words]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     (file,) = tmp_path.iterdir()
     result = json.loads(file.read_text())
@@ -50,7 +46,7 @@ def test_a_piece_that_fails_stops_no_other(
     assert "no such kernel" in captured.err
 
 
-def test_a_rehearsal_is_no_result() -> None:
-    process = run("parity", "--device", "cpu", "--small")
-    assert process.returncode == 2
-    assert "give it an --out of its own" in process.stderr
+def test_a_rehearsal_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "parity", "--device", "cpu", "--small"])
+    assert script("gpu").main() == 2
+    assert "give it an --out of its own" in capsys.readouterr().err

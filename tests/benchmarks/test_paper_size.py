@@ -359,15 +359,23 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*words, "--weights", str(weights)], capture_output=True, text=True, check=False)
 
 
-def test_a_rehearsal_is_no_result() -> None:
-    process = run("--small")
-    assert process.returncode == 2
-    assert "give another --out" in process.stderr
-    assert "--again repeats what is kept" in run("digits-synth-20", "--again").stderr
-    assert "give names of pieces" in run("--again", "--out", "elsewhere").stderr
-    unknown = run("--methods", "fedscal", "fedwc", "--list")
-    assert unknown.returncode == 2
-    assert "no method 'fedwc'; there are fedavg, " in unknown.stderr
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--small"], "give another --out"),
+        (["digits-synth-20", "--again"], "--again repeats what is kept"),
+        (["--again", "--out", "elsewhere"], "give names of pieces"),
+        (["--methods", "fedscal", "fedwc", "--list"], "no method 'fedwc'; there are fedavg, "),
+    ],
+)
+def test_a_rehearsal_is_no_result(
+    words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["paper_size.py", "--data", str(DATA), *words])
+    with pytest.raises(SystemExit) as ended:
+        paper_size.main()
+    assert ended.value.code == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_data_that_are_not_there_are_named(

@@ -122,7 +122,7 @@ def test_the_numbers_are_those_of_a_backbone_that_is_run_each_time(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_image_is_read_once(engine: Any) -> None:
-    model, client_images = network(), clients()
+    model, client_images = network(), clients(32)
     built_engine = engine(model, client_images, "cpu", 1)
     image_count = sum(len(client.train) + len(client.test) for client in client_images)
     assert sum(model.backbone.shown) == image_count
@@ -136,14 +136,14 @@ def test_each_image_is_read_once(engine: Any) -> None:
 def test_batch_norm_inside_stands_still() -> None:
     model = network()
     initial_state = {name: value.clone() for name, value in model.backbone.state_dict().items()}
-    engine = StackedEngine(model, clients(), "cpu", 1, "recalibrated")
+    engine = StackedEngine(model, clients(32), "cpu", 1, "recalibrated")
     rounds(engine, method())
     for name, value in engine.stacked.network.backbone.state_dict().items():
         assert torch.equal(value, initial_state[name]), name
 
 
 def test_clients_with_the_same_images_share_embeddings() -> None:
-    model, images = network(), clients()[0].train
+    model, images = network(), clients(32)[0].train
     first, second, empty = embed_images(model, [images, images, images[:0]])
     assert first.data_ptr() == second.data_ptr()
     assert (first.shape, empty.shape) == ((12, 6), (0, 6))
@@ -152,10 +152,10 @@ def test_clients_with_the_same_images_share_embeddings() -> None:
 
 
 def test_what_is_too_large_for_memory_lies_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_memory = [engine(network(), clients(), "cpu", 1) for engine in ENGINES]
+    in_memory = [engine(network(), clients(32), "cpu", 1) for engine in ENGINES]
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
     monkeypatch.setattr(embeddings, "LARGEST_IN_MEMORY", 100)
-    in_files = [engine(network(), clients(), "cpu", 1) for engine in ENGINES]
+    in_files = [engine(network(), clients(32), "cpu", 1) for engine in ENGINES]
     assert (tmp_path / "embeddings").is_dir()
     assert not list((tmp_path / "embeddings").iterdir())  # nothing is left behind
     for memory_engine, file_engine in zip(in_memory, in_files, strict=True):

@@ -45,8 +45,8 @@ FEDSR = SimpleRepresentation(norm=0.1, divergence=0.01, draws=3)
 FEDADG = ReferenceDistribution(rate=0.05, width=7)
 MODELS: dict[str, Any] = {
     "lenet": Thin(bottleneck=8),
-    "mlp": Mlp(width=6, side=28),
-    "convnet": ConvNet(width=2, side=28, channels=1, bottleneck=8),
+    "mlp": Mlp(width=6, side=20),
+    "convnet": ConvNet(width=2, side=20, channels=1, bottleneck=8),
 }
 
 

@@ -22,8 +22,7 @@ from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps, Recor
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.errors import UsageError
 from fedwca.functional import augment as views
-from fedwca.models.lenet import LeNet
-from tests.engine.federations import KINDS, clients, lenet, trained
+from tests.engine.federations import KINDS, Thin, clients, lenet, trained
 
 from .tape import Tapes
 from .test_trials import played
@@ -83,7 +82,7 @@ def test_room_for_all_mixed_images_changes_nothing() -> None:
 
 
 def networks() -> list[Network]:
-    return [LeNet(bottleneck=16).build(3, seed=seed).double() for seed in (1, 2)]
+    return [Thin(bottleneck=16).build(3, seed=seed).double() for seed in (1, 2)]
 
 
 def test_recorded_trials_together_equal_trials_alone() -> None:

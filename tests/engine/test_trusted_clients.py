@@ -284,7 +284,7 @@ def test_trials_that_go_together_do_the_same() -> None:
 @pytest.mark.parametrize("layers", ["bottleneck", "all"])
 def test_moments_by_hand(layers: str) -> None:
     network = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8}).build(3, seed=1).double()
-    images, norm = clients()[0].train, network.norm
+    images, norm = clients(32)[0].train, network.norm
     norm.running_mean += 2  # as if it had been trained on other images
     norm.running_var *= 4
     moments = measure_moments(network, images, layers)  # type: ignore[arg-type]

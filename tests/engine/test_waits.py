@@ -33,9 +33,8 @@ from fedwca.federated import simulated_uploads as uploads
 from fedwca.federated.open_round import OpenRound, open_round
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
-from fedwca.models.lenet import LeNet
 from fedwca.pseudo_labelers import pseudo_labelers
-from tests.engine.federations import DOMAINS, KINDS, METHODS, TRAINING, ShortResNet, Thin, clients, trained
+from tests.engine.federations import DOMAINS, KINDS, TRAINING, ShortResNet, Thin, clients, trained
 
 from .tape import Tapes, tensors
 
@@ -158,7 +157,7 @@ def test_recorded_steps_leave_nothing_to_wait_for(name: str) -> None:
     assert engine.capture.record.recorded or name == "source_ada_bn"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", KINDS)
 def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +221,7 @@ def test_the_border_is_watched() -> None:
 @pytest.mark.parametrize("name", list(pseudo_labelers.names()))
 def test_labelers_that_say_so_mix_nothing(name: str) -> None:
     labeler = pseudo_labelers.build(name)
-    loop = SequentialEngine(LeNet(bottleneck=8).build(3, seed=1), clients(), "cpu", 1)
+    loop = SequentialEngine(networks()[0], clients(), "cpu", 1)
     method = replace(trained("fedwca"), pseudo_labeler=labeler)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     _, outcome = run_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
