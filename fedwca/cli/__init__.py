@@ -22,6 +22,7 @@ from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError, describe_os_error, first_line
+from fedwca.runs.failed_part import describe_part_failure
 
 COMMANDS = {
     **{name: (name, "command") for name in ("bench", "resume", "plot", "report", "compare", "reproduce", "sweep")},
@@ -150,15 +151,19 @@ def _describe_error(error: Exception) -> str:
     """The sentence for an error: our own, else one that names the plugin component that raised it, else what it is."""
     if isinstance(error, FedwcaError):
         return str(error)
-    try:
-        from fedwca.runs.failed_part import describe_part_failure
-    except Exception:  # by this, since torch cannot be loaded again, but not why
-        return f"a library that fedwca needs cannot be loaded ({first_line(error)}); --debug shows which"
     if failure := describe_part_failure(error):
         return f"{failure}; --debug shows how"
+    if _fails_to_load(error):
+        return f"a library that fedwca needs cannot be loaded ({first_line(error)}); --debug shows which"
     if isinstance(error, OSError):  # without a file name, it comes from an output stream
         return describe_os_error(error, "the output cannot be written")
     return f"unexpected {type(error).__name__}: {error}. Please run again with --debug and report it."
+
+
+def _fails_to_load(error: Exception) -> bool:
+    """Whether an error came from an import: a module is not there, or its own code failed while it was loaded."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return isinstance(error, ImportError) or any(frame.f_code.co_name == "<module>" for frame in frames)
 
 
 class _ShowsEachOnce:

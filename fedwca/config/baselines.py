@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Mapping
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -31,14 +32,20 @@ def baseline_folder() -> Traversable:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "baselines"
 
 
+@cache
+def _names_by_setting() -> dict[str, list[str]]:
+    """Names of baselines by setting; the files come with fedwca, and so do not change while it runs."""
+    return {folder.name: toml_names(folder) for folder in baseline_folder().iterdir() if folder.is_dir()}
+
+
 def settings() -> list[str]:
     """Settings that have baselines, sorted; each is a folder's name and the ``setting`` of some partitions."""
-    return sorted(folder.name for folder in baseline_folder().iterdir() if folder.is_dir())
+    return sorted(_names_by_setting())
 
 
 def baseline_names(setting: str = Domains.setting) -> list[str]:
     """Names of a setting's baselines, sorted."""
-    return toml_names(baseline_folder() / setting)
+    return list(_names_by_setting().get(setting, ()))
 
 
 def every_baseline_name() -> list[str]:
@@ -92,6 +99,12 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
     name = canonical_name(name)
     if name not in baseline_names(setting):
         raise UnknownComponent(describe_unknown("baseline", name, baseline_names(setting)))
+    return _read_baseline(name, setting).model_copy(deep=True)
+
+
+@cache
+def _read_baseline(name: str, setting: str) -> Baseline:
+    """A baseline from its file."""
     values = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text(encoding="utf-8"))
     try:
         return Baseline(**spell_out(values))

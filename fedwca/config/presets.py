@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -142,7 +144,14 @@ def read_preset(name: str) -> tuple[str, Layer]:
     name = canonical_name(name)
     if name not in preset_names():
         raise InvalidConfig(describe_unknown("preset", name, preset_names()))
-    text = (preset_folder() / f"{name}.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    text, kept_tables = _read_file(name)
+    tables = copy.deepcopy(kept_tables)
     base = tables.pop("base", None)
     return text, tables if base is None else merge(read_preset(base)[1], tables)
+
+
+@cache
+def _read_file(name: str) -> tuple[str, Layer]:
+    """A preset's text and its own tables."""
+    text = (preset_folder() / f"{name}.toml").read_text(encoding="utf-8")
+    return text, tomllib.loads(text)

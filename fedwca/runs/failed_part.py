@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
-from fedwca.core.objective import ImageView
 from fedwca.errors import FedwcaError
 
 OURS = ("fedwca.", "torch.", "torchvision.", "pydantic.")
@@ -20,8 +19,6 @@ BASES = ("fedwca.core.", "fedwca.partitions", "fedwca.datasets", "fedwca.loggers
 
 DECLARATIONS = {"pseudo-labeler": "models", "objective": "anchors, teachers or views"}
 """By kind of a component, where it names the models and views that it reads."""
-DECLARED = ("start", "cluster", "source", *get_args(ImageView))
-"""Names of models and views that exist only where they are named there; references of an aggregator do, too."""
 
 
 @contextmanager
@@ -46,9 +43,16 @@ def describe_part_failure(error: Exception) -> str | None:
     if (part := find_failed_part(error)) is None:
         return None
     declaration = DECLARATIONS.get(part.split(maxsplit=1)[0])
-    hint = declaration and isinstance(error, KeyError) and error.args and error.args[0] in DECLARED
+    hint = declaration and isinstance(error, KeyError) and error.args and error.args[0] in _declared_names()
     advice = f" (a model or view that it reads must be named in {declaration})" if hint else ""
     return f"{part} raised {type(error).__name__}{f': {error}' if str(error) else ''}{advice}"
+
+
+def _declared_names() -> tuple[str, ...]:
+    """Names of models and views that exist only where they are declared; references of an aggregator do, too."""
+    from fedwca.core.objective import ImageView  # loads torch, which a sentence about another error need not wait for
+
+    return ("start", "cluster", "source", *get_args(ImageView))
 
 
 def find_failed_part(error: BaseException) -> str | None:

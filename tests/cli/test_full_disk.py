@@ -157,6 +157,13 @@ def test_nothing_is_said_twice_at_the_end(words: list[str], tmp_path: Path) -> N
     assert (result.returncode, result.stderr) == (1, "Error: the output cannot be written (No space left on device)\n")
 
 
+@FULL_STREAM
+def test_nothing_heavy_is_loaded_to_say_so() -> None:
+    code = "import sys; from fedwca.cli import run; assert run(['list']) == 1; sys.exit('torch' in sys.modules)"
+    with FULL.open("w") as full:
+        assert subprocess.run([sys.executable, "-c", code], stdout=full, check=False).returncode == 0
+
+
 def test_a_disk_too_small_for_the_checkpoints_is_said_before(
     bench: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

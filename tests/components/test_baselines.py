@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedwca.config.baselines import baseline_folder, baseline_names
+from fedwca.config.baselines import baseline, baseline_folder, baseline_names
 from fedwca.config.describe_method import component_values
+from fedwca.config.presets import read_preset
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.federated.method import Method
 
@@ -142,3 +143,17 @@ def test_a_baselines_rounds_are_a_limit() -> None:
 
     assert rounds(100) == {"fedpcl_pl": 20, "source_only": 0, "fedavg": 100, "own": 100}
     assert rounds(3) == {"fedpcl_pl": 3, "source_only": 0, "fedavg": 3, "own": 3}
+
+
+def test_what_is_done_to_a_baseline_or_a_preset_stays_there() -> None:
+    """Their files are read once; each caller has values of its own."""
+    expected = baseline("fedtab").model_copy(deep=True)
+    baseline("fedtab").components.clear()
+    baseline_names().clear()
+    assert baseline("fedtab") == expected
+    assert expected.components
+    text, tables = read_preset("paper")
+    for table in read_preset("paper")[1].values():
+        table.clear()
+    assert read_preset("paper") == (text, tables)
+    assert all(tables.values())

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import aggregators
+from fedwca.cli import client
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
@@ -98,3 +99,9 @@ def flower_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("deploy", "server", "client"):
         monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
     monkeypatch.setattr("fedwca.deploy.flower.processes.find_flwr", lambda: Path("flwr"))
+
+
+@pytest.fixture
+def counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's images are counted in this process, which has loaded torch already; that takes a new one seconds."""
+    monkeypatch.setattr(client, "count_images", client._count_images)

@@ -76,7 +76,7 @@ def test_a_second_run_of_a_deployment(tmp_path: Path, held: str) -> None:
         pass
 
 
-@pytest.mark.usefixtures("flower_installed")
+@pytest.mark.usefixtures("flower_installed", "counted_here")
 def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "fedwca.deploy.flower.processes.run_until_stopped", lambda *_: pytest.fail("Flower is asked to wait")
@@ -84,7 +84,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
     server = f"127.0.0.1:{dead_port()}"
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    arguments = [str(tmp_path), "--data", str(tmp_path), "--server", server, "--insecure"]
+    arguments = [str(tmp_path), "--data", str(tmp_path), "--server", server, "--insecure", "--device", "cpu"]
     run = call("client", *arguments, "--tries", "1")
     assert run.code == 1
     assert f"--server {server}: no server can be reached there" in run.err
@@ -113,7 +113,7 @@ def test_addresses_are_checked_and_a_last_try_announces_no_other() -> None:
     assert messages == []
 
 
-@pytest.mark.usefixtures("flower_installed")
+@pytest.mark.usefixtures("flower_installed", "counted_here")
 def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
 
@@ -128,7 +128,7 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
         silent.listen()
         server = "{}:{}".format(*silent.getsockname())
         Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-        options = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
+        options = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2", "--device", "cpu"]
         run = call("client", str(tmp_path), *options)
     assert run.code == 1
     assert (
@@ -141,7 +141,7 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
     assert 0 < float(wait) <= STEADY / 2
 
 
-@pytest.mark.usefixtures("flower_installed")
+@pytest.mark.usefixtures("flower_installed", "counted_here")
 def test_a_client_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container it is process 1, for which a SIGTERM that nobody handles does nothing."""
     monkeypatch.setattr(
@@ -149,7 +149,7 @@ def test_a_client_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest
     )
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     options = ["--data", str(tmp_path), "--server", f"127.0.0.1:{dead_port()}", "--insecure", "--tries", "2"]
-    run = call("client", str(tmp_path), *options)
+    run = call("client", str(tmp_path), *options, "--device", "cpu")
     assert (run.code, run.err.splitlines()[-1]) == (130, "Stopped.")
 
 
@@ -228,7 +228,7 @@ def test_a_file_of_the_server_that_is_missing(tmp_path: Path, name: str) -> None
 
 @pytest.mark.usefixtures("flower_installed")
 def test_images_that_are_not_there(tmp_path: Path) -> None:
-    run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")
+    run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1", "--device", "cpu")
     assert run.code == 1
     assert f"Error: {tmp_path} holds no images; any of " in run.err
 
