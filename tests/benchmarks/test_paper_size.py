@@ -368,7 +368,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--methods", "fedscal", "fedwc", "--list"], "no method 'fedwc'; there are fedavg, "),
     ],
 )
-def test_a_rehearsal_is_no_result(
+def test_what_cannot_be_run_or_kept_is_refused(
     words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["paper_size.py", "--data", str(DATA), *words])

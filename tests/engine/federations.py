@@ -51,7 +51,7 @@ def clients(side: int = 20, sizes: tuple[int, ...] = SIZES) -> list[ClientImages
 
 
 class Thin(LeNet):
-    """A LeNet with fewer channels and for smaller images, for a hundredth of the computation."""
+    """A LeNet with fewer channels and for smaller images, for less than a twentieth of the computation."""
 
     side: Literal[20] = 20  # type: ignore[assignment]
 
