@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,17 @@ def test_pieces_side_by_side_end_each_for_itself(tmp_path: Path) -> None:
     assert sorted(process.stdout.splitlines()) == ["a", "b"]
     assert {"bad: failed", "other: failed", "ValueError: no such model"} <= set(process.stderr.splitlines())
     assert "SystemExit: was begun with another source model" in process.stderr
-    arguments = [str(BENCHMARKS), "a", "long", "--out", str(tmp_path), "--at-once", "2"]
-    process = subprocess.run(
-        [sys.executable, "study.py", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert process.stdout.splitlines() == ["a", "stopped after inf minutes; the same command goes on"]
+
+
+def test_pieces_side_by_side_that_run_out_of_time_are_said_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(piece: str, *_: object) -> None:
+        if piece == "long":
+            raise run_pieces.TimeIsUp
+
+    # Threads, because each process would import torch.
+    monkeypatch.setattr(run_pieces, "ProcessPoolExecutor", lambda workers, *_: ThreadPoolExecutor(workers))
+    options = run_pieces.piece_options("A study.", tmp_path).parse_args(["--at-once", "2"])
+    run_pieces.run_pieces({"a": "a", "long": "long"}, options, run, lambda *_: "")
+    assert capsys.readouterr().out.splitlines() == ["a", "stopped after inf minutes; the same command goes on"]

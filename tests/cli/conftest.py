@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from fedwca.cli import run
+from tests.conftest import SMALL_MODEL
 from tests.read_rounds import read_rounds
 
 SIZE = "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 --device cpu"
-SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--set", "model.bottleneck=8"]
+SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--model", SMALL_MODEL]
 
 
 @dataclass(frozen=True)

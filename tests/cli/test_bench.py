@@ -32,6 +32,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
 from tests.read_rounds import read_rounds
 
+from ..conftest import SMALL_MODEL
 from .conftest import SIZE, SMALL, Run, call
 
 Bench = Callable[..., Run]
@@ -66,7 +67,9 @@ def test_the_run_folder_holds_these_files(plain: Run) -> None:
     assert (plain.folder / "overview.png").read_bytes().startswith(b"\x89PNG")
     config = json.loads((plain.folder / "config.json").read_text())
     assert config["config"]["source"] == "amber"
-    assert config["config"]["components"] == {"model": {"lenet": {"bottleneck": 8}}}
+    assert config["config"]["model"] == "convnet"
+    fields = {"side": 8, "width": 4, "head": "bottleneck", "bottleneck": 16, "dropout": 0.5}
+    assert config["config"]["components"] == {"model": {"convnet": fields}}
     assert list(config["methods"]) == METHODS
     assert config["origins"]["training.lr"] == "CLI"
     parts = config["methods"]["wca"]["components"]
@@ -82,7 +85,7 @@ def test_a_line_for_every_round(plain: Run) -> None:
     rounds = plain.rounds
     expected = [("source_only", -1), *((m, r) for m in METHODS[1:] for r in (-1, 0, 1))]
     assert [(line["method"], line["round"]) for line in rounds] == expected
-    models, values = 1520 + 25050 + 1250 * 8 + 8 + 16 + 16, 4
+    models, values = (3 * 25 + 1) * 4 + (4 * 25 + 1) * 8 + (32 + 1) * 16 + 32 + 32, 4
     for line in rounds:
         assert line["schema"] == 2
         assert len(line["accuracy"]) == 4
@@ -102,9 +105,9 @@ def test_a_line_for_every_round(plain: Run) -> None:
         later = line["round"] > 0
         wca = later and line["method"] == "wca"
         sent = 1 + max(line["labels"]) + 1 if wca else 1
-        classifier = 0 if later else 2 * 8 + 2
+        classifier = 0 if later else 2 * 16 + 2
         reported = max(line["labels"]) + 1 + 2 if wca else 0
-        moments = 2 * 8 * len(line["labels"]) if line["method"] == "wca" and not later else 0
+        moments = 2 * 16 * len(line["labels"]) if line["method"] == "wca" and not later else 0
         travels = line["method"] != "local"
         assert line["bytes_down"] == 4 * values * (sent * models + classifier) * (travels or not later)
         assert line["bytes_up"] == 4 * (values * (models + reported) + moments) * travels
@@ -308,8 +311,8 @@ def test_an_oracle_is_marked(bench: Bench) -> None:
 
 def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path) -> None:
     digest = plain.rounds[0]["source_digest"]
-    file = private_cache / "sources" / f"amber-lenet-{digest}.safetensors"
-    small = [*SIZE.split(), "--set", "model.bottleneck=8", "--checkpoint", str(file)]
+    file = private_cache / "sources" / f"amber-convnet-{digest}.safetensors"
+    small = [*SIZE.split(), "--model", SMALL_MODEL, "--checkpoint", str(file)]
     run = bench(*small, "--json", small=False)
     assert run.code == 0, run.err
     assert accuracies(run) == accuracies(plain)

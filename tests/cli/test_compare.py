@@ -213,18 +213,19 @@ def test_mistakes_get_a_sentence_before_anything_runs(
 
 def test_a_value_from_a_file_is_that_of_the_command_line(shades: Path, tmp_path: Path) -> None:
     out, file = tmp_path / "out", tmp_path / "c.toml"
-    file.write_text("components.model.lenet.channel_dropout = 0.25\n")
+    file.write_text("components.model.convnet.classifier = 'wn'\n")
     arguments = ["source-only", "--source", "amber"]
-    by_option = compare(shades, out, *arguments, "--set", "model.channel_dropout=0.25")
+    by_option = compare(shades, out, *arguments, "--set", "model.classifier=wn")
     assert by_option.code == 0, by_option.err
     config = json.loads((out / "shades-amber/config.json").read_text())["config"]
-    assert config["components"]["model"] == {"lenet": {"bottleneck": 8, "channel_dropout": 0.25}}
+    fields = config["components"]["model"]["convnet"]
+    assert (fields["dropout"], fields["classifier"]) == (0.5, "wn")
     by_file = compare(shades, out, *arguments, "--config", str(file))
     assert by_file.code == 0, by_file.err
     assert "not run again" in by_file.err
     # In a folder of an earlier release the values of a command line are text.
     contents = json.loads((out / "shades-amber/config.json").read_text())
-    contents["config"]["components"]["model"] = {"lenet": {"bottleneck": "8", "channel_dropout": "0.25"}}
+    contents["config"]["components"]["model"] = {"convnet": {name: str(value) for name, value in fields.items()}}
     (out / "shades-amber/config.json").write_text(json.dumps(contents))
     assert "not run again" in compare(shades, out, *arguments, "--config", str(file)).err
 

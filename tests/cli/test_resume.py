@@ -34,6 +34,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 from tests.read_rounds import read_rounds
 
+from ..conftest import SMALL_MODEL
 from ..fork_server import CommandLine, Ended, ForkServer
 from ..shades import write_shades
 from .conftest import SIZE, SMALL, Run, call, leave_half_written
@@ -617,9 +618,9 @@ def test_a_request_can_take_up_what_is_there(
     folder = stopped(every, tmp_path / "run", 8)
     layer = {
         "data": shades, "clients": 2, "rounds": 3, "device": "cpu", "baselines": ["source-only", "fedavg"],
-        "participation": 0.5, "training": {"epochs": 1, "lr": 0.01, "batch_size": 16},
+        "participation": 0.5, "model": SMALL_MODEL, "training": {"epochs": 1, "lr": 0.01, "batch_size": 16},
     }  # fmt: skip
-    pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
+    pairs = [("source_training.epochs", "1")]
 
     def request(**values: Any) -> RunRequest:
         return RunRequest({**layer, **values}, pairs, out=folder, keep="all", reuse=True)

@@ -26,9 +26,10 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
-from fedwca.models.lenet import LeNet
+from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.conftest import SMALL_MODEL
 
 TRAINING = Training(epochs=1, lr=0.02, batch_size=8)
 PAIRS = torch.tensor([0, 0, 1, 1])
@@ -63,7 +64,9 @@ class Federation:
 
     def session(self, **rules: Any) -> Session:
         """The server's session, under these fields of `Rules`."""
-        composition = Composition.of(self.method, LeNet(bottleneck=16), 3, training=TRAINING, seed=1, **self.options)
+        composition = Composition.of(
+            self.method, models.build(SMALL_MODEL), 3, training=TRAINING, seed=1, **self.options
+        )
         return Session(self.method, self.network, composition, Rules(**{"clients": len(self.images), **rules}))
 
     def clients(self) -> list[Client]:

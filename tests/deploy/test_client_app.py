@@ -94,7 +94,7 @@ def test_what_was_learned_in_another_deployment_is_kept_aside(folder: Path, fede
 @pytest.mark.parametrize(
     ("now", "then"),
     [
-        ('"name":"lenet"', '"name":"gone"'),
+        ('"name":"convnet"', '"name":"gone"'),
         ('"aggregator":{"name":"fedavg"', '"aggregator":{"name":"gone"'),
         ('"trial":0', '"trial":0,"gone":1'),
     ],

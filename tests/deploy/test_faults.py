@@ -39,10 +39,10 @@ from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
 from fedwca.federated.upload_checks import Upload
-from fedwca.models.lenet import LeNet
+from fedwca.models import models
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
-from ..conftest import a_network, some_images
+from ..conftest import SMALL_MODEL, a_network, some_images
 from .conftest import Federation, composed, delivered
 
 Build = Callable[..., Federation]
@@ -396,7 +396,7 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
 
 
 def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tmp_path: Path) -> None:
-    path, network = tmp_path / "server.safetensors", LeNet(bottleneck=16).build(3, seed=2)
+    path, network = tmp_path / "server.safetensors", models.build(SMALL_MODEL).build(3, seed=2)
     built = federation("one_hot")
     built = replace(built, method=replace(built.method, clusterer=Finch()))
     save_session(built.session(), path)
@@ -632,7 +632,7 @@ def test_a_client_refuses_what_does_not_fit(federation: Build) -> None:
     parcel = session.open([0])[0]
     source = dict(parcel.models["source"])
     source.popitem()
-    with pytest.raises(FedwcaError, match="the source model that was sent is no 'lenet' of 3 classes"):
+    with pytest.raises(FedwcaError, match="the source model that was sent is no 'convnet' of 3 classes"):
         client.handle(replace(parcel, models={"source": source}))
     with pytest.raises(UsageError, match="composition"):
         client.handle(noted(parcel, composition='{"classes": 0}'))

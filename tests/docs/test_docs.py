@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import typer
+from filelock import FileLock
 
 import fedwca
 import fedwca.functional
@@ -46,8 +48,20 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Path:
-    """A folder with the plugins of the docs installed, their example images, and a run that uses all of these."""
-    folder = tmp_path_factory.mktemp("docs")
+    """A folder with the plugins of the docs installed, their example images, and a run that uses all of these.
+
+    Under ``-n`` it is made once, and each process has a copy.
+    """
+    prepared = private_cache.parent / "docs"
+    with FileLock(f"{prepared}.lock"):
+        if not (prepared / "summary.json").exists():
+            prepare(prepared)
+    return shutil.copytree(prepared, tmp_path_factory.mktemp("docs") / "workplace")
+
+
+def prepare(folder: Path) -> None:
+    """Write what `workplace` has; ``summary.json``, the summary of the run, is written last."""
+    folder.mkdir(exist_ok=True)
     for block in plugin_files(".py"):
         (folder / block.title).write_text(block.text)
     points = [
@@ -64,7 +78,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> 
     (line,) = [words for _, words in commands() if "entropy" in words]
     arguments = [*line, "--set", "aggregator.p=0.7", "--data", "photos", *SHORT, "--out", "runs/first", "--json"]
     (folder / "summary.json").write_text(python(folder, "-m", "fedwca", *arguments))
-    return folder
 
 
 def python(folder: Path, *arguments: str) -> str:

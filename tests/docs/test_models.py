@@ -16,7 +16,8 @@ from fedwca.export.write_model import check_installed
 
 from .pages import commands, files
 
-SMALLER = ["--set", "source_training.epochs=1", "--baseline", "fedavg", "--device", "cpu"]
+SIZE = "--samples 40 --rounds 2 --epochs 1 --device cpu"
+SMALLER = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "fedavg"]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout, Slot, mix_rows
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
-from fedwca.models.lenet import LeNet
+from fedwca.models import models
+from tests.conftest import SMALL_MODEL
 
 
 def test_a_row_holds_the_extractor_and_its_statistics_but_not_the_classifier(network: Network) -> None:
@@ -16,8 +17,8 @@ def test_a_row_holds_the_extractor_and_its_statistics_but_not_the_classifier(net
     names = [slot.name for slot in (*layout.parameters, *layout.statistics)]
     assert not any(name.startswith("classifier") for name in names)
     assert [slot.name for slot in layout.statistics] == ["norm.running_mean", "norm.running_var"]
-    # conv 3·5·5·20 + 20, conv 20·5·5·50 + 50, fully connected 1250·16 + 16, BatchNorm 2·16
-    assert layout.trained == 1520 + 25050 + 20016 + 32
+    # conv 3·5·5·4 + 4, conv 4·5·5·8 + 8, fully connected 32·16 + 16, BatchNorm 2·16
+    assert layout.trained == 304 + 808 + 528 + 32
     assert layout.width == layout.trained + 32
 
 
@@ -36,9 +37,9 @@ def test_a_row_of_another_model_is_refused(network: Network) -> None:
 def test_binding_copies_nothing_and_predicts_as_the_module_does(network: Network) -> None:
     layout = Layout.of(network)
     replica = Replica(network, layout)
-    other = LeNet(bottleneck=16).build(3, seed=2)
+    other = models.build(SMALL_MODEL).build(3, seed=2)
     other.classifier.load_state_dict(network.classifier.state_dict())
-    images = torch.randint(0, 256, (7, 3, 32, 32), dtype=torch.uint8)
+    images = torch.randint(0, 256, (7, 3, 8, 8), dtype=torch.uint8)
     rows = torch.stack([layout.read(network), layout.read(other)])
     for row, module in zip(rows, (network, other), strict=True):
         replica.bind(row)
@@ -75,10 +76,10 @@ def test_signatures_are_slices_of_the_bank(network: Network) -> None:
     layout = Layout.of(network)
     bank = torch.arange(2.0 * layout.width).view(2, -1)
     signatures = BankSignatures(bank, layout, bank[0])
-    assert torch.equal(signatures.layer_weights(1), bank[:, :1520])
-    assert torch.equal(signatures.layer_weights(3), bank[:, 26570:46586])
+    assert torch.equal(signatures.layer_weights(1), bank[:, :304])
+    assert torch.equal(signatures.layer_weights(3), bank[:, 1112:1640])
     assert signatures.batch_norm_statistics().shape == (2, 32)
-    assert torch.equal(signatures.source_signatures().layer_weights(1), bank[:1, :1520])
+    assert torch.equal(signatures.source_signatures().layer_weights(1), bank[:1, :304])
     with pytest.raises(InvalidConfig, match="3 layers"):
         signatures.layer_weights(4)
     for kind in (BankSignatures, ModelSignatures):  # what a clusterer does to a copy reaches nobody else

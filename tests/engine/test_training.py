@@ -98,7 +98,7 @@ def test_equals_a_plain_loop(
 ) -> None:
     network = network.double()
     layout = Layout.of(network)
-    images = torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(n))
+    images = torch.randint(0, 256, (n, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(n))
     training = Training(epochs=2, lr=0.05, batch_size=8, **recipe)  # type: ignore[arg-type]
     labeler = Fixed(mixing=mixing)
     row = layout.read(network)

@@ -4,6 +4,8 @@ import pytest
 
 from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Network
+from fedwca.models import models
+from tests.conftest import SMALL_MODEL
 
 
 @pytest.fixture
@@ -12,8 +14,8 @@ def about(network: Network) -> ModelDescription:
     return ModelDescription(
         fedwca="0.1.0",
         classes=("ant", "bee", "cat"),
-        side=32,
-        model={"name": "lenet", "bottleneck": 16},
+        side=8,
+        model={"name": SMALL_MODEL.partition(":")[0], **models.build(SMALL_MODEL).model_dump(mode="json")},
         method="wca",
         label="FedWCA",
         holder="client 2",

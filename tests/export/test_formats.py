@@ -23,7 +23,8 @@ from fedwca.export.check_exported import comparison_images
 from fedwca.export.load_model import open_model
 from fedwca.export.model_from_run import check_cluster
 from fedwca.export.write_model import SUFFIXES, Kind, export, kind_of
-from fedwca.models.lenet import LeNet
+from fedwca.models import models
+from tests.conftest import SMALL_MODEL
 
 KINDS: list[Any] = [
     "safetensors",
@@ -47,7 +48,7 @@ def test_a_model_comes_back_as_it_was(kind: Kind, tmp_path: Path, network: Netwo
     opened = open_model(path, trust_code=True)
     assert opened.about == about
     network.eval()
-    for images in (comparison_images(32, 1), comparison_images(32, 2), comparison_images(32, 9)):
+    for images in (comparison_images(8, 1), comparison_images(8, 2), comparison_images(8, 9)):
         with torch.no_grad():
             expected = network(network.prepare(images))[0]
         torch.testing.assert_close(opened.logits(images), expected, rtol=1e-4, atol=1e-4)
@@ -63,7 +64,7 @@ def test_normalisation_is_inside(kind: Kind, tmp_path: Path, network: Network, a
             written(tmp_path, kind, network, about)
         assert list(tmp_path.iterdir()) == []
         return
-    images, network = comparison_images(32, 3), network.eval()
+    images, network = comparison_images(8, 3), network.eval()
     with torch.no_grad():
         expected = network(network.prepare(images))[0]
     path = written(tmp_path, kind, network, about)
@@ -71,8 +72,8 @@ def test_normalisation_is_inside(kind: Kind, tmp_path: Path, network: Network, a
 
 
 def test_weight_normalised_classifiers_travel_too(tmp_path: Path, about: ModelDescription) -> None:
-    network = LeNet(bottleneck=16, classifier="wn").build(3, seed=2)
-    about = about.model_copy(update={"model": {"name": "lenet", "bottleneck": 16, "classifier": "wn"}})
+    network = models.build(f"{SMALL_MODEL},classifier=wn").build(3, seed=2)
+    about = about.model_copy(update={"model": {**about.model, "classifier": "wn"}})
     written(tmp_path, "safetensors", network, about)
     written(tmp_path, "torch-export", network, about)
 
@@ -89,7 +90,7 @@ def test_the_network_is_left_as_it_was(tmp_path: Path, network: Network, about: 
 def test_a_file_that_differs_is_not_kept(
     tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other_network = LeNet(bottleneck=16).build(3, seed=9)
+    other_network = models.build(SMALL_MODEL).build(3, seed=9)
 
     def write_other(served: Any, about: ModelDescription, file: Path) -> None:
         save_file(dict(other_network.state_dict()), str(file), metadata={KEY: about.text()})
@@ -128,20 +129,20 @@ def test_a_card_that_cannot_be_written_leaves_the_model_that_was_there(
     card.unlink()
     card.mkdir()
     with pytest.raises(FedwcaError, match="cannot be written"):
-        written(tmp_path, "safetensors", LeNet(bottleneck=16).build(3, seed=9), about)
+        written(tmp_path, "safetensors", models.build(SMALL_MODEL).build(3, seed=9), about)
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([path.name, card.name])
 
 
 def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, about: ModelDescription) -> None:
     text = Path(f"{written(tmp_path, 'safetensors', network, about)}.md").read_text()
-    for part in ("FedWCA", "client 2", "brass", "75.0 % | 12 |", "50.0 % | 12 |", "0123456789abcdef", "32 × 32"):
+    for part in ("FedWCA", "client 2", "brass", "75.0 % | 12 |", "50.0 % | 12 |", "0123456789abcdef", "8 × 8"):
         assert part in text
     for part in ("ant, bee, cat", "Do not normalise", "not calibrated", "labelled images of shades: amber", "EXIF"):
         assert part in text
     assert "cropped around the centre" in text
     stretched = about.model_copy(update={"stretch": True})
-    assert "stretched to 32 × 32" in model_card(stretched, "model.onnx", "onnx")
+    assert "stretched to 8 × 8" in model_card(stretched, "model.onnx", "onnx")
     unmeasured = about.model_copy(update={"accuracy": None, "domain": None})
     assert "no labels, or no images for a test" in model_card(unmeasured, "model.onnx", "onnx")
 

@@ -14,10 +14,13 @@ from fedwca.runs.load_data import build_network
 from fedwca.runs.resources import select_kernels as kernels
 from fedwca.runs.resources.select_engine import choose_engine, choose_engines
 from fedwca.runs.resources.select_kernels import choose_kernels, measure_kernels, restore_kernels
+from tests.conftest import SMALL_MODEL
 
 
 def config(**options: object) -> RunConfig:
-    defaults = {"device": "cpu", "baselines": [], "components": {"model": {"lenet": {"bottleneck": 8}}}}
+    name, _, fields = SMALL_MODEL.partition(":")
+    components = {"model": {name: dict(field.split("=") for field in fields.split(","))}}
+    defaults = {"device": "cpu", "baselines": [], "model": name, "components": components}
     return RunConfig.model_validate({**defaults, **options})
 
 

@@ -12,12 +12,13 @@ from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
-from fedwca.models.lenet import LeNet
+from fedwca.models import models
 from fedwca.models.resnet18 import ResNet18
 from fedwca.runs.resources import clients_at_once as sizes
 from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials_at_once
 from fedwca.runs.resources.select_engine import ENGINES, choose_engine, choose_engines
 from fedwca.runs.run_folder_name import new_run_path
+from tests.conftest import SMALL_MODEL
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])
@@ -68,10 +69,15 @@ def test_workers_without_room_for_the_trials_that_are_asked_for(images: list[Cli
         trials_at_once(config, images)
 
 
+def black_images(side: int) -> list[ClientImages]:
+    """Four clients with four images of side×side pixels each."""
+    return [ClientImages(torch.zeros(4, 3, side, side, dtype=torch.uint8), *[torch.zeros(0, 3, side, side)] * 2)] * 4
+
+
 def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = [ClientImages(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), *[torch.zeros(0, 3, 32, 32)] * 2)] * 4
+    images = black_images(8)
     stacked = RunConfig(engine="stacked", device="cpu", trials=4)
     assert restore_trials_at_once(stacked, network, images, 2).trials_at_once == 2
     # Begun on a GPU and resumed on a CPU, where auto is the loop.
@@ -91,11 +97,11 @@ def test_the_loop_takes_trials_one_by_one(images: list[ClientImages]) -> None:
 
 def test_engines_that_go_together_only_where_they_can(images: list[ClientImages]) -> None:
     config = RunConfig(engine="stacked", device="cpu")
-    lenets = [LeNet(bottleneck=8).build(3, seed=seed) for seed in (1, 2)]
+    small = [models.build(SMALL_MODEL).build(3, seed=seed) for seed in (1, 2)]
     frozen = [
         ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3, seed=seed) for seed in (1, 2)
     ]
-    assert isinstance(choose_engines(config, [(network, images) for network in lenets]), StackedTrials)
+    assert isinstance(choose_engines(config, [(network, images) for network in small]), StackedTrials)
     # Rows do not hold frozen backbones; if these differ, there is no single network to run all rows with.
-    assert type(choose_engines(config, [(network, images) for network in frozen])) is TrialsInTurn
-    assert type(choose_engines(config, [(lenets[0], images)])) is TrialsInTurn
+    assert type(choose_engines(config, [(network, black_images(32)) for network in frozen])) is TrialsInTurn
+    assert type(choose_engines(config, [(small[0], images)])) is TrialsInTurn
