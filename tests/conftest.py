@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from PIL import Image
 
@@ -48,9 +49,25 @@ TOO_LONG = {
 """Tests in those files that ``-m unit`` leaves out, because they start processes."""
 
 
+class ExamplesWhereThereAre:
+    """Looks for examples in the docstrings of files that have any; to search a module takes a hundredth of a second."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        collectors = yield
+        if file_path.suffix != ".py" or b">>>" in file_path.read_bytes():
+            return collectors
+        return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(ExamplesWhereThereAre())  # a hook of this file would not be asked outside tests/
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    are_unit = {path: any(path.is_relative_to(HERE / name) for name in UNIT) for path in {item.path for item in items}}
     for item in items:
-        if any(item.path.is_relative_to(HERE / name) for name in UNIT) and item.name not in TOO_LONG:
+        if are_unit[item.path] and item.name not in TOO_LONG:
             item.add_marker("unit")
 
 

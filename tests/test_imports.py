@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -55,14 +56,16 @@ ALLOWED: dict[str, set[str]] = {
 """What each part of the package may import from the other parts, from the lowest layer to the highest."""
 
 
-def modules() -> Iterator[tuple[str, str, ast.Module]]:
+@cache
+def modules() -> list[tuple[str, str, ast.Module]]:
     """(part, dotted name, syntax tree) of every module."""
-    for file in sorted(ROOT.rglob("*.py")):
-        parts = file.relative_to(ROOT).with_suffix("").parts
-        yield parts[0], ".".join(("fedwca", *parts)).removesuffix(".__init__"), ast.parse(file.read_text())
+    files = {file.relative_to(ROOT).with_suffix("").parts: file for file in sorted(ROOT.rglob("*.py"))}
+    return [
+        (parts[0], ".".join(("fedwca", *parts)).removesuffix(".__init__"), ast.parse(file.read_text()))
+        for parts, file in files.items()
+    ]
 
 
-MODULES = list(modules())
 # A published variant may extend the component it varies.
 EXTENDED = {"fedwca.aggregators.revised_wca"}
 FLOWER = "fedwca.deploy.flower"
@@ -92,8 +95,8 @@ def imported_files(tree: ast.Module, files: set[str]) -> set[str]:
 
 
 def test_no_file_imports_itself_through_others() -> None:
-    files = {name for _, name, _ in MODULES}
-    graph = {name: imported_files(tree, files) for _, name, tree in MODULES}
+    files = {name for _, name, _ in modules()}
+    graph = {name: imported_files(tree, files) for _, name, tree in modules()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -111,7 +114,7 @@ HIDDEN = {
 
 def test_hidden_labels_are_asked_for_where_they_may_be() -> None:
     callers: dict[str, set[str]] = {}
-    for _, name, tree in MODULES:
+    for _, name, tree in modules():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in HIDDEN:
                 callers.setdefault(node.func.attr, set()).add(name)
@@ -121,7 +124,7 @@ def test_hidden_labels_are_asked_for_where_they_may_be() -> None:
 
 
 def test_imports_point_downwards() -> None:
-    for part, name, tree in MODULES:
+    for part, name, tree in modules():
         parts = {full.split(".")[1] for full in imported(tree) if full.startswith("fedwca.")}
         parts &= set(ALLOWED)
         assert parts - ALLOWED[part] - {part} == set(), name
@@ -129,7 +132,7 @@ def test_imports_point_downwards() -> None:
 
 @pytest.mark.parametrize("kind", COMPONENTS)
 def test_components_do_not_know_one_another(kind: str) -> None:
-    for part, name, tree in MODULES:
+    for part, name, tree in modules():
         if part != kind or name in EXTENDED:
             continue
         siblings = {
@@ -143,7 +146,7 @@ def test_components_do_not_know_one_another(kind: str) -> None:
 
 
 def test_heavy_libraries_are_imported_where_they_are_used() -> None:
-    for part, name, tree in MODULES:
+    for part, name, tree in modules():
         libraries = {
             full.split(".")[0]
             for node in tree.body
@@ -175,7 +178,7 @@ MAY_READ = {*MAY_WRITE, "datasets", "config", "runs", "search", "reproduce"}
 
 
 def test_only_the_command_line_talks_and_only_keepers_write() -> None:
-    for part, name, tree in MODULES:
+    for part, name, tree in modules():
         names = called(tree)
         if part != "cli":
             assert not names & CONSOLE, name
@@ -190,7 +193,7 @@ def test_only_the_command_line_talks_and_only_keepers_write() -> None:
 def test_public_names_and_module_docstrings_exist(flower: bool) -> None:
     if flower:
         pytest.importorskip("flwr")
-    for _, name, _ in MODULES:
+    for _, name, _ in modules():
         if name.startswith(FLOWER) != flower or name == "fedwca.__main__":
             continue
         module = importlib.import_module(name)

@@ -84,8 +84,14 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
 @pytest.mark.usefixtures("flower_installed")
 @pytest.mark.parametrize("insecure", [True, False], ids=["insecure", "TLS"])
 def test_the_lines_that_init_prints_work_as_they_stand(
-    tmp_path: Path, shades: Path, monkeypatch: pytest.MonkeyPatch, insecure: bool
+    tmp_path: Path,
+    shades: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    insecure: bool,
 ) -> None:
+    if not insecure:
+        request.getfixturevalue("counted_here")
     started: list[list[str]] = []
 
     def start(command: list[str], *ignored: object) -> int:
@@ -282,7 +288,7 @@ def test_images_are_counted_before_a_client_starts(tmp_path: Path) -> None:
         count_images(tmp_path)
     for name in ("a.png", "b.png"):
         Image.new("RGB", (40, 30)).save(tmp_path / name)
-    assert count_images(tmp_path) == 2
+    assert check_images(tmp_path) == 2
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20), np.uint8))
     assert check_images(tmp_path / "x.npz") == 5
     (tmp_path / "a.png").write_bytes(b"no image")

@@ -226,7 +226,7 @@ def test_a_file_of_the_server_that_is_missing(tmp_path: Path, name: str) -> None
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
-@pytest.mark.usefixtures("flower_installed")
+@pytest.mark.usefixtures("flower_installed", "counted_here")
 def test_images_that_are_not_there(tmp_path: Path) -> None:
     run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1", "--device", "cpu")
     assert run.code == 1
@@ -242,13 +242,10 @@ def test_a_second_client_in_one_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("flower_installed")
-@pytest.mark.parametrize(
-    ("device", "why"), [("cuda:99", "this machine has"), ("abacus", "no such device; take auto, cpu, cuda or cuda:1")]
-)
-def test_a_device_that_is_not_there(tmp_path: Path, device: str, why: str) -> None:
-    run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1", "--device", device)
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1", "--device", "cuda:99")
     assert run.code == 2
-    assert f"Error: --device {device}: {why}" in run.err
+    assert "Error: --device cuda:99: this machine has" in run.err
 
 
 def test_a_device_that_is_there_is_found() -> None:
