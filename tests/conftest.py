@@ -148,9 +148,9 @@ def shared_data() -> Path:
     return folder
 
 
-def a_network() -> Network:
+def a_network(seed: int = 1) -> Network:
     """A small network with random weights, three classes."""
-    return models.build(SMALL_MODEL).build(3, seed=1)
+    return models.build(SMALL_MODEL).build(3, seed)
 
 
 def some_images() -> list[ClientImages]:

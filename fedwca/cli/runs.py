@@ -180,7 +180,8 @@ def export_run(
     if to and to != suffix and suffix in FORMATS:
         raise UsageError(f"--to {to} and --out {out}: say different formats; leave out one of both")
     if suffix and suffix not in FORMATS and not to:
-        raise UsageError(f"--out {out}: ends in neither .csv nor .parquet; give --to")
+        right = ", ".join(f".{form}" for form in FORMATS)
+        raise UsageError(f"--out {out}: ends in .{suffix}; right is {right}, or say --to")
     to = to or (suffix if suffix in FORMATS else "csv")
     output_path = out or run_path / f"rounds.{to}"
     configuration = read_configuration(run_path)

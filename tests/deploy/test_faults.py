@@ -39,10 +39,9 @@ from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
 from fedwca.federated.upload_checks import Upload
-from fedwca.models import models
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
-from ..conftest import SMALL_MODEL, a_network, some_images
+from ..conftest import a_network, some_images
 from .conftest import Federation, composed, delivered
 
 Build = Callable[..., Federation]
@@ -396,7 +395,7 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
 
 
 def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tmp_path: Path) -> None:
-    path, network = tmp_path / "server.safetensors", models.build(SMALL_MODEL).build(3, seed=2)
+    path, network = tmp_path / "server.safetensors", a_network(seed=2)
     built = federation("one_hot")
     built = replace(built, method=replace(built.method, clusterer=Finch()))
     save_session(built.session(), path)

@@ -55,11 +55,11 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> 
     prepared = private_cache.parent / "docs"
     with FileLock(f"{prepared}.lock"):
         if not (prepared / "summary.json").exists():
-            prepare(prepared)
+            write_workplace(prepared)
     return shutil.copytree(prepared, tmp_path_factory.mktemp("docs") / "workplace")
 
 
-def prepare(folder: Path) -> None:
+def write_workplace(folder: Path) -> None:
     """Write what `workplace` has; ``summary.json``, the summary of the run, is written last."""
     folder.mkdir(exist_ok=True)
     for block in plugin_files(".py"):

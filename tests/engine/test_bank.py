@@ -8,8 +8,7 @@ from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout, Slot, mix_rows
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
-from fedwca.models import models
-from tests.conftest import SMALL_MODEL
+from tests.conftest import a_network
 
 
 def test_a_row_holds_the_extractor_and_its_statistics_but_not_the_classifier(network: Network) -> None:
@@ -37,7 +36,7 @@ def test_a_row_of_another_model_is_refused(network: Network) -> None:
 def test_binding_copies_nothing_and_predicts_as_the_module_does(network: Network) -> None:
     layout = Layout.of(network)
     replica = Replica(network, layout)
-    other = models.build(SMALL_MODEL).build(3, seed=2)
+    other = a_network(seed=2)
     other.classifier.load_state_dict(network.classifier.state_dict())
     images = torch.randint(0, 256, (7, 3, 8, 8), dtype=torch.uint8)
     rows = torch.stack([layout.read(network), layout.read(other)])

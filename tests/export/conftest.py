@@ -11,11 +11,12 @@ from tests.conftest import SMALL_MODEL
 @pytest.fixture
 def about(network: Network) -> ModelDescription:
     """The description of the tests' small network, as a file of it would hold."""
+    model = models.build(SMALL_MODEL)
     return ModelDescription(
         fedwca="0.1.0",
         classes=("ant", "bee", "cat"),
         side=8,
-        model={"name": SMALL_MODEL.partition(":")[0], **models.build(SMALL_MODEL).model_dump(mode="json")},
+        model={"name": model.name, **model.model_dump(mode="json")},
         method="wca",
         label="FedWCA",
         holder="client 2",

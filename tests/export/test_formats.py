@@ -24,7 +24,7 @@ from fedwca.export.load_model import open_model
 from fedwca.export.model_from_run import check_cluster
 from fedwca.export.write_model import SUFFIXES, Kind, export, kind_of
 from fedwca.models import models
-from tests.conftest import SMALL_MODEL
+from tests.conftest import SMALL_MODEL, a_network
 
 KINDS: list[Any] = [
     "safetensors",
@@ -90,7 +90,7 @@ def test_the_network_is_left_as_it_was(tmp_path: Path, network: Network, about: 
 def test_a_file_that_differs_is_not_kept(
     tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other_network = models.build(SMALL_MODEL).build(3, seed=9)
+    other_network = a_network(seed=9)
 
     def write_other(served: Any, about: ModelDescription, file: Path) -> None:
         save_file(dict(other_network.state_dict()), str(file), metadata={KEY: about.text()})
@@ -129,7 +129,7 @@ def test_a_card_that_cannot_be_written_leaves_the_model_that_was_there(
     card.unlink()
     card.mkdir()
     with pytest.raises(FedwcaError, match="cannot be written"):
-        written(tmp_path, "safetensors", models.build(SMALL_MODEL).build(3, seed=9), about)
+        written(tmp_path, "safetensors", a_network(seed=9), about)
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([path.name, card.name])
 

@@ -10,6 +10,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.errors import UsageError
+from fedwca.models import models
 from fedwca.runs.load_data import build_network
 from fedwca.runs.resources import select_kernels as kernels
 from fedwca.runs.resources.select_engine import choose_engine, choose_engines
@@ -18,9 +19,8 @@ from tests.conftest import SMALL_MODEL
 
 
 def config(**options: object) -> RunConfig:
-    name, _, fields = SMALL_MODEL.partition(":")
-    components = {"model": {name: dict(field.split("=") for field in fields.split(","))}}
-    defaults = {"device": "cpu", "baselines": [], "model": name, "components": components}
+    name, fields = models.parse(SMALL_MODEL)
+    defaults = {"device": "cpu", "baselines": [], "model": name, "components": {"model": {name: fields}}}
     return RunConfig.model_validate({**defaults, **options})
 
 

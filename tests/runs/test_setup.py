@@ -12,13 +12,12 @@ from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
-from fedwca.models import models
 from fedwca.models.resnet18 import ResNet18
 from fedwca.runs.resources import clients_at_once as sizes
 from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials_at_once
 from fedwca.runs.resources.select_engine import ENGINES, choose_engine, choose_engines
 from fedwca.runs.run_folder_name import new_run_path
-from tests.conftest import SMALL_MODEL
+from tests.conftest import a_network
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])
@@ -97,7 +96,7 @@ def test_the_loop_takes_trials_one_by_one(images: list[ClientImages]) -> None:
 
 def test_engines_that_go_together_only_where_they_can(images: list[ClientImages]) -> None:
     config = RunConfig(engine="stacked", device="cpu")
-    small = [models.build(SMALL_MODEL).build(3, seed=seed) for seed in (1, 2)]
+    small = [a_network(seed) for seed in (1, 2)]
     frozen = [
         ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3, seed=seed) for seed in (1, 2)
     ]
