@@ -6,8 +6,9 @@ import importlib
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -68,8 +69,9 @@ def begin(
     context.with_resource(WAITING.showing(f"fedwca {context.invoked_subcommand}: loading"))
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """A Typer app with the named commands, by default all; modules of other commands are not imported."""
+@cache
+def make_command(only: str | None = None) -> Any:
+    """The command group of ``fedwca`` with one command, by default with all; modules of others are not imported."""
     app = typer.Typer(
         name="fedwca",
         cls=_Commands,
@@ -79,14 +81,14 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(begin)
-    for name in names:
+    for name in COMMANDS if only is None else (only,):
         module, attribute = COMMANDS[name]
         entry = getattr(importlib.import_module(f"fedwca.cli.{module}"), attribute)
         if isinstance(entry, typer.Typer):
             app.add_typer(entry, name=name)
         else:
             app.command(name)(entry)
-    return app
+    return typer.main.get_command(app)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -132,9 +134,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
     arguments = [expand_argument(argument) for argument in arguments]
     check_not_empty(arguments)
     command_name = next((argument for argument in arguments if not argument.startswith("-")), None)
-    app = make_app([command_name] if command_name in COMMANDS else COMMANDS)
+    command = make_command(command_name if command_name in COMMANDS else None)
     try:
-        return app(args=arguments, prog_name="fedwca", standalone_mode=False) or 0
+        return command(args=arguments, prog_name="fedwca", standalone_mode=False) or 0
     except SystemExit as system_exit:
         return system_exit.code if isinstance(system_exit.code, int) else 1
     except WrongArguments as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
-import typer
 
 import fedwca
-from fedwca.cli import make_app
+from fedwca.cli import make_command
 from fedwca.cli.complete import baselines, complete_names, presets
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.run_config import TABLES, RunConfig
@@ -158,7 +156,7 @@ def test_list_takes_a_pattern() -> None:
 
 @pytest.mark.parametrize("words", [["bench"], ["deploy", "init"]])
 def test_an_option_says_what_its_field_says(words: list[str]) -> None:
-    command: Any = typer.main.get_command(make_app())
+    command = make_command()
     for word in words:
         command = command.commands[word]
     options = {option.name: option for option in command.params}

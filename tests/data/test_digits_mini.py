@@ -13,8 +13,8 @@ from fedwca.datasets.digits_mini import DigitsMini, draw_domain
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> FederatedDataset:
-    return DigitsMini(root=tmp_path_factory.mktemp("drawn")).load()
+def drawn(private_cache: Path) -> FederatedDataset:
+    return DigitsMini(root=private_cache).load()
 
 
 def test_five_balanced_domains_of_colour_images(drawn: FederatedDataset) -> None:

@@ -21,7 +21,7 @@ from filelock import FileLock
 import fedwca
 import fedwca.functional
 from fedwca._deprecated import GONE_IN, MEMBERS, MODULES
-from fedwca.cli import make_app
+from fedwca.cli import make_command
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
@@ -184,7 +184,7 @@ def known(words: list[str]) -> bool:
     ids=lambda value: " ".join(value[:9]) if isinstance(value, list) else "",
 )
 def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    command: Any = typer.main.get_command(make_app())
+    command = make_command()
     names = list(words)
     while names and getattr(command, "commands", None):
         if names[0].startswith("-"):

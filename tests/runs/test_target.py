@@ -453,7 +453,7 @@ def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None
 
 
 def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "own.safetensors"
@@ -462,6 +462,7 @@ def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
     settings = {**SMALL, "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
     for number, dropout in enumerate((0.0, 0.9, 0.9)):
         overrides = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}
+        overrides["dataset.root"] = str(private_cache)
         bench(**settings, overrides=overrides, out=tmp_path / f"run-{number}", keep="none")
     assert len(list((tmp_path / "cache/centrals").iterdir())) == 2
 
