@@ -86,6 +86,13 @@ def test_the_source_that_nobody_names_counts_too(monkeypatch: pytest.MonkeyPatch
     assert values(with_source)["aggregator"]["ta"] == 0.01
 
 
+@pytest.mark.parametrize("preset_name", ["default", "paper", "skewed"])
+@pytest.mark.parametrize(("dataset", "targets"), [("pacs", 3), ("office-home", 3), ("domainnet", 5)])
+def test_ifca_is_told_how_many_target_domains_there_are(preset_name: str, dataset: str, targets: int) -> None:
+    plan = resolve_plan({"dataset": dataset, "baselines": ["ifca"], "composed": False}, preset_name=preset_name)
+    assert plan.methods[0][0].aggregator.model_dump()["clusters"] == targets
+
+
 UNLABELED = ["default", "paper"]
 
 
