@@ -40,7 +40,13 @@ def command(
         ),
     ] = None,
     grid: Annotated[
-        str | None, option("--grid", text="The paper's values (App. C.3): wca, lr, ladd or fedpcl.", panel=SEARCH)
+        str | None,
+        option(
+            "--grid",
+            text="A paper's values: wca, lr, ladd, fedpcl; with --preset upfl: upfl-lr, upfl-fedprox, fedgma, "
+            "fedtta-prox, fedtta-pp.",
+            panel=SEARCH,
+        ),
     ] = None,
     criterion: Annotated[
         str | None,

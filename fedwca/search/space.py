@@ -78,7 +78,7 @@ def _value(text: str) -> Any:
 
 
 def grids() -> dict[str, dict[str, Any]]:
-    """The paper's grids by name: ``about``, ``params``, and ``method`` if the grid belongs to one method."""
+    """The papers' grids by name: ``about``, ``params``, and ``method`` if the grid belongs to one method."""
     return tomllib.loads((resources.files("fedwca.search") / "sweeps.toml").read_text(encoding="utf-8"))
 
 

@@ -19,6 +19,12 @@ ALTERNATIVES = [
     for row, line in re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
     for pair in re.findall(r"--set (\S+=[^`\s]+)", line)
 ]
+WORDS = [
+    (row, word)
+    for row, line in re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
+    for word in re.findall(r"`([a-z-]+/[a-z]+=[^`\s]+)`", line)
+]
+"""Alternatives that name a baseline with another part."""
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "A": ("ffreeda", "default", {"dataset": "digit_five", "source": "mnist", "clusterer": "finch"}),
     "S": ("sfda", "sfda", {"dataset": "digit_five", "target": "mnist", "training": {"epochs": 1}}),
@@ -52,3 +58,26 @@ def test_an_alternative_arrives_at_a_method(row: str, key: str, value: str) -> N
         if plan is not None and plan != resolve(rows, name):
             return
     pytest.fail("no method differs")
+
+
+@pytest.mark.parametrize(("row", "word"), WORDS)
+@pytest.mark.parametrize("dataset", ["mnist", "digits_plain"])
+def test_a_baseline_with_another_part_differs_in_what_is_named_alone(row: str, word: str, dataset: str) -> None:
+    _, preset, layer = RUNS[row[0]]
+    layer = {**layer, "dataset": dataset, "composed": False}
+    fields = []
+    for method in (word.split("/")[0], word):
+        (plan,) = resolve_plan({**layer, "baselines": [method]}, (), preset).described()["methods"].values()
+        fields.append(flatten({**plan, "label": ""}))
+    assert fields[0].keys() == fields[1].keys()
+    differing = {key[-1] for key, value in fields[1].items() if value != fields[0][key]}
+    assert differing
+    assert differing <= set(re.findall(r"(\w+)=", word))
+
+
+def flatten(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Values of nested dicts and lists by their path."""
+    items = dict(enumerate(value)) if isinstance(value, list) else value
+    if not isinstance(items, dict):
+        return {path: value}
+    return {key: leaf for name, part in items.items() for key, leaf in flatten(part, (*path, str(name))).items()}

@@ -12,6 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from fedwca.cli import make_command
+from fedwca.config.describe_method import method_parts
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
@@ -25,6 +27,9 @@ from fedwca.search.study import search, tabulate_tries
 
 from ..cli.conftest import call
 from ..shades import write_shades
+
+FEDTTA = {"upfl_lr", "upfl_fedprox", "fedgma", "fedtta_prox", "fedtta_pp"}
+"""Grids of the FedTTA paper, for preset `upfl`."""
 
 
 def test_spans_and_lists() -> None:
@@ -64,7 +69,9 @@ def test_the_papers_grids() -> None:
     assert method == "fedwca"
     assert [len(param.values) for param in params] == [5, 5]
     sizes = {name: [len(param.values) for param in grid(name)[1]] for name in grids()}
-    assert sizes == {"wca": [5, 5], "lr": [5], "ladd": [8, 6], "fedpcl": [6]}
+    of_fedtta = {"upfl_lr": [9], "upfl_fedprox": [4], "fedgma": [5, 9], "fedtta_prox": [4], "fedtta_pp": [4, 3]}
+    assert sizes == {"wca": [5, 5], "lr": [5], "ladd": [8, 6], "fedpcl": [6], **of_fedtta}
+    assert set(of_fedtta) == FEDTTA
     assert grid("fedpcl")[1][0].values == pytest.approx([7 * 10.0**-i for i in range(-2, 4)])
     assert grid("ladd")[1][0].values == pytest.approx([10.0**-i for i in range(-2, 6)])
     with pytest.raises(UsageError, match="no grid"):
@@ -74,11 +81,23 @@ def test_the_papers_grids() -> None:
 @pytest.mark.parametrize("name", grids())
 def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
     method, params = grid(name)
-    layer = {"baselines": [method or "fedavg"], "composed": False}
+    layer = {"baselines": [method or "fedprox"], "composed": False}
+    preset = "default"
+    if name in FEDTTA:
+        preset, layer = "upfl", {**layer, "dataset": "cifar10", "partition": "shards:public=0.1"}
     for param in params:
-        key = resolve_grid(param.key, resolve_plan(layer))
+        key = resolve_grid(param.key, resolve_plan(layer, preset_name=preset))
         for value in param.values:
-            assert resolve_plan(layer, tried=[(key, str(value))])
+            plan = resolve_plan(layer, preset_name=preset, tried=[(key, str(value))])
+            ((tried, _),) = plan.methods
+            kind, *_, field_name = key.split(".")
+            parts = [("training", tried.training or plan.config.training), *method_parts(tried)]
+            assert value in [getattr(part, field_name, None) for part_kind, part in parts if part_kind == kind]
+
+
+def test_help_names_the_grids() -> None:
+    (option,) = [option for option in make_command("sweep").commands["sweep"].params if option.name == "grid"]
+    assert all(name.replace("_", "-") in option.help for name in grids())
 
 
 def test_judged_by_the_last_round_of_each_run() -> None:
