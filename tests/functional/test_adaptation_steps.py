@@ -24,6 +24,7 @@ def test_learned_loss_in_batches_by_hand() -> None:
     assert learned_loss(outputs, batch=2).item() == pytest.approx((5 + 10 + 1) / 3)
     assert learned_loss(outputs, None, "rms", 2).item() == pytest.approx((5 / math.sqrt(2) + 10 / math.sqrt(2) + 1) / 3)
     assert learned_loss(outputs, batch=64).item() == pytest.approx(learned_loss(outputs).item())
+    assert learned_loss(outputs, batch=1).item() == pytest.approx((3 + 4 + 6 + 8 + 1) / 5)
 
 
 def test_padding_does_not_count_in_batches_of_the_learned_loss() -> None:

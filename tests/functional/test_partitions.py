@@ -127,6 +127,7 @@ def test_classes_of_more_shards_are_dealt_more_often() -> None:
 
 def test_what_shards_refuse() -> None:
     labels = np.repeat(np.arange(4), 10)
+    assert [len(part) for part in shard_partition(np.arange(4).repeat(2), 4, 1, seeded())] == [2] * 4
     with pytest.raises(UsageError, match="3 shards are too few for 4 classes"):
         shard_partition(labels, 3, 1, seeded())
     with pytest.raises(UsageError, match="too few for 20 shards"):
@@ -230,6 +231,7 @@ def test_long_tail_by_hand() -> None:
     assert np.bincount(labels[indices]).tolist() == [8, 4, 2]  # 8 · 4^0, 8 · 4^(-1/2), 8 · 4^-1
     assert np.bincount(labels[long_tail(labels, 3, 4.0, seeded(), reverse=True)]).tolist() == [2, 4, 8]
     assert (np.diff(indices) > 0).all()
+    assert np.bincount(labels[long_tail(labels[:16], 2, 4.0, seeded())]).tolist() == [8, 2]
     assert long_tail(labels, 3, 1.0, seeded()).tolist() == list(range(24))
     assert np.bincount(labels[long_tail(labels, 3, 1e6, seeded())]).tolist() == [8, 1, 1]
     assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay empty
