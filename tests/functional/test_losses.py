@@ -115,13 +115,15 @@ def test_distillation_by_hand() -> None:
 
 
 def test_prototype_contrast_is_a_mean_over_the_same_label_of_each_sample_and_over_clients() -> None:
-    features = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.8, -0.6]], dtype=torch.float64)
-    labels, tau, base_tau = [0, 0, 0, 1], 0.5, 0.25
-    prototypes = torch.tensor([[[0.9, 0.1], [0.0, 1.0]], [[0.3, 0.4], [1.0, 0.0]]], dtype=torch.float64)
+    rows = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.8, -0.6], [-0.6, 0.8], [0.0, -1.0]]
+    features = torch.tensor(rows, dtype=torch.float64)
+    labels, tau, base_tau = [0, 0, 0, 2, 2, 1], 0.5, 0.25
+    anchors_of_clients = [[[0.9, 0.1], [0.0, 1.0], [0.7, -0.2]], [[0.3, 0.4], [1.0, 0.0], [-0.5, 0.6]]]
+    prototypes = torch.tensor(anchors_of_clients, dtype=torch.float64)
     losses = []
     for anchors in prototypes.tolist():
-        for i in range(3):  # the last sample is alone with its label
-            others = [j for j in range(4) if j != i]
+        for i in range(5):  # the last sample is alone with its label
+            others = [j for j in range(6) if j != i]
             exponentials = {
                 j: math.exp(sum(a * z for a, z in zip(anchors[labels[i]], features[j].tolist(), strict=True)) / tau)
                 for j in others
