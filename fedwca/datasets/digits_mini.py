@@ -106,7 +106,7 @@ def _draw_and_keep(path: Path) -> dict[str, Domain]:
         f"{name}_{part}": getattr(domain, part) for name, domain in domains.items() for part in PARTS
     }
     with contextlib.suppress(OSError):  # on a full or read-only disk, images are drawn anew each time
-        # Not compressed, because every run reads it: that takes a fifth of the time.
+        # Not compressed, because every run reads it.
         write_atomically(path, lambda temporary: np.savez(temporary, **arrays))
     return domains
 

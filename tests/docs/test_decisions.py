@@ -14,16 +14,10 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text()
-ALTERNATIVES = [
-    (row, *pair.split("=", 1))
-    for row, line in re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
-    for pair in re.findall(r"--set (\S+=[^`\s]+)", line)
-]
-WORDS = [
-    (row, word)
-    for row, line in re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
-    for word in re.findall(r"`([a-z-]+/[a-z]+=[^`\s]+)`", line)
-]
+ROWS: list[tuple[str, str]] = re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
+SET = [(row, *pair.split("=", 1)) for row, line in ROWS for pair in re.findall(r"--set (\S+=[^`\s]+)", line)]
+"""Alternatives that set a value."""
+WORDS = [(row, word) for row, line in ROWS for word in re.findall(r"`([a-z-]+/[a-z]+=[^`\s]+)`", line)]
 """Alternatives that name a baseline with another part."""
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "A": ("ffreeda", "default", {"dataset": "digit_five", "source": "mnist", "clusterer": "finch"}),
@@ -50,7 +44,7 @@ def resolve(rows: str, method: str, pairs: tuple[tuple[str, str], ...] = ()) -> 
     }
 
 
-@pytest.mark.parametrize(("row", "key", "value"), ALTERNATIVES)
+@pytest.mark.parametrize(("row", "key", "value"), SET)
 def test_an_alternative_arrives_at_a_method(row: str, key: str, value: str) -> None:
     rows = row[0]
     for name in ["none", *baseline_names(RUNS[rows][0])]:
