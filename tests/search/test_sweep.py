@@ -85,6 +85,10 @@ def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
     preset = "default"
     if name in FEDTTA:
         preset, layer = "upfl", {**layer, "dataset": "cifar10", "partition": "shards:public=0.1"}
+    searched = {param.key.split(".")[-1] for param in params}
+    plain = {**layer, "baselines": [layer["baselines"][0].split("/")[0]]}
+    ((baseline, _),) = resolve_plan(plain, preset_name=preset).methods
+    own = [part.model_dump(exclude=searched) for _, part in method_parts(baseline)]
     for param in params:
         key = resolve_grid(param.key, resolve_plan(layer, preset_name=preset))
         for value in param.values:
@@ -93,6 +97,7 @@ def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
             kind, *_, field_name = key.split(".")
             parts = [("training", tried.training or plan.config.training), *method_parts(tried)]
             assert value in [getattr(part, field_name, None) for part_kind, part in parts if part_kind == kind]
+            assert [part.model_dump(exclude=searched) for _, part in method_parts(tried)] == own
 
 
 def test_help_names_the_grids() -> None:
