@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +31,7 @@ from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.registry import Registry
 from tests.read_rounds import read_rounds
 
+from .fork_server import CommandLine, Ended, ForkServer
 from .shades import write_shades
 
 HEAVY = ("torch", "faiss", "matplotlib", "sklearn")
@@ -313,6 +315,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def command(site: Path, tmp_path: Path, fork_server: ForkServer) -> Callable[..., Ended]:
+    """Runs a command line in a process of its own, where the plugins are installed."""
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    install = f"import sys; sys.path.insert(0, {str(site)!r})"
+    return lambda *words: fork_server.run(CommandLine(list(words), str(tmp_path), environment, install))
+
+
 def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> None:
     listed = python("-m", "fedwca", "list", "aggregators", path=site)
     assert "half_and_half" in listed.stdout, listed.stderr
@@ -419,20 +429,22 @@ def test_a_plugin_that_does_not_fit_is_told_why(
     assert sentence in str(caught.value)
 
 
-def test_a_plugin_with_a_name_that_is_taken_is_not_left_out_in_silence(site: Path) -> None:
-    result = python("-m", "fedwca", "bench", "--aggregator", "wca", path=site)
-    assert result.returncode == 2
+def test_a_plugin_with_a_name_that_is_taken_is_not_left_out_in_silence(
+    site: Path, command: Callable[..., Ended]
+) -> None:
+    result = command("bench", "--aggregator", "wca")
+    assert result.code == 2
     owners = "fedwca and of fedwca-extras (blended:HalfAndHalf)"
     message = f"aggregator 'wca' is of {owners}; uninstall one, or give its entry point another name"
-    assert result.stderr == f"Error: {message}\n"
+    assert result.err == f"Error: {message}\n"
     # Loading a component that extends it has imported it already.
     text = "from fedwca.aggregators import aggregators as a; a.get('revised_wca'); a.get('wca')"
     assert message in python("-c", text, path=site).stderr
 
 
-def test_a_plugin_that_does_not_load_leaves_the_others_alone(site: Path) -> None:
-    result = python("-m", "fedwca", "bench", "--aggregator", "broken", path=site)
-    assert result.returncode == 2
-    assert result.stderr.startswith("Error: aggregator 'broken' from fedwca-extras could not be loaded")
-    assert result.stderr.count("\n") == 1
-    assert python("-m", "fedwca", "list", "aggregators", path=site).returncode == 0
+def test_a_plugin_that_does_not_load_leaves_the_others_alone(command: Callable[..., Ended]) -> None:
+    result = command("bench", "--aggregator", "broken")
+    assert result.code == 2
+    assert result.err.startswith("Error: aggregator 'broken' from fedwca-extras could not be loaded")
+    assert result.err.count("\n") == 1
+    assert command("list", "aggregators").code == 0
