@@ -74,6 +74,9 @@ def test_the_threshold_by_hand() -> None:
     # Entropies 0, L, L: mean 2L/3, median L, the same variance; 3·(-L/3)/(L/√3) = -√3.
     entropies = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
     assert float(adaptive_threshold(entropies, 0.5, -9, 9)) == pytest.approx(0.5 - 3**0.5)
+    # Entropies 0, L, and padding: mean L/2, lower median 0, variance 2·(L/2)² = L²/2; 3·(L/2)/(L/√2) = 3/√2.
+    threshold = adaptive_threshold(entropies, 0.5, -9, 9, mask=torch.tensor([1, 1, 0]))
+    assert float(threshold) == pytest.approx(0.5 + 3 / 2**0.5)
 
 
 @pytest.mark.parametrize(("rest", "expected"), [(1e-8, 0.8), (1e-6, 0.95)])
