@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -62,6 +64,14 @@ class ExamplesWhereThereAre:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ExamplesWhereThereAre())  # a hook of this file would not be asked outside tests/
+    gc.disable()  # until all is imported and collected
+
+
+def pytest_collection_finish() -> None:
+    """Keep what stays to the end, libraries and the list of tests, out of the garbage collector: it takes a second."""
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # or libraries complain of objects that nobody has freed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
