@@ -27,13 +27,21 @@ from fedwca.runs import split_trials
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench
 from fedwca.runs.reporter import SILENT, Progress, RunReporter
+from tests.conftest import SMALL_MODEL
 from tests.read_rounds import read_rounds
 from tests.runs.stopping import check_same_bits, check_same_models
 
 TINY = {"rounds": 2, "batch_size": 8, "device": "cpu", "keep": "all", "composed": False}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "ffreeda": {"clients": 1, "samples": 20, "epochs": 2, "lr": 0.02, "overrides": {"source_training.epochs": 1}},
-    "sfda": {"target": "neon", "samples": 20, "overrides": {"finish_training.epochs": 1}},
+    "ffreeda": {
+        "model": SMALL_MODEL,
+        "clients": 1,
+        "samples": 20,
+        "epochs": 2,
+        "lr": 0.02,
+        "overrides": {"source_training.epochs": 1},
+    },
+    "sfda": {"model": SMALL_MODEL, "target": "neon", "samples": 20, "overrides": {"finish_training.epochs": 1}},
     "upfl": {
         "preset": "upfl",
         "partition": "shards:public=0.02",
@@ -41,17 +49,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "new_clients": 3,
         "samples": 12,
         "source_models": 1,
+        "overrides": {"model.width": 8},
     },
 }
-SMALLER = {"ffreeda": {"model.bottleneck": 8}, "sfda": {"model.bottleneck": 8}, "upfl": {"model.width": 8}}
 MEASURED = ("seconds", "source_digest", "accuracy", "calibration_error", "confusion", "pseudo_label", "class_counts")
 """Prefixes of the fields of records that depend on hidden labels or on the clock."""
 
 
 CLUSTERS = "/clusterer=kmeans:least=2,most=2"
 """After so little training FINCH would find one cluster, in which no method mixes models; it stays in `one_hot`."""
-TRUSTING = f"fedtab/pseudo_labeler=trusted:least=0.025{CLUSTERS}"
-"""At the default, FedTAB would trust no client, as the source model is hardly trained; so it trusts two of four."""
+TRUSTING = f"fedtab/pseudo_labeler=trusted:least=0.1{CLUSTERS}"
+"""At the default, FedTAB would trust no client, as the source model is hardly trained; so it trusts three of four."""
 
 
 class StopsEachMethod(RunReporter):
@@ -76,10 +84,7 @@ def unmeasured(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def play(setting: str, out: Path, methods: list[str], reporter: RunReporter = SILENT) -> Path:
-    settings = dict(SETTINGS[setting])
-    overrides = {**settings.pop("overrides", {}), **SMALLER[setting]}
-    settings |= {"baselines": methods, "overrides": overrides, "reporter": reporter}
-    return bench(**TINY, **settings, out=out, resume=True).path
+    return bench(**TINY, **SETTINGS[setting], baselines=methods, reporter=reporter, out=out, resume=True).path
 
 
 def list_methods(setting: str) -> list[str]:
