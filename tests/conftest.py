@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what stays to the end, libraries and the list of tests, out of the garbage collector: it takes a second."""
+    """Keep what stays to the end out of the garbage collector: to look through libraries and tests takes it a second."""
     gc.freeze()
     gc.enable()
     atexit.register(gc.unfreeze)  # or libraries complain of objects that nobody has freed

@@ -12,7 +12,6 @@ import torch
 
 from fedwca import bench
 from fedwca.results.read_run import read_run
-
 from tests.conftest import SMALL_MODEL
 
 from .scripts import script
@@ -30,7 +29,14 @@ def test_distinct_pieces_are_counted() -> None:
 
 def test_it_is_what_the_gate_of_a_run_decides_on(tmp_path: Path, private_cache: Path) -> None:
     chosen = gate.distinct()["embedded-handwritten-110"]
-    small = {"model": SMALL_MODEL, "clients": 2, "samples": 60, "rounds": 1, "epochs": 1, "source_training": {"epochs": 2}}
+    small = {
+        "model": SMALL_MODEL,
+        "clients": 2,
+        "samples": 60,
+        "rounds": 1,
+        "epochs": 1,
+        "source_training": {"epochs": 2},
+    }
     chosen = replace(chosen, settings={**chosen.settings, **small})
     bench(out=tmp_path / "run", keep="none", **{**chosen.runs()["main"], "baselines": ["fedtab", "fedavg"]})
     run = read_run(tmp_path / "run")
