@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what stays to the end out of the garbage collector: to look through libraries and tests takes it a second."""
+    """Keep what stays to the end, libraries and tests, out of the garbage collector, which needs a second for them."""
     gc.freeze()
     gc.enable()
     atexit.register(gc.unfreeze)  # or libraries complain of objects that nobody has freed
