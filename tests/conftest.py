@@ -64,14 +64,18 @@ class ExamplesWhereThereAre:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ExamplesWhereThereAre())  # a hook of this file would not be asked outside tests/
-    gc.disable()  # until all is imported and collected
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Keep what stays to the end, libraries and tests, out of the garbage collector, which needs a second for them."""
-    gc.freeze()
-    gc.enable()
-    atexit.register(gc.unfreeze)  # or libraries complain of objects that nobody has freed
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)  # or libraries complain of objects that nobody has freed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
