@@ -121,13 +121,13 @@ def test_bf16_gives_nearly_the_model_of_fp32(network: Network, images: list[Clie
 
 
 def test_accuracy_is_nearly_that_of_float32() -> None:
-    """On digits-mini after three rounds: within five points, where a source model gains six."""
+    """On digits-mini after two rounds: within five points, where a source model gains six."""
     accuracies = {}
     for precision in ("fp32", "bf16", "bf16-all"):
         config = RunConfig(
             clients=1,
             samples=80,
-            rounds=3,
+            rounds=2,
             baselines=(),
             aggregator="fedavg",
             device="cpu",
