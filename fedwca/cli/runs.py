@@ -55,6 +55,8 @@ def list_runs(
         say(json.dumps([entry_as_json(entry) for entry in entries], indent=2))
     elif entries:
         print_entries(entries)
+    elif not root.is_dir():
+        say(f"No runs in {root}/: there is no such folder")
     else:
         say(f"No runs in {root}/" if match == "*" and state is None and not tags else f"No such runs in {root}/")
 

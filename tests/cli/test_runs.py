@@ -64,6 +64,7 @@ def test_runs_are_listed_with_their_states(runs: Path) -> None:
     assert lines["stopped"]["accuracy"] == lines["now"]["accuracy"]
     assert lines["now"]["accuracy"] == read_run(runs / "now").summary["methods"]["wca"]["mean"]
     assert call("runs", "--root", str(runs / "empty")).out == f"No runs in {runs / 'empty'}/\n"
+    assert call("runs", "--root", "emtpy").out == "No runs in emtpy/: there is no such folder\n"
 
 
 def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
