@@ -26,6 +26,7 @@ import federation_messages
 import federation_rounds
 from federation_trials import Case, Trials
 from keep import keep
+from provenance import measured_on
 
 from fedwca.core.plain_values import to_plain
 from fedwca.deploy.privacy import Privacy
@@ -118,13 +119,15 @@ def main() -> None:
     }
     predicted = dict(previous.get("predicted", {})) if same else {}
 
+    environment = describe_environment("cpu")
+    if options.part == "defences":
+        environment["versions"]["dp-accounting"] = version("dp-accounting")
+    first, own = measured_on(environment, previous["environment"] if lines else None)
+
     def write() -> None:
         ordered = [lines[case.what, case.aggregator] for case in cases if (case.what, case.aggregator) in lines]
-        environment = describe_environment("cpu")
-        if any(line["epsilon"] for line in ordered):
-            environment["versions"]["dp-accounting"] = version("dp-accounting")
         result = {
-            **{"settings": settings, "environment": environment, "source_only": source_only},
+            **{"settings": settings, "environment": first, "source_only": source_only},
             **{"predicted": predicted, "clusterings": clusterings, "lines": ordered},
         }
         keep(options.out, result)
@@ -136,12 +139,11 @@ def main() -> None:
     for aggregator in METHODS if options.part == "uploads" else ():
         if aggregator not in predicted:
             predicted[aggregator] = trials.predicted(aggregator)
-    missing = [case for case in cases if (case.what, case.aggregator) not in lines]
-    for case in missing:
-        lines[case.what, case.aggregator] = measured(all_trials, case)
-        write()
-    if not missing and (predicted, clusterings) != (previous.get("predicted", {}), previous.get("clusterings", {})):
-        write()  # where nothing is measured anew, the file keeps the hardware of what it has
+    write()
+    for case in cases:
+        if (case.what, case.aggregator) not in lines:
+            lines[case.what, case.aggregator] = measured(all_trials, case) | own
+            write()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from readings import on_machines
+from readings import environments, name_machines, on_machines
 
 RESULTS = Path(__file__).resolve().parent / "results"
 LABELS = {"fedavg": "FedAvg", "wca": "FedWCA", "revised_wca:u=2": "Revised FedWCA, u = 2"}
@@ -104,7 +104,7 @@ def wire() -> str:
             f"| {method} | {upload} | {megabytes(line['bytes_down'])} | {megabytes(line['bytes_up'])} | {total:.2f} "
             f"| {line['accuracy']:.1f} |"
         )
-    settings, environment = result["settings"], result["environment"]
+    settings, machines = result["settings"], name_machines(environments(result, result["lines"]))
     return "\n".join(
         [
             *lines,
@@ -112,8 +112,8 @@ def wire() -> str:
             f"MB of one client's messages. digits-mini, {settings['clients']} clients with at most "
             f"{settings['samples']} images each before the split,",
             f"{settings['rounds']} rounds of {settings['training']['epochs']} epochs, one seed; the source model alone "
-            f"has {result['source_only']:.1f} %. {environment['cores']} cores of",
-            f"{environment['cpu']}. `benchmarks/federation.py uploads`, numbers in `benchmarks/results/uploads.json`.",
+            f"has {result['source_only']:.1f} %. {machines}.",
+            "`benchmarks/federation.py uploads`, numbers in `benchmarks/results/uploads.json`.",
         ]
     )
 
@@ -145,7 +145,7 @@ def defences() -> str:
         cells = [_spread(measured[case, aggregator]) for aggregator in ("fedavg:weighting=uniform", "wca")]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     lines.append(f"| nobody lies, `robust=median` | {medians} | – |")
-    return "\n".join([*lines, "", on_machines([result["environment"]])])
+    return "\n".join([*lines, "", on_machines(environments(result, result["lines"]))])
 
 
 def _spread(line: dict[str, Any]) -> str:
@@ -167,7 +167,7 @@ def noise() -> str:
         value = float(f"{line['epsilon']:.2g}") if line["epsilon"] else math.inf
         text = "∞" if math.isinf(value) else f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
         lines.append(f"| {clip} | {added if float(added) else 0} | {text} | {_spread(line)} |")
-    return "\n".join([*lines, "", on_machines([result["environment"]])])
+    return "\n".join([*lines, "", on_machines(environments(result, result["lines"]))])
 
 
 def cost() -> str:

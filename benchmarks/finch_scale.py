@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from keep import keep
+from provenance import measured_on
 from torch import Tensor
 
 from fedwca.engine.memory import measure_peak_memory
@@ -130,15 +131,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "finch_scale.json")
     options = parser.parse_args(arguments)
-    previous = json.loads(options.out.read_text())["cases"] if options.out.exists() else []
-    cases = {key(case): case for case in previous}
-    clocks = ("seconds", "cpu_seconds", "recall", "load_average")
+    previous = json.loads(options.out.read_text()) if options.out.exists() else {"cases": []}
+    cases = {key(case): case for case in previous["cases"]}
+    environment, own = measured_on(describe_environment("cpu"), previous.get("environment"))
+    kept = ("seconds", "cpu_seconds", "recall", "load_average", "environment")
     for measurement in measure(options.kinds, options.sizes, options.sample, options.threads):
         print(measurement, flush=True)
-        if earlier := cases.get(key(measurement)):  # kept, so that a better number hides no worse one
-            measurement["earlier"] = [*earlier.get("earlier", []), {name: earlier[name] for name in clocks}]
-        cases[key(measurement)] = measurement
-        write(options.out, [cases[name] for name in sorted(cases)])
+        if earlier := cases.get(key(measurement)):  # so that a better number hides no worse one
+            measurement["earlier"] = [
+                *earlier.get("earlier", []),
+                {name: earlier[name] for name in kept if name in earlier},
+            ]
+        cases[key(measurement)] = measurement | own
+        write(options.out, [cases[name] for name in sorted(cases)], environment)
 
 
 def key(case: dict[str, Any]) -> tuple[str, int, str]:
@@ -146,7 +151,7 @@ def key(case: dict[str, Any]) -> tuple[str, int, str]:
     return case["signatures"], case["clients"], case["backend"]
 
 
-def write(file: Path, cases: list[dict[str, Any]]) -> None:
+def write(file: Path, cases: list[dict[str, Any]], environment: dict[str, Any]) -> None:
     """Write the result file."""
     result = {
         "what": "first neighbours and connected components (FINCH level 0), cosine, float64 differences",
@@ -155,7 +160,7 @@ def write(file: Path, cases: list[dict[str, Any]]) -> None:
         "tiled": {"trained": TRAINED, "noise": NOISE, "values": f"the first {VALUES} of the first layer's 1,520"},
         "auto": f"exact faiss up to {EXACT} clients, hnsw above",
         "cases": cases,
-        "environment": describe_environment("cpu"),
+        "environment": environment,
     }
     keep(file, result)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from keep import keep
-from provenance import provenance
+from provenance import measured_on, provenance
 
 from fedwca import bench
 from fedwca.results.read_run import read_run
@@ -146,20 +146,19 @@ def main() -> None:
     saved = json.loads(options.out.read_text()) if options.out.exists() else {"rounds": options.rounds, "cells": []}
     if saved["rounds"] != options.rounds:
         parser.error(f"{options.out} is of {saved['rounds']} rounds; give another --out")
-    saved_cells = saved["cells"]
-    cells_by_setting = {(cell["alpha"], cell["images"]): cell for cell in saved_cells}
+    cells_by_setting = {(cell["alpha"], cell["images"]): cell for cell in saved["cells"]}
+    environment, own = measured_on(provenance("cpu"), saved["environment"] if cells_by_setting else None)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for images in options.images or IMAGES:
         for alpha in options.alpha or ALPHAS:
             if (alpha, images) not in cells_by_setting:
-                cells_by_setting[alpha, images] = run_cell(alpha, images, options.data, options.runs, options.rounds)
+                cell = run_cell(alpha, images, options.data, options.runs, options.rounds)
+                cells_by_setting[alpha, images] = cell | own
                 print(json.dumps(cells_by_setting[alpha, images]["accuracy"]), flush=True)
             cells = list(cells_by_setting.values())
             header = {"rounds": options.rounds, "seeds": SEEDS, "settings": SETTINGS, "overrides": OVERRIDES}
             for cell in cells:
                 cell["differences"] = {name: difference(cell, name) for name in cell["accuracy"] if name != "FedTTA"}
-            # Kept where nothing was measured, so that no other machine is named for what was.
-            environment = saved["environment"] if cells == saved_cells and cells else provenance("cpu")
             keep(options.out, {**header, "environment": environment, "cells": cells})
     if options.out == RESULT:
         picture(list(cells_by_setting.values()), options.picture)

@@ -14,6 +14,21 @@ def provenance(device: str) -> dict[str, Any]:
     return {**describe_environment(device), "commit": commit()}
 
 
+def measured_on(environment: dict[str, Any], first: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The environment of a results file, and what an entry measured now has to hold beside its numbers.
+
+    Args:
+        environment: what is measured on now.
+        first: what the entries of the file that stay were measured on; None: there are none.
+
+    >>> measured_on({"cpu": "a"}, None)
+    ({'cpu': 'a'}, {})
+    >>> measured_on({"cpu": "a"}, {"cpu": "b"})
+    ({'cpu': 'b'}, {'environment': {'cpu': 'a'}})
+    """
+    return (environment, {}) if first is None else (first, {"environment": environment})
+
+
 def commit() -> str | None:
     """Short hash of the commit that is checked out, followed by ``+`` if a tracked Python file has changed since.
 

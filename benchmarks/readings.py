@@ -49,6 +49,15 @@ def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
     return noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
 
 
+def environments(result: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What entries of a results file were measured on: each its own environment, or else the file's.
+
+    >>> environments({"environment": {"cores": 1}}, [{}, {"environment": {"cores": 2}}])
+    [{'cores': 1}, {'cores': 2}]
+    """
+    return [entry.get("environment", result["environment"]) for entry in entries]
+
+
 def name_machine(environment: Mapping[str, Any]) -> str:
     """The hardware that a run was made on, its accelerator first.
 

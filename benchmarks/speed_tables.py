@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from readings import name_machine, noted
+from readings import environments, name_machine, noted
 
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.tables import Table
@@ -177,7 +177,8 @@ def finch_scale() -> str:
         lines.append([case["signatures"], *(str(case[key]) for key in keys), ", ".join(earlier)])
     heads = ("seconds", "CPU seconds", "recall", "peak MB", "load average", "earlier runs, seconds (load average)")
     sizes = f"{cases[0]['clients']:,} clients of {cases[0]['values']} values, {cases[0]['threads']} threads"
-    return noted(Table("", ("signatures", *heads), lines), [f"{sizes}. {made(result)}."])
+    machines = dict.fromkeys(made({"environment": machine}) for machine in environments(result, cases))
+    return noted(Table("", ("signatures", *heads), lines), [f"{sizes}. {'; '.join(machines)}."])
 
 
 def kernels() -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from readings import noted, on_machines
+from readings import environments, noted, on_machines
 
 from fedwca.core.mean import without_rounding
 from fedwca.data.labelled_clients import NEW, TRAINING
@@ -150,7 +150,7 @@ def worth() -> str:
     notes = [
         f"Percent of new clients' images, mean over {result['seeds']} seeds; FedTTA trains {result['rounds']} rounds.",
         f"Differences are paired by seed, {PAIRED}. Configuration: `benchmarks/results/upfl/learned_adaptation.json`.",
-        on_machines([result["environment"]]),
+        on_machines(environments(result, result["cells"])),
     ]
     heads = ("alpha", "images", *names, *(f"FedTTA − {name}" for name in names[1:3]))
     return noted(Table("", heads, lines), notes)
