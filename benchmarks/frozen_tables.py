@@ -66,7 +66,7 @@ def frozen() -> str:
     ]
     lines = [[*row, cell] for row, cell in zip(rows(summaries), seconds, strict=True)]
     config, training = first["config"], first["config"]["training"]
-    environment = json.loads((RUNS / next(iter(summaries)) / "environment.json").read_text())
+    machines = [read_environment(source) for source in summaries]
     runs = len(summaries) * config["source_models"]
     notes = [
         f"Percent, means over clients and n = {config['source_models']} source models of each source; FedWCA minus it",
@@ -74,10 +74,16 @@ def frozen() -> str:
         f"64 pixels, {config['clients']} clients per target domain, at most {config['samples']} images each,",
         f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}; the defaults",
         "lambda = 0.1, T_a = 0.01, and k = 4 for IFCA. Seconds a round:",
-        f"{environment['cores']} cores of {environment['cpu']}, other work beside it (`benchmarks/frozen.sh`;",
+        f"{name_machines(machines)}, other work beside it (`benchmarks/frozen.sh`;",
         "configurations in `benchmarks/results/frozen`).",
     ]
     return noted(Table("", ("method", *summaries, "mean", "FedWCA minus it", "seconds a round"), lines), notes)
+
+
+def read_environment(folder: str) -> dict[str, Any]:
+    """Hardware and versions of a run."""
+    environment: dict[str, Any] = json.loads((RUNS / folder / "environment.json").read_text())
+    return environment
 
 
 def printed() -> str:
@@ -95,7 +101,7 @@ def printed() -> str:
         for name in methods
     ]
     lines = [[*row, cell] for row, cell in zip(rows(summaries), default_means, strict=True)]
-    machines = [json.loads((RUNS / f"{source}-printed" / "environment.json").read_text()) for source in summaries]
+    machines = [read_environment(f"{source}-printed") for source in summaries]
     notes = [
         f"As above, with the paper's lambda = 0.3 and T_a = 0.1 (Table 9), and IFCA's k = 3; {name_machines(machines)}."
     ]
@@ -108,10 +114,9 @@ def whole() -> str:
     if not file.exists():
         return "Not measured yet: `WHOLE=1 bash benchmarks/frozen.sh`."
     summary = json.loads(file.read_text())
-    environment = json.loads((RUNS / "whole" / "environment.json").read_text())
     methods = summary["methods"].items()
     lines = [[entry["label"], f"{seconds_of_round('whole', summary, method):.1f}"] for method, entry in methods]
-    notes = [f"Source photo, nine clients; {environment['cores']} cores of {environment['cpu']}."]
+    notes = [f"Source photo, nine clients; {name_machines([read_environment('whole')])}."]
     return noted(Table("", ("method", "seconds a round"), lines), notes)
 
 
@@ -125,7 +130,7 @@ def trust() -> str:
         right = statistics.fmean(by_run({source: summary}, "source_only").values())
         spread = f"{statistics.fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
         lines.append([source, f"{right:.1f}", spread, f"{sum(trusted)} of {len(trusted)}"])
-    machines = [json.loads((RUNS / source / "environment.json").read_text()) for source in read_summaries()]
+    machines = [read_environment(source) for source in read_summaries()]
     notes = [
         "PACS at 64 pixels, frozen ResNet-18; clients of three source models (`benchmarks/frozen.sh`; "
         f"{name_machines(machines)})."
