@@ -140,8 +140,8 @@ def _wrong(path: Path, key: str, expected: str, array: NDArray[np.generic]) -> D
     return DataError(f"{path}: {key} must be {expected}, not {array.dtype} {list(array.shape)}")
 
 
-def file_md5(path: Path) -> str:
-    """MD5 of a file's content as 32 hex digits, which detects damage but not tampering.
+def file_hash(path: Path, algorithm: str) -> str:
+    """Hash of a file's content in hex digits, by a name of `hashlib`; an MD5 detects damage but not tampering.
 
     Raises:
         DataError: the file cannot be read.
@@ -149,7 +149,7 @@ def file_md5(path: Path) -> str:
     try:
         check_not_special(path)
         with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -154,13 +154,13 @@ class DatasetSource(Component):
         Raises:
             DataError: a file has another MD5, so it is damaged or another version.
         """
-        from fedwca.data.archives import file_md5
+        from fedwca.data.archives import file_hash
         from fedwca.errors import DataError
 
         folder = self.own_folder
         files = [name for name in self.checksums if (folder / name).is_file()]
         for name in files:
-            if (md5 := file_md5(folder / name)) != self.checksums[name]:
+            if (md5 := file_hash(folder / name, "md5")) != self.checksums[name]:
                 raise DataError(
                     f"{folder / name} is damaged or another edition: its MD5 is {md5}, not {self.checksums[name]}"
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import shutil
 import time
@@ -15,7 +14,8 @@ from typing import IO, Any
 from fedwca._version import __version__
 from fedwca.core.input_files import check_not_special
 from fedwca.core.remote_files import RemoteFile
-from fedwca.errors import DataError, FedwcaError
+from fedwca.data.archives import file_hash
+from fedwca.errors import FedwcaError
 
 Report = Callable[[str, int, int | None], None]
 """Called with the file's name, the bytes received so far, and the total bytes (None: unknown)."""
@@ -100,17 +100,9 @@ def find_mismatch(file: RemoteFile, path: Path) -> str | None:
     if file.size is not None and size != file.size:
         return f"has {size:,} bytes, not {file.size:,}"
     for name, published in (("md5", file.md5), ("sha256", file.sha256)):
-        if published is not None and (digest := _hash(path, name)) != published:
+        if published is not None and (digest := file_hash(path, name)) != published:
             return f"has the {name.upper()} {digest}, not {published}"
     return None
-
-
-def _hash(path: Path, name: str) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.new(name, usedforsecurity=False)).hexdigest()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _etag_file(part: Path) -> Path:
