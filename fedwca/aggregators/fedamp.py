@@ -37,7 +37,9 @@ class FedAMP(Aggregator):
         all_clients = torch.ones(rows.shape[0], dtype=torch.bool)
         uploaded = state.get("heard", all_clients)  # for the others the server holds only the source model
         clients = int(uploaded.sum())
-        distances = torch.cdist(rows.double(), rows.double()).square().cpu()
+        models = rows.double()
+        # Not by a matrix product, whose bits depend on the number of threads and which takes memory for further copies.
+        distances = torch.cdist(models, models, compute_mode="donot_use_mm_for_euclid_dist").square().cpu()
         pairs = uploaded & uploaded[:, None] & ~torch.diag(all_clients)
         median = distances[pairs].median() if clients > 1 else torch.tensor(1.0, dtype=torch.float64)
         x = distances / median.clamp_min(torch.finfo(torch.float64).tiny)

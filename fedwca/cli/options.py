@@ -112,7 +112,8 @@ OPTIONS: dict[str, Any] = {
         list[str] | None,
         option(
             "--set",
-            text="kind.field=value, such as aggregator.ta=0.05 or training.momentum=0.8; repeat.",
+            text="kind.field=value, such as aggregator.ta=0.05 or training.momentum=0.8; repeat. Takes precedence over "
+            "other options.",
             panel=KEEP,
         ),
     ],

@@ -42,7 +42,10 @@ def without_unused(
     idle_fields = _unused_fields(config, methods)
     for kind, name, field in idle_fields:
         key = f"{kind}.{name}.{field}"
-        origin = remaining_origins.pop(f"components.{key}")
+        # A value that is a table, which is no right one, has an origin for each of its leaves, and none if it is empty.
+        leaves = [k for k in remaining_origins if f"{k}.".startswith(f"components.{key}.")]
+        origin = next((remaining_origins[leaf] for leaf in leaves), "")
+        remaining_origins = {k: layer for k, layer in remaining_origins.items() if k not in leaves}
         if origin != preset and refuses:
             given = "given in the configuration's file" if origin == "config" else "given"
             raise UsageError(f"{key} is {given}, but no method of this run uses the {kind} {name!r}")

@@ -23,7 +23,9 @@ class Privacy:
 
     def __call__(self, values: Tensor) -> Tensor:
         """Return the values ``[P]``, clipped to one L2 norm, plus noise that has no seed."""
-        clipped = values * min(1.0, self.clip / max(float(values.norm()), 1e-12))
+        # In float32 the squares of a ResNet's values add up to too little, and what is uploaded would be too long.
+        norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+        clipped = values * min(1.0, self.clip / max(norm, 1e-12))
         return clipped + draw_secret_normal(values) * (self.noise * self.clip)
 
 

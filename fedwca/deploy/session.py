@@ -214,7 +214,11 @@ class Session:
         layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
         if factor is None:
             return answers
-        moves = {k: float((answer.model - answer.start)[: layout.trained].norm()) for k, answer in answers.items()}
+        trained = slice(layout.trained)
+        moves = {
+            k: float(torch.linalg.vector_norm((answer.model - answer.start)[trained], dtype=torch.float64))
+            for k, answer in answers.items()
+        }
         moved = sum(move > 0 for move in moves.values())
         if moved < FEWEST_MOVES and (moved or len(answers) < FEWEST_MOVES):
             message = "round %d: rule norm_bound takes 3 trained models and there are %d, so no update is held to it"

@@ -101,4 +101,5 @@ def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> mutual_information(torch.tensor([[0.0, 50.0], [50.0, 0.0]]))
     tensor(1.)
     """
-    return -information_maximization(logits, mask, eps=0) / math.log(max(2, logits.shape[-1]))
+    information = -information_maximization(logits, mask, eps=0) / math.log(max(2, logits.shape[-1]))
+    return information.clamp_min(0)  # equal outputs may be rounded to less

@@ -36,7 +36,8 @@ def flatten_records(
     """
     table = []
     for record in records:
-        count, training_count = len(record["accuracy"]), len(record.get("labels") or record["accuracy"])
+        count = len(record["accuracy"])
+        training_count = len(record.get("labels") or record.get("train_images") or record["accuracy"])
         key = {name: record[name] for name in ("method", "source_model", "trial", "round")}
         values = dict(_flatten({name: value for name, value in record.items() if name not in (*key, "schema")}))
         per_client = {name: value for name, value in values.items() if _per_client(value, (count, training_count))}

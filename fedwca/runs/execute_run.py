@@ -15,6 +15,7 @@ from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import end_of_run, log_records
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
+from fedwca.runs.records.round_record import seconds_spent
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.resources.memory_estimate import memory_record
 from fedwca.runs.resuming.how_to_continue import say_how_to_continue
@@ -30,7 +31,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         KeyboardInterrupt: the user stopped the run; likewise.
     """
     folder, config = run.folder, run.plan.config
-    first_record_at, memory = run.started, MeasuredMemory(run.device)
+    rounds_began_at, memory = run.started, MeasuredMemory(run.device)
     traced_label = run.plan.methods[-1][0].label if run.profile else None
     try:
         folder.write("memory.json", memory_record(run.memory, run.device, None))
@@ -43,30 +44,30 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             ):
                 records = run_bench(config, run.plan.methods, run.splits, progress, run.checkpointer, run.schedule)
                 for record in run.schedule.merged(records, folder.append, progress):
-                    if first_record_at == run.started:  # the first record comes once the source models exist
-                        first_record_at = time.perf_counter()
+                    if rounds_began_at == run.started:  # the first record; it comes when its round has ended
+                        rounds_began_at = max(run.started, time.perf_counter() - seconds_spent(record))
                     log_session.on_record(to_plain(record))
             order = [method.name for method, _ in run.plan.methods]
             folder.rewrite(
                 lambda _: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"])
             )
             folder.write("memory.json", memory_record(run.memory, run.device, memory.growth()))
-            write_summary(run, first_record_at, complete=True)
+            write_summary(run, rounds_began_at, complete=True)
             finished = FinishedRun(read_run(folder.path))
             if run.loggers:
                 log_session.on_end(end_of_run(folder.path, finished.summary, reporter.warn))
     except (OSError, Unwritable) as error:
-        summarise_unfinished(run, first_record_at)
+        summarise_unfinished(run, rounds_began_at)
         sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)
         raise FedwcaError(f"{sentence}; what was written is kept, {say_how_to_continue(folder.path)}") from error
     except (FedwcaError, KeyboardInterrupt):
-        summarise_unfinished(run, first_record_at)
+        summarise_unfinished(run, rounds_began_at)
         raise
     return finished
 
 
-def summarise_unfinished(run: PreparedRun, first_record_at: float) -> None:
+def summarise_unfinished(run: PreparedRun, rounds_began_at: float) -> None:
     """Write the summary of a run that was stopped or failed; that this fails, too, must not replace the reason."""
     with suppress(OSError, FedwcaError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        write_summary(run, first_record_at, complete=False)
+        write_summary(run, rounds_began_at, complete=False)

@@ -68,7 +68,10 @@ class FinishedRun:
         Raises:
             UsageError: there is no such column.
         """
-        entries = [((entry["label"],), entry) for entry in self.summary["methods"].values()]
+        entries = [
+            ((entry["label"],), {**entry, "seconds": self.run.seconds(name)})
+            for name, entry in self.summary["methods"].items()
+        ]
         spread = describe_spread([entry["n"] for _, entry in entries])
         dataset_text = data_and_domain(self.run.config, self.dataset)
         round_text = shown_round(any("round" in entry for _, entry in entries))

@@ -15,12 +15,12 @@ from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.records.round_record import seconds_spent
 
 
-def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> None:
+def write_summary(run: PreparedRun, rounds_began_at: float, complete: bool) -> None:
     """Write the summary and the picture.
 
     Args:
         run: the run, finished or not.
-        first_record_at: ``time.perf_counter()`` when the first record came.
+        rounds_began_at: ``time.perf_counter()`` when the first round began.
         complete: whether the run is finished.
     """
     folder, plan = run.folder, run.plan
@@ -35,8 +35,8 @@ def write_summary(run: PreparedRun, first_record_at: float, complete: bool) -> N
         "config": plan.config.model_dump(mode="json"),
         "timing": {
             "total_seconds": now - run.started + run.before,
-            "setup_seconds": first_record_at - run.started,
-            "run_seconds": now - first_record_at + run.before,
+            "setup_seconds": rounds_began_at - run.started,
+            "run_seconds": now - rounds_began_at + run.before,
             "methods": seconds,
         },
         "complete": complete,

@@ -163,6 +163,8 @@ def test_from_any_point_to_the_same_bits(every: Path, tmp_path: Path, records: i
     run = resume(folder)
     assert run.code == 0, run.err
     assert result(folder) == result(every)
+    timing = json.loads((folder / "summary.json").read_text())["timing"]
+    assert timing["run_seconds"] >= sum(timing["methods"].values()) - 1e-6
     rounds_done = sum(number >= 0 for _, number in ORDER[: records - behind])
     assert f"Going on after {rounds_done} of 6 rounds" in run.out
     assert not list(folder.glob(f".*{'a' * 32}*"))

@@ -37,6 +37,22 @@ def test_fedamps_attention_by_hand() -> None:
     assert pushed.tolist() == pytest.approx([0, near / (near + far), far / (near + far)])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fedamps_distances_do_not_depend_on_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix product, which torch's cdist takes above 25 rows, would have other bits, and squares that are not 0."""
+    rows = 1e3 + torch.randn(30, 4000, generator=torch.Generator().manual_seed(0))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        weights = FedAMP().offer({}, 1, rows).personal
+    finally:
+        torch.set_num_threads(before)
+    exact = torch.stack([(rows.double() - row).square().sum(1) for row in rows.double()])
+    xi = torch.exp(-exact / exact[~torch.eye(30, dtype=torch.bool)].median()) / 29
+    off_diagonal = ~torch.eye(30, dtype=torch.bool)
+    torch.testing.assert_close(weights[:, 0][off_diagonal], xi[off_diagonal], rtol=1e-12, atol=0)
+
+
 def test_fedamp_leaves_out_clients_that_never_uploaded() -> None:
     fedamp, rows, labels = FedAMP(sigma=2), torch.tensor([[0.0], [1.0], [3.0]]), torch.arange(3)
     heard = [torch.tensor(flags) for flags in ([True, False, False], [False, True, False])]

@@ -205,6 +205,11 @@ def test_wrong_set_options_are_refused(pairs: list[tuple[str, str]], sentence: s
             {"components": {"model": {"timm:a.b": {"head": "direct"}}}},
             "no method of this run uses the model 'timm:a.b'",
         ),
+        (
+            {"components": {"clusterer": {"kmeans": {"k": {"a": 1}}}}},
+            "no method of this run uses the clusterer 'kmeans'",
+        ),
+        ({"components": {"clusterer": {"kmeans": {"k": {}}}}}, "no method of this run uses the clusterer 'kmeans'"),
     ],
     ids=str,
 )

@@ -119,3 +119,26 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(monkeypatch: py
     assert clients.find() == {0: 12}
     assert asked_nodes == [[11, 12], [12], [13], [12]]
     assert clients.find() == {0: 12}
+
+
+@pytest.mark.parametrize("rival", [10, 12])
+def test_who_is_connected_keeps_its_place_whichever_node_says_so_first(
+    monkeypatch: pytest.MonkeyPatch, rival: int
+) -> None:
+    """After the server is started again, all nodes say at once who they are, and another one asks for a taken place."""
+    replies = {11: Reply({"identity": "a", "number": 0}), rival: Reply({"identity": "b", "number": 0})}
+    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(
+        connected_clients, "exchange_messages", lambda grid, nodes, seconds: [(node, replies[node]) for node in nodes]
+    )
+    clients, names = make_clients(sorted(replies), [], rejoin=True), {0: name_of("a")}
+
+    def release(number: int, online: set[str]) -> None:
+        names[number] = names[number] if names[number] in online else ""
+
+    def admit(name: str, wish: int) -> int | None:
+        names[wish] = names[wish] or name
+        return wish if names[wish] == name else None
+
+    clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
+    assert clients.find() == {0: 11}

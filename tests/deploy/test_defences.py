@@ -162,6 +162,8 @@ def test_clipping_and_noise() -> None:
     noisy = Privacy(1.0, 0.5)(update)
     assert 0.4 < float((noisy - Privacy(1.0)(update)).std()) < 0.6
     assert not torch.equal(noisy, Privacy(1.0, 0.5)(update))
+    many = Privacy(1.0)(torch.full((20_000_000,), 1.0)).double()  # in float32 their squares add up to too little
+    assert float(many.norm()) == pytest.approx(1.0, rel=1e-5)
 
 
 def test_all_noise_is_of_secret_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,8 @@ def bare_server(folder: Path) -> serve.FlowerServer:
     server.grid = SimpleNamespace(get_node_ids=lambda: [11, 12, 13])  # type: ignore[assignment]
     server.deployment = SimpleNamespace(deadline=600.0, rounds=3, rules=SimpleNamespace(least=2))  # type: ignore[assignment]
     context, state = SimpleNamespace(max_answer_bytes=10**6), SimpleNamespace(names=("a",))
-    server.session = SimpleNamespace(context=context, state=state)  # type: ignore[assignment]
+    method = SimpleNamespace(aggregator=SimpleNamespace(sends_models=True))
+    server.session = SimpleNamespace(context=context, state=state, method=method)  # type: ignore[assignment]
     server.folder, server.status = folder, ServerStatus(3, 3)
     return server
 
@@ -103,6 +104,32 @@ def test_a_client_that_is_away_for_a_moment_gets_its_model(
     server._deliver()
     assert sum(clock) == waited
     assert ("clients [1] have not got their model" in caplog.text) == (back > 100)
+
+
+def test_models_that_stay_at_the_clients_are_not_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    patch_time(monkeypatch, [])
+    server = bare_server(tmp_path)
+    server.session.method.aggregator.sends_models = False  # type: ignore[misc]
+    server.session.final_parcels = lambda: {0: "end"}  # type: ignore[assignment, method-assign]
+    server.clients = SimpleNamespace(find=lambda: {0: 11})  # type: ignore[assignment]
+    monkeypatch.setattr(server, "_exchange", lambda parcels, number: set())
+    server._deliver()
+    assert "clients [0] did not say that they have their model; no one else has it" in caplog.text
+
+
+@pytest.mark.parametrize(("number", "waited"), [(0, 600.0), (2, serve.RECONNECTION)])
+def test_only_a_new_run_waits_long_for_all_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, waited: float
+) -> None:
+    server, waits = bare_server(tmp_path), []
+    server.session.state = SimpleNamespace(round=number)  # type: ignore[assignment]
+    server.deployment = SimpleNamespace(rounds=number, join=600.0, rules=SimpleNamespace(clients=3))  # type: ignore[assignment]
+    monkeypatch.setattr(serve, "wait_for_nodes", lambda grid, clients, seconds, tell: waits.append(seconds))
+    monkeypatch.setattr(server, "_deliver", lambda: None)
+    server.run()
+    assert waits == [waited]
 
 
 def test_final_models_that_are_too_large_together_are_sent_one_by_one(

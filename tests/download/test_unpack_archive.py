@@ -79,6 +79,23 @@ def test_a_link_in_a_tar(tmp_path: Path, kind: bytes, to: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["p.tar"]
 
 
+def test_modes_and_special_files_of_a_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)  # Python 3.11.0 to 3.11.3 has none
+    member = tarfile.TarInfo("photo/a")
+    member.mode, member.uid = 0o6777, 12345
+    with tarfile.open(tmp_path / "p.tar", "w") as archive:
+        archive.addfile(member)
+    file = tmp_path / "photo" / "a"
+    unpack_archive(remote(tmp_path / "p.tar", "tar", "photo"), tmp_path / "p.tar", tmp_path)
+    assert file.stat().st_uid != 12345
+    assert not file.stat().st_mode & 0o6111
+    with tarfile.open(tmp_path / "p.tar", "w") as archive:
+        member.type = tarfile.FIFOTYPE
+        archive.addfile(member)
+    with pytest.raises(DataError, match="'photo/a' in it is neither a file nor a folder"):
+        unpack_archive(remote(tmp_path / "p.tar", "tar", "photo"), tmp_path / "p.tar", tmp_path)
+
+
 @pytest.mark.parametrize("form", ["gzip", "zip", "tar"])
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
 def test_damage_is_a_sentence_and_leaves_nothing(tmp_path: Path, form: Literal["gzip", "zip", "tar"], cut: int) -> None:

@@ -47,6 +47,12 @@ def test_mutual_information_by_hand() -> None:
     assert mutual_information(torch.zeros(3, 1)).item() == 0
 
 
+def test_equal_outputs_have_no_information_and_not_less() -> None:
+    logits = (0.1 * torch.arange(10, dtype=torch.float64)).repeat(6, 1)
+    assert information_maximization(logits, eps=0) > 0, "by rounding"
+    assert mutual_information(logits) == 0
+
+
 def test_entropy_and_diversity_at_their_extremes() -> None:
     sure = 1e3 * torch.eye(4)
     assert prediction_entropy(sure).item() == 0

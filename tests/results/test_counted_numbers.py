@@ -55,6 +55,12 @@ def test_a_run_from_before_there_were_counts() -> None:
     assert not [name for name in flatten_records([old])[0] if name.startswith("round_")]
 
 
+def test_images_of_training_clients_beside_new_clients_stay_in_a_flat_table() -> None:
+    start = {key: value for key, value in FIRST.items() if key not in ("labels", "confusion")}
+    rows = flatten_records([{**start, "round": -1, "train_images": [30, 40]}])
+    assert [row["train_images"] for row in rows] == [30, 40, None, None]
+
+
 def test_a_flat_table_has_the_numbers_of_a_round() -> None:
     rows = flatten_records([FIRST, SECOND], ["a", "a", "b", "b"], ["zero", "one"])
     assert len(rows) == 8

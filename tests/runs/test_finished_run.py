@@ -46,6 +46,8 @@ def test_a_notebook_shows_it(done: FinishedRun) -> None:
     page = done._repr_html_()
     assert page.startswith("<table><caption>shades, source amber")
     assert page.count("<tr>") == len(done.table) + 1
+    table = done.results_table()
+    assert all(float(row[table.columns.index("seconds")]) >= 0 for row in table.rows)
 
 
 def test_it_can_be_tagged(done: FinishedRun) -> None:

@@ -49,7 +49,9 @@ class ConnectedClients:
         online = sorted(self.grid.get_node_ids())
         self.tell(len(online))
         self._forget_nodes(online)
-        for node, hello in sorted(self._ask(online).items()):
+        hellos = self._ask(online)
+        self._names |= {node: hello.name for node, hello in hellos.items()}  # all before the first place is given
+        for node, hello in sorted(hellos.items()):
             self._give_number(node, hello, online)
         numbers = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in numbers.items() if client is not None}
@@ -80,7 +82,6 @@ class ConnectedClients:
 
     def _give_number(self, node: int, hello: _Hello, online: Sequence[int]) -> None:
         """Let the session give a node's client its number."""
-        self._names[node] = hello.name
         if hello.wish is not None and self.deployment.rejoin:
             self.session.release(hello.wish, {self._names[present] for present in online if present in self._names})
         number = self.session.admit(hello.name, hello.wish)

@@ -34,6 +34,8 @@ from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError, UsageError
 
 log = logging.getLogger("fedwca.deploy")
+RECONNECTION = 120.0
+"""Seconds that a run which continues waits at most for all clients; they reconnect by themselves in less."""
 DELIVERIES = 3
 """How often a client is sent its final model at most, until it confirms that it has it."""
 
@@ -98,7 +100,8 @@ class FlowerServer:
             FedwcaError: a round got too few answers more often than ``patience`` allows.
         """
         session, deployment, tries = self.session, self.deployment, 0
-        wait_for_nodes(self.grid, deployment.rules.clients, deployment.join, self._say_connected)
+        patience = min(deployment.join, RECONNECTION) if session.state.round else deployment.join
+        wait_for_nodes(self.grid, deployment.rules.clients, patience, self._say_connected)
         while session.state.round < deployment.rounds:
             number = session.state.round
             nodes, parcels = self._open_round()
@@ -145,8 +148,10 @@ class FlowerServer:
             if not final_parcels:
                 break
             missing -= self._send_final(final_parcels)
-        if missing:
+        if missing and self.session.method.aggregator.sends_models:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
+        elif missing:
+            log.warning("clients %s did not say that they have their model; no one else has it", sorted(missing))
         if without_model := sorted(set(self.clients.find()) - set(self.session.final_parcels())):
             log.warning("clients %s took part in no round, so there is no model for them", without_model)
 
