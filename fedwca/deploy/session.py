@@ -210,22 +210,27 @@ class Session:
             raise FedwcaError(f"{sentence}; the warning before this says why")
 
     def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
-        """Return the answers whose models moved no further than the norm bound allows."""
+        """Return the answers whose models moved no further than the norm bound allows.
+
+        Late clients, whose models nobody is sent yet, are not held to it: they begin from the source model, and move
+        further than the others, who begin from their cluster's.
+        """
         layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
         if factor is None:
             return answers
+        members = {k: answer for k, answer in answers.items() if not needs_cluster(self.context, self.state, k)}
         trained = slice(layout.trained)
         moves = {
             k: float(torch.linalg.vector_norm((answer.model - answer.start)[trained], dtype=torch.float64))
-            for k, answer in answers.items()
+            for k, answer in members.items()
         }
         moved = sum(move > 0 for move in moves.values())
-        if moved < FEWEST_MOVES and (moved or len(answers) < FEWEST_MOVES):
+        if moved < FEWEST_MOVES and (moved or len(members) < FEWEST_MOVES):
             message = "round %d: rule norm_bound takes 3 trained models and there are %d, so no update is held to it"
             log.warning(message, self.state.round, moved)
         # Images of another domain move statistics by about one standard deviation, other images hardly at all: the
         # median counts as at least 1.
-        shifts = {k: measure_statistics_shift(answer.model, answer.start, layout) for k, answer in answers.items()}
+        shifts = {k: measure_statistics_shift(answer.model, answer.start, layout) for k, answer in members.items()}
         too_far = {
             "its update is": norm_outliers(moves, factor),
             "its BatchNorm statistics moved": norm_outliers(shifts, factor, least=1.0),

@@ -55,6 +55,22 @@ def test_a_norm_bound_refuses_what_moved_too_far(
     assert "client 1 (client-1) refused: its update is" in caplog.messages[0]
 
 
+def test_a_norm_bound_keeps_no_late_client_out(
+    federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It begins from the source model, so that its first update is longer than those of the others."""
+    built = federation("one_hot")
+    session = built.session(norm_bound=3.0, alone="warn")
+    lengthened = flipped(session, 3)
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        return lengthened(client, parcel) if client == 3 and parcel.round == 2 else parcel
+
+    run_in_process(session, built.clients(), 4, wire, lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
+    assert session.state.samples[3]
+    assert "client 3" not in caplog.text
+
+
 def test_weights_that_no_training_makes_are_refused_without_a_rule(
     federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
 ) -> None:
