@@ -13,6 +13,9 @@ from fedwca.core.grouping import EachAlone
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Offer, State
 
+COLUMNS = 1 << 18
+"""Values of a model that are compared at once, so that no copy of all models in float64 is made."""
+
 
 @register("fedamp")
 class FedAMP(Aggregator):
@@ -37,9 +40,7 @@ class FedAMP(Aggregator):
         all_clients = torch.ones(rows.shape[0], dtype=torch.bool)
         uploaded = state.get("heard", all_clients)  # for the others the server holds only the source model
         clients = int(uploaded.sum())
-        models = rows.double()
-        # Not by a matrix product, whose bits depend on the number of threads and which takes memory for further copies.
-        distances = torch.cdist(models, models, compute_mode="donot_use_mm_for_euclid_dist").square().cpu()
+        distances = _square_distances(rows).cpu()
         pairs = uploaded & uploaded[:, None] & ~torch.diag(all_clients)
         median = distances[pairs].median() if clients > 1 else torch.tensor(1.0, dtype=torch.float64)
         x = distances / median.clamp_min(torch.finfo(torch.float64).tiny)
@@ -52,3 +53,13 @@ class FedAMP(Aggregator):
         """Remember who ever uploaded a model; a checkpoint of an earlier release lacks this and counts all clients."""
         default = torch.full_like(present, "labels" in state)
         return {"labels": labels, "heard": state.get("heard", default) | present}
+
+
+def _square_distances(rows: Tensor) -> Tensor:
+    """Squared Euclidean distances ``[K, K]`` in float64 between the rows ``[K, P]``."""
+    total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+    for columns in rows.split(COLUMNS, dim=1):
+        part = columns.double()
+        # Not by a matrix product, whose bits depend on the number of threads.
+        total += torch.cdist(part, part, compute_mode="donot_use_mm_for_euclid_dist").square()
+    return total

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from fedwca.aggregators import fedamp
 from fedwca.aggregators.equal import Equal
 from fedwca.aggregators.fedamp import FedAMP
 from fedwca.aggregators.ifca import IFCA
@@ -40,6 +41,7 @@ def test_fedamps_attention_by_hand() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_fedamps_distances_do_not_depend_on_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix product, which torch's cdist takes above 25 rows, would have other bits, and squares that are not 0."""
+    monkeypatch.setattr(fedamp, "COLUMNS", 1500)
     rows = 1e3 + torch.randn(30, 4000, generator=torch.Generator().manual_seed(0))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
