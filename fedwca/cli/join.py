@@ -188,21 +188,21 @@ def describe_steps(name: str, adapted: AdaptedModel) -> list[str]:
     return lines
 
 
-def parse_adapt(text: str | None) -> tuple[int, Adaptation | None]:
-    """The value of ``--adapt`` as epochs of training (0 if it names none) and an adaptation (None if it names none).
+def parse_adapt(text: str | None) -> tuple[int | None, Adaptation | None]:
+    """The value of ``--adapt`` as epochs of training and an adaptation, of which at most one is not None.
 
     Raises:
         UsageError: too many epochs, or there is no such adaptation.
     """
     if text is None:
-        return 0, None
+        return None, None
     if re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         if not 0 <= (epochs := int(text)) <= 1_000_000:
             raise UsageError(f"--adapt {text}: epochs are 0 to 1000000")
         return epochs, None
     from fedwca.adaptations import adaptations
 
-    return 0, adaptations.build(text)
+    return None, adaptations.build(text)
 
 
 def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> PrintedJoin:

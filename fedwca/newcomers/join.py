@@ -62,7 +62,7 @@ def join(
     federation: TrainedFederation,
     images: Tensor,
     by: By = "update",
-    epochs: int = 0,
+    epochs: int | None = None,
     done: Callable[[int], None] = lambda client: None,
     adaptation: Adaptation | None = None,
     size: int | None = None,
@@ -80,9 +80,9 @@ def join(
         federation: trained; it is not changed.
         images: of the newcomer ``[N, 3, H, W]`` uint8, N at least 2.
         by: how the cluster is found, where the method groups clients by a clusterer.
-        epochs: E, epochs of its own training; 0 for none.
+        epochs: E, epochs of its own training; 0 for none; None: none, but the method's adaptation, if it has one.
         done: called with each client whose round 0 was repeated, by update.
-        adaptation: its steps come last; None: the method's adaptation, if it has one and there are no epochs.
+        adaptation: its steps come last, in place of the method's own.
         size: of its model, from 0, the smallest, where a run has models of several sizes; None: drawn at random.
 
     Raises:
@@ -90,7 +90,8 @@ def join(
             missing, the method does not say what a client without labels does, or there is no such size.
     """
     method, server = federation.method, federation.server
-    adaptation = adaptation or (None if epochs else method.adaptation)
+    adaptation = adaptation or (method.adaptation if epochs is None else None)
+    epochs = epochs or 0
     if len(images) < 2:
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
@@ -196,7 +197,7 @@ def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation 
         if network.trains_classifier and not method.finish and method.adaptation is not None:
             raise UsageError(
                 f"method {method.name!r} adapts by {method.adaptation.name}, not by epochs of training; "
-                "leave --adapt out"
+                "leave --adapt out, or let `fedwca export` give its model as it is"
             )
         if network.trains_classifier and not method.finish:
             raise UsageError(

@@ -142,3 +142,36 @@ def test_who_is_connected_keeps_its_place_whichever_node_says_so_first(
 
     clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
     assert clients.find() == {0: 11}
+
+
+def test_who_was_turned_away_with_a_key_is_asked_again_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with a key is known by the same node after it is started again, now with another number."""
+    replies = {11: Reply({"identity": "a", "number": 0}), 12: Reply({"identity": "b", "number": 0})}
+    asked_nodes: list[list[int]] = []
+
+    def exchange(grid: object, nodes: list[int], seconds: float) -> list[tuple[int, Reply]]:
+        asked_nodes.append(nodes)
+        return [(node, replies[node]) for node in nodes]
+
+    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
+    nodes, names = [11, 12], {0: name_of("a"), 1: ""}
+    clients = make_clients(nodes, [])
+
+    def admit(name: str, wish: int) -> int | None:
+        names[wish] = names[wish] or name
+        return wish if names[wish] == name else None
+
+    clients.session.admit = admit  # type: ignore[method-assign, assignment]
+    assert clients.find() == {0: 11}
+    nodes.remove(12)
+    assert clients.find() == {0: 11}
+    replies[12] = Reply({"identity": "b", "number": 1})
+    nodes.append(12)
+    assert clients.find() == {0: 11, 1: 12}
+    assert asked_nodes == [[11, 12], [12]]
+    nodes.remove(11)
+    assert clients.find() == {1: 12}
+    nodes.append(11)
+    assert clients.find() == {0: 11, 1: 12}
+    assert len(asked_nodes) == 2, "who has a place is known by its key"

@@ -205,6 +205,7 @@ def test_a_client_joins_with_what_others_say_of_public_images(run: Path, tmp_pat
     for words, sentence in (
         (["--size", "3"], "no size 3: method 'hetero_fedtta' has models of sizes 0 to 2"),
         (["--adapt", "3"], "adapts by learned, not by epochs of training; leave --adapt out"),
+        (["--adapt", "0"], "adapts by learned, not by epochs of training; leave --adapt out, or let `fedwca export`"),
         (["--adapt", "generated"], "adaptation 'generated' generates a model"),
     ):
         refused = call(*arguments, *words, "--out", str(tmp_path / "no"))

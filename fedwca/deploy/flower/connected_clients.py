@@ -93,14 +93,18 @@ class ConnectedClients:
         self._numbers[node] = number
 
     def _forget_nodes(self, online: Sequence[int]) -> None:
-        """With ``rejoin``, forget nodes that are gone, and nodes that were turned away so that they are asked again."""
-        gone = self._numbers.keys() - set(online)
-        if not (self.deployment.rejoin and gone):
+        """Forget nodes that were turned away and are gone, so that they are asked again when they return.
+
+        With ``rejoin``, forget all that are gone, and those that are still turned away, since a place may be free.
+        """
+        gone, rejoin = self._numbers.keys() - set(online), self.deployment.rejoin
+        if not gone:
             return
         served = {self._names[node] for node in online if self._numbers.get(node) is not None}
         for node, number in list(self._numbers.items()):
             # An older node of a client that is connected anew stays turned away.
-            if node in gone or (number is None and self._names[node] not in served):
+            turned_away = number is None and self._names[node] not in served
+            if (turned_away and (rejoin or node in gone)) or (rejoin and node in gone):
                 del self._numbers[node]
 
 
