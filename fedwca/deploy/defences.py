@@ -16,6 +16,12 @@ FEWEST_MOVES = 3
 """Models that can be compared in how far they moved."""
 
 
+def measure_update(model: Tensor, sent: Tensor, layout: Layout) -> float:
+    """Return the L2 norm of a model's update: its parameters ``[P]`` minus those of the model that was sent ``[P]``."""
+    # Added up in float64: in float32 the squares of a large model's values add up to too little.
+    return float(torch.linalg.vector_norm((model - sent)[: layout.trained], dtype=torch.float64))
+
+
 def measure_statistics_shift(model: Tensor, sent: Tensor, layout: Layout) -> float:
     """Return how far the BatchNorm statistics of a model ``[P]`` moved from those of the model that was sent ``[P]``.
 

@@ -12,7 +12,7 @@ from fedwca.core.network import Network
 from fedwca.core.printable import printable
 from fedwca.deploy.client_numbers import assign_number, set_name, why_no_place
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.defences import FEWEST_MOVES, measure_statistics_shift, norm_outliers
+from fedwca.deploy.defences import FEWEST_MOVES, measure_statistics_shift, measure_update, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, read_answer
@@ -219,11 +219,7 @@ class Session:
         if factor is None:
             return answers
         members = {k: answer for k, answer in answers.items() if not needs_cluster(self.context, self.state, k)}
-        trained = slice(layout.trained)
-        moves = {
-            k: float(torch.linalg.vector_norm((answer.model - answer.start)[trained], dtype=torch.float64))
-            for k, answer in members.items()
-        }
+        moves = {k: measure_update(answer.model, answer.start, layout) for k, answer in members.items()}
         moved = sum(move > 0 for move in moves.values())
         if moved < FEWEST_MOVES and (moved or len(members) < FEWEST_MOVES):
             message = "round %d: rule norm_bound takes 3 trained models and there are %d, so no update is held to it"

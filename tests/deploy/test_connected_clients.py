@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 
 import pytest
@@ -88,19 +88,15 @@ def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
     assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
 
 
-def test_who_was_turned_away_is_asked_again_when_a_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client without a key that lost its folder comes back under a new name, while Flower lists its old node."""
-    replies = {node: Reply({"identity": name, "number": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
+def with_places(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[int], names: dict[int, str], replies: Mapping[int, Reply], rejoin: bool
+) -> tuple[connected_clients.ConnectedClients, list[list[int]]]:
+    """Clients of a session with these names by place, and a list that gets the nodes that are asked each time."""
     asked_nodes: list[list[int]] = []
 
-    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+    def exchange(grid: object, nodes: list[int], seconds: float) -> list[tuple[int, Reply]]:
         asked_nodes.append(nodes)
-        return iter([(node, replies[node]) for node in nodes])
-
-    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
-    monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
-    nodes, names = [11, 12], {0: ""}
-    clients = make_clients(nodes, [], rejoin=True)
+        return [(node, replies[node]) for node in nodes]
 
     def release(number: int, online: set[str]) -> None:
         names[number] = names[number] if names[number] in online else ""
@@ -109,7 +105,18 @@ def test_who_was_turned_away_is_asked_again_when_a_place_is_free(monkeypatch: py
         names[wish] = names[wish] or name
         return wish if names[wish] == name else None
 
+    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
+    clients = make_clients(nodes, [], rejoin)
     clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
+    return clients, asked_nodes
+
+
+def test_who_was_turned_away_is_asked_again_when_a_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client without a key that lost its folder comes back under a new name, while Flower lists its old node."""
+    replies = {node: Reply({"identity": name, "number": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
+    nodes = [11, 12]
+    clients, asked_nodes = with_places(monkeypatch, nodes, {0: ""}, replies, rejoin=True)
     assert clients.find() == {0: 11}
     nodes.remove(11)
     assert clients.find() == {0: 12}
@@ -127,42 +134,15 @@ def test_who_is_connected_keeps_its_place_whichever_node_says_so_first(
 ) -> None:
     """After the server is started again, all nodes say at once who they are, and another one asks for a taken place."""
     replies = {11: Reply({"identity": "a", "number": 0}), rival: Reply({"identity": "b", "number": 0})}
-    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
-    monkeypatch.setattr(
-        connected_clients, "exchange_messages", lambda grid, nodes, seconds: [(node, replies[node]) for node in nodes]
-    )
-    clients, names = make_clients(sorted(replies), [], rejoin=True), {0: name_of("a")}
-
-    def release(number: int, online: set[str]) -> None:
-        names[number] = names[number] if names[number] in online else ""
-
-    def admit(name: str, wish: int) -> int | None:
-        names[wish] = names[wish] or name
-        return wish if names[wish] == name else None
-
-    clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
+    clients, _ = with_places(monkeypatch, sorted(replies), {0: name_of("a")}, replies, rejoin=True)
     assert clients.find() == {0: 11}
 
 
 def test_who_was_turned_away_with_a_key_is_asked_again_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client with a key is known by the same node after it is started again, now with another number."""
     replies = {11: Reply({"identity": "a", "number": 0}), 12: Reply({"identity": "b", "number": 0})}
-    asked_nodes: list[list[int]] = []
-
-    def exchange(grid: object, nodes: list[int], seconds: float) -> list[tuple[int, Reply]]:
-        asked_nodes.append(nodes)
-        return [(node, replies[node]) for node in nodes]
-
-    monkeypatch.setattr(connected_clients, "Message", lambda *_, dst_node_id, **__: dst_node_id)
-    monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
-    nodes, names = [11, 12], {0: name_of("a"), 1: ""}
-    clients = make_clients(nodes, [])
-
-    def admit(name: str, wish: int) -> int | None:
-        names[wish] = names[wish] or name
-        return wish if names[wish] == name else None
-
-    clients.session.admit = admit  # type: ignore[method-assign, assignment]
+    nodes = [11, 12]
+    clients, asked_nodes = with_places(monkeypatch, nodes, {0: name_of("a"), 1: ""}, replies, rejoin=False)
     assert clients.find() == {0: 11}
     nodes.remove(12)
     assert clients.find() == {0: 11}
