@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
@@ -31,7 +32,13 @@ from fedwca.federated.participation import sample_clients
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server, offer_source
 from fedwca.federated.simulated_uploads import SimulatedUpload
-from fedwca.functional import alignment, blend_weights, soft_cluster_weights, soft_neighborhood_density
+from fedwca.functional import (
+    alignment,
+    blend_weights,
+    prototype_labels,
+    soft_cluster_weights,
+    soft_neighborhood_density,
+)
 from fedwca.objectives.control import Control
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.proximal import Proximal
@@ -139,6 +146,25 @@ def test_ifca_deals_clients_out_and_lets_them_choose(loop: SequentialEngine) -> 
             # A model that no client chose stays as it is.
             assert torch.equal(previous.rows[cluster], current.rows[cluster])
         assert torch.equal(outcome.weights.argmax(1), outcome.labels)
+
+
+def test_ifca_chooses_by_the_loss_on_the_clients_images(loop: SequentialEngine, images: list[ClientImages]) -> None:
+    """Information maximization and 0.1 of cross-entropy with each model's own labels, without the engine."""
+    servers, outcomes = rounds(loop, "ifca:clusters=3", 2)
+    network = copy.deepcopy(loop.network).eval()
+    for client, chosen in enumerate(outcomes[1].labels.tolist()):
+        losses = []
+        for row in servers[1].rows:
+            loop.layout.write(network, row)
+            with torch.no_grad():
+                logits, features = network(network.prepare(images[client].train))
+            p = logits.softmax(1)
+            diversity = -(p.mean(0) * (p.mean(0) + 1e-5).log()).sum()
+            labels = prototype_labels(features, p)[0]
+            uncertainty = -(p * (p + 1e-5).log()).sum(1).mean()
+            losses.append(float(uncertainty - diversity + 0.1 * cross_entropy(logits, labels)))
+        assert losses.index(min(losses)) == chosen
+    assert len(outcomes[1].labels.unique()) > 1
 
 
 @pytest.mark.parametrize("aggregator", aggregators.names())

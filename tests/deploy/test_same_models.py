@@ -1,36 +1,57 @@
-"""A federation played by messages ends with the engine's models, for every aggregator that can be deployed."""
+"""A federation played by messages ends with the engine's models: all aggregators and baselines that can be deployed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
 from fedwca.aggregators import aggregators
+from fedwca.clusterers.finch import Finch
+from fedwca.clusterers.kmeans import KMeans
+from fedwca.config.baselines import baseline_names
+from fedwca.config.compose_methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
+from fedwca.data.federation import ClientImages
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.parameter_layout import Layout
+from fedwca.federated.server import Server
 from fedwca.objectives.proximal import Proximal
+from tests.engine.federations import needed_rounds, trained
 
 from .conftest import Federation, delivered
 
-ELSEWHERE = ("wca", "fedavg", "afl", "scaffold", "fedper")  # the last three cannot be deployed
+NOT_SENT = ("afl", "scaffold", "fedper")
+"""Aggregators that send models, but cannot be deployed."""
+
+
+def deployed_baselines() -> list[str]:
+    """Baselines that can be deployed; ``table5_pp_fp_tm_mu`` is FedWCA."""
+    names = [name for name in baseline_names() if name not in ("ladd", "ladd_plus", "table5_pp_fp_tm_mu")]
+    return [name for name in names if (made := trained(name)).aggregator.sends_models and made.pseudo_labeler]
+
+
+IN_BASELINES = {trained(name).aggregator.name for name in deployed_baselines()}
 CASES = [
     ("wca", 3),
     ("wca:ta=1,tb=1", 3),
     ("revised_wca:u=2,ta=1,tb=1", 4),
-    ("fedavg", 2),
     ("one_hot:weighting=samples", 2),
-    *((name, 2) for name in aggregators.names() if aggregators.get(name).sends_models and name not in ELSEWHERE),
+    *(
+        (name, 2)
+        for name in aggregators.names()
+        if aggregators.get(name).sends_models and name not in {*NOT_SENT, *IN_BASELINES}
+    ),
 ]
 
 
-@pytest.mark.parametrize(("aggregator", "rounds"), CASES, ids=lambda value: str(value))
-def test_same_models_as_the_engine(federation: Callable[..., Federation], aggregator: str, rounds: int) -> None:
-    built = federation(aggregator)
-    alone = "warn" if built.method.aggregator.grouping.clients_choose else "refuse"
-    session, clients = built.session(alone=alone), built.clients()
+def check_same_models(built: Federation, rounds: int) -> Server:
+    """Check that messages and the engine give the same models; returns the server that messages end with."""
+    session, clients = built.session(alone="warn"), built.clients()
     run_in_process(session, clients, rounds)
     expected, server = built.simulated(rounds), session.state.server
     assert expected.rows.shape == server.rows.shape
@@ -41,6 +62,22 @@ def test_same_models_as_the_engine(federation: Callable[..., Federation], aggreg
     for client, row in zip(clients, delivered(session), strict=True):
         assert client.final is not None
         assert torch.equal(client.final, row)
+    return server
+
+
+@pytest.mark.parametrize(("aggregator", "rounds"), CASES, ids=lambda value: str(value))
+def test_same_models_as_the_engine(federation: Callable[..., Federation], aggregator: str, rounds: int) -> None:
+    check_same_models(federation(aggregator), rounds)
+
+
+@pytest.mark.parametrize("name", deployed_baselines())
+def test_baselines_give_the_engines_models(network: Network, images: list[ClientImages], name: str) -> None:
+    method, own = trained(name), compose(RunConfig(baselines=(name,)))[0][0].clusterer
+    # FINCH would find one cluster of models that are hardly trained.
+    clusterer = KMeans(least=2, most=2) if isinstance(own, Finch) else own
+    built = Federation(replace(method, clusterer=clusterer), network, images, {})
+    server = check_same_models(built, needed_rounds(method))
+    assert not isinstance(clusterer, KMeans) or server.state["labels"].unique().tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])

@@ -12,6 +12,7 @@ from torchvision.models import ResNet as TorchvisionResNet
 from torchvision.models import WeightsEnum
 from torchvision.models.resnet import BasicBlock
 
+from fedwca.clusterers.true import TrueDomains
 from fedwca.config.baselines import baseline_names
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
@@ -89,10 +90,10 @@ def lenet(dtype: torch.dtype = torch.float64) -> Network:
     return Thin(bottleneck=16).build(3, seed=1).to(dtype)
 
 
-def rounds(engine: Engine, method: Method, count: int = 2, **options: object) -> tuple[Server, list[Outcome]]:
-    """The server after ``count`` rounds from the network's own weights, and the outcome of each round."""
+def rounds(engine: Engine, method: Method, count: int | None = None, **options: object) -> tuple[Server, list[Outcome]]:
+    """The server after ``count`` rounds (None: `needed_rounds`) from the network's own weights, and their outcomes."""
     server, outcomes = init_server(engine), []
-    for number in range(count):
+    for number in range(needed_rounds(method) if count is None else count):
         server, outcome = run_round(
             number, server, method, engine, TRAINING, Keys(0), DOMAINS[: len(engine.images)], **options
         )  # type: ignore[arg-type]
@@ -110,7 +111,7 @@ def same(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], tolerance
 def compare(
     loop: SequentialEngine, stacked: StackedEngine, method: Method, tolerance: float = 1e-9, **options: object
 ) -> None:
-    """Check that two rounds give the same models, targets, reports, uploads, server states and predictions.
+    """Check that `needed_rounds` give the same models, targets, reports, uploads, server states and predictions.
 
     Args:
         loop: the plain engine, whose results are the reference.
@@ -158,7 +159,24 @@ KINDS = [
 
 
 def trained(name: str) -> Method:
-    """A baseline by name, with a trust threshold of 0: no client would trust the untrained source model here."""
+    """A baseline by name, that does all it does within `needed_rounds` of a hardly trained model.
+
+    Clusters are `DOMAINS`, as FINCH would find one cluster, in which methods do not differ. The trust threshold is 0:
+    no client would be trusted. Revised FedWCA and LADD do early what they do from round 6 on by default.
+    """
     method = compose(RunConfig(baselines=(name,)))[0][0]
-    gated = isinstance(method.pseudo_labeler, Trusted)
-    return replace(method, pseudo_labeler=Trusted(least=0)) if gated else method
+    early = {"revised_wca": {"u": 2}, "ladd": {"start": 1}}.get(method.aggregator.name, {})
+    return replace(
+        method,
+        aggregator=method.aggregator.model_copy(update=early),
+        clusterer=TrueDomains() if method.clusterer else None,
+        pseudo_labeler=Trusted(least=0) if isinstance(method.pseudo_labeler, Trusted) else method.pseudo_labeler,
+    )
+
+
+def needed_rounds(method: Method) -> int:
+    """Rounds until the method of `trained` has done all it does.
+
+    Revised FedWCA reuses weights in its third round; LADD sends a teacher of several models in its fourth.
+    """
+    return {"revised_wca": 3, "ladd": 4}.get(method.aggregator.name, 2)

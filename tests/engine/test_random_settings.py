@@ -15,7 +15,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
-from tests.engine.federations import DOMAINS, METHODS, clients, lenet, trained
+from tests.engine.federations import DOMAINS, METHODS, clients, lenet, needed_rounds, trained
 
 SIZES = (1, 8, 9, 12, 13, 17, 20, 25)
 """Images of a client; none leaves a batch of two or three, over which BatchNorm amplifies rounding errors, and two
@@ -48,7 +48,7 @@ def test_engines_agree(seed: int) -> None:
 
     def play(engine: Engine) -> Server:
         server = init_server(engine)
-        for number in range(2):
+        for number in range(needed_rounds(method)):
             arguments = method, engine, method.training_in(training), Keys(0), DOMAINS, participation
             server, _ = run_round(number, server, *arguments)
         return server

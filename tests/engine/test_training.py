@@ -18,13 +18,14 @@ from fedwca.engine.client_task import SentModels, Task
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout, mix_rows
-from fedwca.engine.randomness import Keys, permutation
+from fedwca.engine.randomness import Keys, permutation, place_counters, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.stacked import StackedEngine
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.functional import strong_augment
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
@@ -214,6 +215,25 @@ def test_strong_views_come_when_asked_and_in_the_same_forward(network: Network, 
     run(loop, training, Fixed(mixing=True), watched)
     mixed = sum(shapes[1:]) - 2 * 13
     assert mixed == 5  # every third image of 13 is mixed, and its strong view is not
+
+
+def test_strong_views_are_of_the_steps_images_with_draws_of_each_step(
+    network: Network, images: list[ClientImages]
+) -> None:
+    inputs: list[Tensor] = []
+    loop = SequentialEngine(network, images[:1], "cpu", 1)
+    replica = loop._replicas.get()
+    embed = replica.network.embed
+    replica.network.embed = lambda x: inputs.append(x) or embed(x)  # type: ignore[func-returns-value, method-assign]
+    loop._replicas.put(replica)
+    run(loop, Training(epochs=1, batch_size=8), Fixed(mixing=False), Watched())
+    steps = permutation(KEYS(0, 0, "order 0"), 13).split(8)
+    for step, (batch, shown) in enumerate(zip(steps, inputs[-2:], strict=True)):
+        originals, count = images[0].train[batch], len(batch)
+        draws = uniform(KEYS(0, 0, "strong"), place_counters(4, step, torch.arange(count), 16))
+        assert torch.equal(shown[:count], network.prepare(originals))
+        assert torch.equal(shown[count:], network.prepare(strong_augment(originals, draws)))
+        assert not torch.allclose(shown[count:], shown[:count], atol=0.1)
 
 
 def test_an_objective_that_asks_for_views_does_not_change_the_others_draws(

@@ -29,7 +29,17 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from tests.engine.federations import DOMAINS, KINDS, TRAINING, ShortResNet, Thin, clients, same, trained
+from tests.engine.federations import (
+    DOMAINS,
+    KINDS,
+    TRAINING,
+    ShortResNet,
+    Thin,
+    clients,
+    needed_rounds,
+    same,
+    trained,
+)
 
 SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
 """Images of each client of three trials: some full and last batches have the same size in several trials."""
@@ -44,7 +54,7 @@ def networks(dtype: torch.dtype = torch.float64) -> list[Network]:
 def played(
     trials: TrialsInTurn,
     method: Method,
-    rounds: int = 2,
+    rounds: int | None = None,
     training: Training = TRAINING,
     domains: Tensor = DOMAINS,
     **options: object,
@@ -52,7 +62,7 @@ def played(
     """The server and the outcomes of each trial after some rounds."""
     servers = [init_server(engine) for engine in trials.engines]
     outcomes: list[list[Outcome]] = [[] for _ in servers]
-    for number in range(rounds):
+    for number in range(needed_rounds(method) if rounds is None else rounds):
         opened_rounds = {
             i: open_round(
                 number, servers[i], method, engine, training, Keys(i), domains[: len(engine.images)], **options
@@ -68,7 +78,7 @@ def played(
 def compare(
     alone: TrialsInTurn, together: StackedTrials, method: Method, tolerance: float = 1e-9, **options: object
 ) -> None:
-    """Check that two rounds of each trial give the same models, server states, reports, uploads and targets."""
+    """Check that `needed_rounds` of each trial give the same models, server states, reports, uploads and targets."""
     alone_runs, together_runs = played(alone, method, **options), played(together, method, **options)
     for i, (engine_alone, engine_together) in enumerate(zip(alone.engines, together.engines, strict=True)):
         assert (engine_alone.bank - alone_runs[i][0].source).abs().max() > 1e-3

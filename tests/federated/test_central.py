@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -95,26 +96,29 @@ WORDS = [*sorted({*centrals.names()} - {"pooled"}), "pooled", "pooled:on=target"
 every = pytest.mark.parametrize("word", WORDS)
 
 
-@every
-def test_each_learns_on_sources_that_differ_from_the_target(word: str) -> None:
+@functools.cache
+def train(word: str) -> tuple[StartModel, list[int]]:
+    """The model of a central method, and the epochs of its progress."""
     central = centrals.build(word)
     epochs: list[int] = []
-    trained = train_central(
-        central, images(central.oracle), START, TRAINING, 0, progress=lambda epoch, of: epochs.append(epoch)
-    )
+    arguments = central, images(central.oracle), START, TRAINING, 0
+    return train_central(*arguments, progress=lambda epoch, of: epochs.append(epoch)), epochs
+
+
+@every
+def test_each_learns_on_sources_that_differ_from_the_target(word: str) -> None:
+    trained, epochs = train(word)
     assert epochs == list(range(TRAINING.epochs + 1))
     assert not trained.network.training
     assert accuracy(START) < 0.4
     assert accuracy(trained) >= 0.5
-    if not central.oracle:
+    if not centrals.build(word).oracle:
         assert all(accuracy(trained, *source) > 0.9 for source in SOURCES)
 
 
 @pytest.mark.parametrize("word", ["dan", "dann", "m3sda", "pooled:on=target"])
 def test_who_sees_the_target_is_better_there_than_who_does_not(word: str) -> None:
-    central = centrals.build(word)
-    blind = accuracy(train_central(centrals.build("pooled"), images(), START, TRAINING, 0))
-    assert accuracy(train_central(central, images(central.oracle), START, TRAINING, 0)) > blind
+    assert accuracy(train(word)[0]) > accuracy(train("pooled")[0])
 
 
 @every

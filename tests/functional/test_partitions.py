@@ -179,6 +179,12 @@ def test_dirichlet_by_client_is_around_the_shares_of_classes() -> None:
     assert [call.args[0].tolist() for call in random.dirichlet.call_args_list] == [pytest.approx([0.15, 0.05])] * 4
 
 
+def test_dirichlet_by_class_has_the_same_alpha_for_all_clients() -> None:
+    random = MagicMock(wraps=seeded())
+    dirichlet_partition(np.repeat([0, 1], [90, 30]), 4, 0.2, random, "class")
+    assert [call.args[0].tolist() for call in random.dirichlet.call_args_list] == [[0.2] * 4]  # of each of two classes
+
+
 def test_dirichlet_by_client_gives_equal_sizes_without_repeats() -> None:
     labels = np.repeat(np.arange(3), [50, 5, 48])
     parts = dirichlet_partition(labels, 10, 0.05, seeded(), "client")

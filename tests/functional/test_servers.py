@@ -66,13 +66,13 @@ def test_agreement_by_hand() -> None:
 
 
 def test_control_by_hand_and_without_a_step() -> None:
-    c, c_k, start, end = (torch.tensor([value, 0.0]) for value in (1.0, 2.0, 3.0, 1.0))
-    assert control_update(c, c_k, start, end, 4, 0.5).tolist() == [2.0, 0.0]
+    c, c_k, start, end = (torch.tensor([value, 0.0]) for value in (1.0, 2.0, 3.0, 0.0))
+    assert control_update(c, c_k, start, end, 4, 0.5).tolist() == [2.5, 0.0]  # 2 - 1 + 3 / (4 · 0.5)
     assert control_update(c, c_k, start, end, 0, 0.5).tolist() == [2.0, 0.0]
     steps = torch.tensor([4, 0, 2])
     stacked = [tensor.expand(3, 2) for tensor in (c, c_k, start, end)]
     together = control_update(*stacked, steps[:, None], 0.5)
-    assert together[:, 0].tolist() == [2.0, 2.0, 3.0]
+    assert together[:, 0].tolist() == [2.5, 2.0, 4.0]
     torch.testing.assert_close(vmap(lambda s: control_update(c, c_k, start, end, s, 0.5))(steps), together)
 
 

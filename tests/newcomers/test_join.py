@@ -71,6 +71,7 @@ def source() -> Network:
     return pretrain(grey, ("plain", "square", "other"), LeNet(bottleneck=16), training, seed=0).network
 
 
+@cache
 def federation(
     aggregator: Aggregator, clusterer: Clusterer | None = None, rounds: int = 2, **fields: object
 ) -> TrainedFederation:
