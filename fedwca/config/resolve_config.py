@@ -150,7 +150,8 @@ def read_user_layers(layer: Layer, preset_name: str, file: Path | None) -> tuple
     partition = chosen_partition(merged, preset_partition)
     if partition.name not in (RunConfig.model_fields["partition"].default, preset_partition):
         role = partition.domain_role
-        (file_layer if role and cli.get(role) is None else cli)["partition"] = partition.name
+        if merged.get("partition") is None:
+            (file_layer if role and cli.get(role) is None else cli)["partition"] = partition.name
     return cli, file_layer, dataset, partition
 
 

@@ -146,7 +146,8 @@ def definition(name: str) -> Definition:
 def quick_settings(dataset: str, setting: str) -> Layer:
     """Settings with which ``--quick`` overrides the preset; values for the setting override those for the data set."""
     quick = read_toml("reproduce")["quick"]
-    layer: Layer = dict(quick.get(canonical_name(dataset), quick["else"]))
+    own = quick.get(canonical_name(dataset), {})
+    layer: Layer = dict(own if {*own} - {*settings()} or setting in own else quick["else"])
     by_setting = {name: layer.pop(name, {}) for name in settings()}
     return lay_over(layer, by_setting[setting])
 

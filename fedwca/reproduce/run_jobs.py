@@ -90,12 +90,14 @@ def cluster_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[T
     runs: dict[str, list[dict[str, Any]]] = {}
     domains: dict[str, Sequence[str]] = {}
     (method,) = job.methods.values()
+
+    def name_row(domain: str, row: str) -> str:
+        return row if len(runs_by_domain) == 1 else f"{domain}: {row}"
+
     for domain, collected in runs_by_domain.items():
         first_records = [record for record in collected.runs[method].rounds(method) if record["round"] == 0]
         by_layer = {
-            row if len(runs_by_domain) == 1 else f"{domain}: {row}": [
-                r["probes"][layer_clusterer(layer)] for r in first_records
-            ]
+            name_row(domain, row): [r["probes"][layer_clusterer(layer)] for r in first_records]
             for row, layer in job.found.signatures.items()
         }
         by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in first_records]}
@@ -103,6 +105,9 @@ def cluster_table(job: Job, runs_by_domain: dict[str, CollectedRuns]) -> tuple[T
         for row, clustering in (by_layer or by_domain).items() if first_records else ():
             runs[row], domains[row] = clustering, collected.runs[method].domains
     letters = job.printed.clusters
+    if job.found.signatures:  # printed of the definition's sources, whatever was run
+        printed_of = [domain for domain in job.found.domains.get(job.dataset, ()) if domain in runs_by_domain]
+        letters = {name_row(domain, row): clusters for domain in printed_of for row, clusters in letters.items()}
     blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
     grid = clusters_beside(job.title, runs, domains, letters, job.printed.where, blocks)
     entries = [

@@ -96,7 +96,7 @@ class RunFolder:
         """
         rounds, config = self.path / "rounds.jsonl", self.path / "config.json"
         with contextlib.suppress(OSError, FedwcaError):
-            if rounds.stat().st_size == 0:
+            if not rounds.exists() or rounds.stat().st_size == 0:
                 self._remove(rounds.name)
                 if set_up:
                     self._remove("environment.json", config.name)

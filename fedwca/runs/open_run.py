@@ -63,8 +63,11 @@ def open_run(
     config = locate_paths(validate(metadata["config"]), metadata, path)
     if not has_device(config.device):
         config = config.model_copy(update={"device": "auto"})
-    if config.precision == "tf32" and not resolve_device(config.device).startswith("cuda"):
-        config = config.model_copy(update={"precision": "fp32"})  # models are saved in fp32
+    if not resolve_device(config.device).startswith("cuda"):
+        # Models are saved in fp32, and the same models are delivered without CUDA graphs.
+        on_cpu = {"tf32": "fp32", "graphs": "auto"}
+        given = {"precision": config.precision, "kernels": config.kernels}
+        config = config.model_copy(update={name: on_cpu.get(value, value) for name, value in given.items()})
     unit = _unit(path, list(metadata["methods"]), config, method, source_model, trial)
     store = Checkpoints(path, run_identity(metadata))
     newest = _kept(store, path, unit, round)

@@ -82,6 +82,8 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     splits = TrialSplits(plan.config, dataset, claimed.domain)
     federation = splits.first()
     test_counts = [len(client.test) for client in federation.all_clients]
+    if federation.newcomers and plan.config.validation == 0:  # clients that train are to have none
+        test_counts[: len(federation)] = [1] * len(federation)
     if unmeasured := describe_unmeasured(
         test_counts, federation.min_images_for_test, len(test_counts) - len(federation)
     ):

@@ -39,8 +39,12 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
         tracer.round(finished_rounds)
         progress.round_done(finished_rounds, accuracy)
 
+    def skip(rounds: int, clients: int) -> None:
+        progress.skipped_rounds(rounds, clients)
+        tracer.skip(rounds)
+
     try:
-        yield replace(progress, method_start=begin, round_done=round)
+        yield replace(progress, method_start=begin, round_done=round, skipped_rounds=skip)
     finally:
         trace = tracer.write(folder.path)
         seconds = phase_seconds(folder.records())
@@ -63,6 +67,11 @@ class Tracer:
         is_traced = label == self.of or label.startswith((f"{self.of}, run ", f"{self.of}, runs "))
         self._rounds = rounds if is_traced else 0
         if self._rounds == 1:
+            self._start()
+
+    def skip(self, rounds: int) -> None:
+        """So many rounds are on record already."""
+        if rounds == self._rounds - 1:
             self._start()
 
     def round(self, finished_rounds: int) -> None:

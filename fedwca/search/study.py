@@ -163,7 +163,8 @@ def all_diverged(tries: Sequence[Mapping[str, Any]], criterion: str) -> bool:
 
 def tabulate_tries(spec: Search, tries: list[dict[str, Any]]) -> Table:
     """The table of tries, the best first, with the options that run the best."""
-    lines = [[_number(value) for value in entry.values()] for entry in tries]
+    # A search that goes on may have its parameters in another order than tries before.
+    lines = [[_number(entry[column]) for column in tries[0]] for entry in tries]
     better = "more" if spec.direction == "maximize" else "less"
     best = " ".join(f"--set {key}={value}" for key, value in tries[0].items() if key not in ("try", spec.criterion))
     by_validation = spec.criterion == VALIDATION

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,7 +30,11 @@ from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run_files import read_notes
 from fedwca.runs.load_data import load
+from fedwca.runs.profiling import TRACE, Tracer
+from fedwca.runs.reporter import SILENT
+from fedwca.runs.run_request import RunRequest
 from fedwca.runs.split_trials import split_trial
+from fedwca.runs.start_run import check_run
 from tests.read_rounds import read_rounds
 
 from ..conftest import SMALL_MODEL
@@ -198,6 +203,10 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     for words in (["--kernels", "graphs"], ["--workers", "3"], ["--quiet"]):
         refused = bench("--backend", "flower", *words)
         assert (refused.code, f"{words[0]} has no effect with --backend flower" in refused.err) == (2, True)
+    interrupted = Mock(wraps=SILENT, planned=Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        check_run(RunRequest({"rounds": 1, "device": "cpu"}, out=tmp_path / "runs/new"), interrupted)
+    assert not (tmp_path / "runs").exists()
     occupied = tmp_path / "mine"
     occupied.mkdir()
     (occupied / "notes.json").write_text("of something else")
@@ -522,6 +531,19 @@ def test_ctrl_c_ends_a_run_with_a_summary(shades: Path, tmp_path: Path) -> None:
     assert summary["complete"] is False
     assert not math.isnan(summary["methods"]["fedavg"]["mean"])
     assert (folder / "overview.png").exists()
+
+
+def test_a_run_with_one_round_left_has_its_trace(tmp_path: Path) -> None:
+    tracer = Tracer("FedWCA")
+    tracer.begin("FedAvg", 5)
+    tracer.skip(4)
+    assert tracer.write(tmp_path) is None, "of another method"
+    tracer.begin("FedWCA", 5)
+    tracer.skip(3)
+    assert tracer.write(tmp_path) is None, "two rounds are left"
+    tracer.skip(4)
+    tracer.round(5)
+    assert tracer.write(tmp_path) == tmp_path / TRACE
 
 
 @pytest.mark.parametrize("trials", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,25 @@ def test_a_field_that_every_method_states_itself_is_refused() -> None:
     )
     assert resolve_plan(layer | {"baselines": ["fedprox/objective=shot+proximal"]}, [("objective.proximal.mu", "0.1")])
     assert resolve_plan(layer | {"objectives": ["shot", "proximal"]}, [("objective.proximal.mu", "0.1")])
+
+
+def test_a_training_value_that_every_method_states_itself_is_refused() -> None:
+    layer: dict[str, Any] = {"baselines": ["sfda_ls_pl"], "composed": False, "target": "neon"}
+    sentence = "training.lr is given, but each method of this run has its own, SFDA-LS-PL 0.05; give it under "
+    for given in ({"pairs": [("training.lr", "0.1")]}, {"tried": [("training.lr", "0.1")]}):
+        with pytest.raises(UsageError, match=re.escape(f"{sentence}[methods.sfda_ls_pl] in a file for --config")):
+            resolve_plan(layer, **given)
+    with pytest.raises(UsageError, match=r"^finish_training.lr is given, .* SFDA-LS-PL 0.05; leave it out$"):
+        resolve_plan(layer, [("finish_training.lr", "0.1")])
+    assert resolve_plan(layer, [("training.lr", "0.05"), ("training.batch_size", "8")])
+    assert resolve_plan(layer | {"baselines": ["sfda_ls_pl", "sfda"]}, [("training.lr", "0.1")])
+
+
+def test_a_partition_of_a_file_comes_from_the_file(tmp_path: Path) -> None:
+    file = toml(tmp_path / "c.toml", "partition = 'dirichlet'\n")
+    assert resolve_plan({}, file=file).origins["partition"] == "config"
+    assert resolve_plan({"partition": "dirichlet"}).origins["partition"] == "CLI"
+    assert resolve_plan({"target": "neon"}).origins["partition"] == "CLI"
 
 
 @pytest.mark.parametrize(

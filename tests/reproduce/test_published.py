@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
 import pytest
 
 from fedwca.config.baselines import baseline_names
@@ -13,6 +17,7 @@ from fedwca.reproduce import communications
 from fedwca.reproduce.communications_table import message_table
 from fedwca.reproduce.definitions import (
     definition,
+    layer_clusterer,
     layered_settings,
     published_table,
     quick_settings,
@@ -21,6 +26,7 @@ from fedwca.reproduce.definitions import (
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import domains_named
+from fedwca.reproduce.run_jobs import cluster_table
 from fedwca.reproduce.side_by_side import AVERAGE, find_printed
 from fedwca.results.statistics import Sample
 from fedwca.results.table_rows import Row
@@ -108,11 +114,35 @@ def test_domains_come_with_the_option_of_the_table() -> None:
         domains_named("target", {"source": ["usps"], "target": []})
 
 
+def test_published_clusters_stand_beside_those_of_the_same_source() -> None:
+    record = {
+        "round": 0,
+        "probes": {layer_clusterer(1): {"labels": [0, 1], "ari": 1.0}},
+        "labels": [],
+        "clustering": {},
+    }
+    collected = Mock(runs={"fedwca": Mock(rounds=lambda name: [record], domains=["a", "b"])})
+    table = definition("table4")
+    job: Any = SimpleNamespace(
+        title="",
+        dataset="pacs",
+        methods={"FedWCA": "fedwca"},
+        printed=published_table("table4", "pacs"),
+        found=table.model_copy(update={"signatures": {"1st": 1}}),
+    )
+    expected = {("art_painting",): ["AAABBBCCC"], ("sketch",): [None], ("art_painting", "photo"): ["AAABBBCCC", None]}
+    for sources, clusters in expected.items():
+        _, entries = cluster_table(job, dict.fromkeys(sources, collected))
+        assert [entry["published"] for entry in entries] == clusters, sources
+
+
 def test_quick_has_values_of_a_setting() -> None:
     assert quick_settings("digit-five", "ffreeda")["rounds"] == 5
     labelled = quick_settings("digit-five", "sfda")
     assert (labelled["rounds"], labelled["samples"], labelled["training"]) == (20, 1500, {"lr": 1e-2, "epochs": 1})
     assert "sfda" not in labelled
+    assert quick_settings("domainnet", "sfda")["components"]["dataset"] == {"domainnet": {"images": 3450}}
+    assert quick_settings("domainnet", "ffreeda") == quick_settings("made up", "ffreeda")
 
 
 GROUPS = [

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from fedwca.engine.class_predictions import ClassPredictions
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import Diverged
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads
+from fedwca.models import models
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
@@ -172,6 +176,39 @@ def test_a_training_before_the_first_round_that_diverges(tmp_path: Path, monkeyp
         finished = start_run(request)
     assert [row.name for row in finished.table if row.runs] == ["fedavg_labelled"]
     assert read_run(tmp_path / "run").has_all_rounds
+
+
+SHADES = ["--dataset", "folder", "--model", "lenet:bottleneck=8", "--clients", "1", "--device", "cpu"]
+
+
+def test_a_model_whose_outputs_overflow_has_no_accuracy(shades: Path, tmp_path: Path) -> None:
+    """All its values are finite, so it can be loaded; the largest of outputs that are none would be class 0."""
+    network = models.build("lenet:bottleneck=8").build(2, 0)
+    tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
+    tensors["bottleneck.weight"] *= 1e38
+    tensors["norm.weight"] *= 1e38
+    save_file(tensors, tmp_path / "big.safetensors")
+    words = ["--data", str(shades), "--checkpoint", str(tmp_path / "big.safetensors"), "--baseline", "source_only"]
+    result = call("bench", *SHADES, *words, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
+    assert "diverged before the first round: the model before the first round has outputs" in result.err
+    assert set(result.rounds[-1]["accuracy"]) == {None}
+
+
+def test_a_last_phase_whose_outputs_overflow_has_no_accuracy(
+    shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict = SequentialEngine.predict_tests
+
+    def overflow(engine: SequentialEngine, *models: Any, clients: Any = None) -> list[ClassPredictions]:
+        """What clients' own models predict is not finite; only a last phase hands these on."""
+        predicted = predict(engine, *models, clients=clients)
+        return predicted if clients is None else [p._replace(confidences=p.confidences * math.nan) for p in predicted]
+
+    monkeypatch.setattr(SequentialEngine, "predict_tests", overflow)
+    words = ["--data", str(shades), "--target", "coral", "--baseline", "sfda", "--rounds", "1", "--engine", "loop"]
+    result = call("bench", *SHADES, *words, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
+    assert "diverged in round 2: a client's model has outputs that are not finite" in result.err
+    assert "a lower finish_training.lr may help" in result.err
 
 
 def save(run: Path, unit: Unit, rounds: Sequence[int]) -> None:

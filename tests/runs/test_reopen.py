@@ -77,11 +77,14 @@ def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: 
         *(True, True, False, False, False)
     ]
     original = opening.validate
-    settings = {"device": "cuda:7", "precision": "tf32"}
+    settings = {"device": "cuda:7", "precision": "tf32", "engine": "stacked", "kernels": "graphs"}
     monkeypatch.setattr(opening, "validate", lambda values: original(values).model_copy(update=settings))
     monkeypatch.setattr(opening, "has_device", lambda name: not name.startswith("cuda"))
-    opened = open_run(run).config
-    assert (opened.device, opened.precision) == ("auto", "fp32")
+    opened = open_run(run)
+    assert (opened.config.device, opened.config.precision) == ("auto", "fp32")
+    if not torch.cuda.is_available():
+        assert opened.config.kernels == "auto"
+        assert opened.delivered.shape == opened.engine.bank.shape
     settings["device"] = "cpu" if torch.cuda.is_available() else "auto"
     assert open_run(run).config.precision == "fp32"
 

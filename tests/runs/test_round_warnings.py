@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
+from fedwca.results.checkpoints import Unit
 from fedwca.runs.records.round_warnings import WarnOnce
+from fedwca.runs.resuming import checkpointer
+
+
+def test_what_was_said_of_all_methods_is_not_said_again_after_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointer, "state_to_tensors", lambda state, engine: ({}, ""))
+    saved = Mock()
+    saves = checkpointer.Checkpointer(saved)
+    saves.told |= {"trust", "one fedavg", "one fedprox"}
+    saves.save(Unit(0, 0, "fedavg"), Mock(), Mock(), Mock(), last=False)
+    assert saved.save.call_args.args[3]["told"] == ["one fedavg", "trust"]
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,13 @@ def test_where_no_round_is_selected_it_is_refused(given: dict[str, Any], tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+def test_without_validation_clients_that_train_do_not_lack_test_images(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    bench(**{**SMALL, "validation": 0.0, "rounds": 1}, out=tmp_path / "run")
+    assert not [warning for warning in recwarn if "test images" in str(warning.message)]
+
+
 def test_nothing_is_said_of_it_where_none_is_selected(run: Path) -> None:
     assert json.loads((run / "config.json").read_text())["keep"] == "selected"
     assert open_run(run, round=4).choice == ""

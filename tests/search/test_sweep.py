@@ -143,6 +143,17 @@ def test_the_best_of_equal_tries_is_not_called_the_best(tmp_path: Path, second: 
     assert f"{said}: --set training.lr=0.1" in tabulate_tries(requested, tries).markdown()
 
 
+def test_values_stand_below_their_names_though_parameters_came_in_another_order(tmp_path: Path) -> None:
+    requested = Search(RunRequest({"baselines": ["fedwca"]}, [], "default", None), [], "density", 3, tmp_path)
+    tries = [
+        {"try": 1, "training.lr": 0.1, "ta": 0.5, "density": 2},
+        {"try": 0, "ta": 0.7, "training.lr": 0.2, "density": 1},
+    ]
+    table = tabulate_tries(requested, tries)
+    assert table.columns == ("try", "training.lr", "ta", "density")
+    assert table.rows == [["1", "0.1", "0.5", "2"], ["0", "0.2", "0.7", "1"]]
+
+
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     lock = hold_lock(tmp_path)

@@ -71,7 +71,7 @@ def measure_delivered(
         Diverged: a model's outputs, or those of an adapted one, are not finite.
     """
     unadapted = engine.predict_tests(weights, rows)
-    _check_finite(unadapted, "a client's model", "--lr")
+    check_finite(unadapted, "a client's model", "--lr")
     if method.adaptation is None or lr is None:
         return DeliveredModels(unadapted)
     delivered = DeliveredModels([], list_accuracies(metrics, unadapted))
@@ -83,12 +83,21 @@ def measure_delivered(
             delivered.steps.append(adapted.steps)
             delivered.taken.append(adapted.taken)
             delivered.entropy.append(_ends(adapted))
-    _check_finite(delivered.said, "a client's adapted model", "adaptation.lr")
+    check_finite(delivered.said, "a client's adapted model", "adaptation.lr")
     return delivered
 
 
-def _check_finite(predictions: Sequence[ClassPredictions], model: str, option: str) -> None:
-    """Refuse outputs that are not finite: the largest of them is then no prediction, and would count as class 0."""
+def check_finite(predictions: Sequence[ClassPredictions], model: str, option: str) -> None:
+    """Refuse outputs that are not finite: the largest of them is then no prediction, and would count as class 0.
+
+    Args:
+        predictions: of each client's test images.
+        model: whose outputs they are, as a phrase.
+        option: the command-line option of whose lower value the error speaks.
+
+    Raises:
+        Diverged: an output is not finite.
+    """
     if any(bool(predicted.confidences.isnan().any()) for predicted in predictions):
         sentence = f"{model} has outputs that are not finite for some of the client's test images"
         raise Diverged(f"{sentence}; {advise_lower(option)}")

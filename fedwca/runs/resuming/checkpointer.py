@@ -106,7 +106,7 @@ class Checkpointer:
         if is_best_so_far(validation, None if selected is None else selected.validation):
             selected = self.selected[unit] = SelectedRound(round=state.round, validation=validation)
         tensors, devices = state_to_tensors(state, engine)
-        issued_warnings = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
+        issued_warnings = sorted(kind for kind in self.told if kind == "trust" or kind.endswith(f" {unit.method}"))
         facts: dict[str, Any] = {
             "source_digest": model.digest,
             "source_weights": model.weights,
