@@ -90,6 +90,9 @@ class Registry(Generic[T]):
         if missing or not issubclass(cls, Component):
             lacks = ", ".join(missing) or "the base class fedwca.registry.Component"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
+        own_module = f"{self.package}.{name}"
+        if name in self._files() and cls.__module__ != own_module:
+            raise UsageError(f"{self.kind} {name!r} is already in {own_module}; take another name")
         registered = self._classes.setdefault(name, cast(type[T], cls))
         if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
             raise UsageError(f"{self.kind} {name!r} is already {registered.__module__}.{registered.__qualname__}")

@@ -295,6 +295,9 @@ unknown = unknown:Unknown
 bare-field = bare_field:BareField
 WCA = blended:HalfAndHalf
 
+[fedwca.datasets]
+broken = broken:Broken
+
 [fedwca.objectives]
 mute = mute:Mute
 plain = plain_class:Plain
@@ -452,9 +455,25 @@ a.get("wca")
     assert message in fresh.stderr
 
 
+def test_a_name_of_fedwca_is_not_taken_before_its_own_class_is_imported(site: Path) -> None:
+    text = """
+from fedwca.aggregators import register
+from fedwca.aggregators.wca import WCA
+try:
+    register("fedavg")(type("Own", (WCA,), {"__module__": "own"}))
+except ValueError as error:
+    print(error)
+"""
+    assert "'fedavg' is already in fedwca.aggregators.fedavg; take another name" in python("-c", text, path=site).stdout
+
+
 def test_a_plugin_that_does_not_load_leaves_the_others_alone(command: Callable[..., Ended]) -> None:
     result = command("bench", "--aggregator", "broken")
     assert result.code == 2
     assert result.err.startswith("Error: aggregator 'broken' from fedwca-extras could not be loaded")
     assert result.err.count("\n") == 1
     assert command("list", "aggregators").code == 0
+    listed = command("data", "list")
+    assert listed.code == 0
+    assert "'broken' from fedwca-extras could not be loaded" in " ".join(listed.out.split())
+    assert "Those that are: cifar10, cifar100" in command("data", "get", "digits-mini").err

@@ -13,6 +13,7 @@ from fedwca.cli.download_progress import describe_download, showing_bytes
 from fedwca.cli.terminal import make_console
 from fedwca.core.printable import quote_path
 from fedwca.datasets import DatasetSource, datasets, find_dataset
+from fedwca.errors import FedwcaError
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
@@ -37,7 +38,11 @@ def list_datasets() -> None:
     """List the data sets fedwca knows."""
     table = Table(Column("name", no_wrap=True), "domains", "classes", "images", Column("where", overflow="fold"))
     for name in datasets.names():
-        cls = datasets.get(name)
+        try:
+            cls = datasets.get(name)
+        except FedwcaError as error:  # a broken plugin must not keep the others from being listed
+            table.add_row(name, "", "", "", f"({error})")
+            continue
         size_cells = [str(len(cls.classes)), f"{sum(cls.image_counts.values()):,}"] if cls.classes else ["any", "any"]
         table.add_row(name, ", ".join(cls.domains) or "any", *size_cells, cls.origin or cls.source_url)
     make_console().print(table)

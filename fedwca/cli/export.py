@@ -26,7 +26,8 @@ def command(
     source_model: SourceModel = 0,
     trial: Trial = 0,
     round_: Annotated[
-        int | None, typer.Option("--round", min=0, help="After how many rounds, if kept; default: the last.")
+        int | None,
+        typer.Option("--round", min=0, help="After how many rounds, if kept; default: the table's."),
     ] = None,
 ) -> None:
     """Write a model of a run as a file of its own: pixels in, class scores out, checked against the original.

@@ -36,7 +36,8 @@ def command(
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
     ] = None,
     round_: Annotated[
-        int | None, typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the last.")
+        int | None,
+        typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the table's."),
     ] = None,
     trust_code: Annotated[
         bool,

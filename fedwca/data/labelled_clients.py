@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -110,12 +110,16 @@ def labelled_clients(
     for _ in range(MOST_DRAWS):
         with only_reads_arrays(pool.name, pool.labels, pool.groups, pool.part, pool.units):
             dealt = deal(pool, clients, new, random)
-        for new_group in dealt.new.values():  # groups of new clients may share images with each other
-            positions = [client.positions for client in (*dealt.training, *new_group)]
-            check_deal(pool.name, len(pool), pool.groups, positions)
-        training = [draw_samples(client) for client in dealt.training]
+        checked = {}
+        for label, new_group in dealt.new.items():  # groups of new clients may share images with each other
+            clients_dealt = [*dealt.training, *new_group]
+            positions = check_deal(pool.name, len(pool), pool.groups, [client.positions for client in clients_dealt])
+            checked[label] = [replace(c, positions=own) for c, own in zip(clients_dealt, positions, strict=True)]
+        training = [draw_samples(client) for client in next(iter(checked.values()))[: len(dealt.training)]]
         splits = [pool.split(client.positions, share) for client in training]
-        groups = {label: [draw_samples(client) for client in group] for label, group in dealt.new.items()}
+        groups = {
+            label: [draw_samples(client) for client in group[len(training) :]] for label, group in checked.items()
+        }
         enough = all(len(train) > 1 for train, _ in splits)
         # Where classes are skewed a new client may have no images, but not a whole group: a column is its mean.
         if enough and all(any(len(client.positions) for client in group) for group in groups.values()):

@@ -58,8 +58,10 @@ class DatasetSource(Component):
     """Folder that holds the data set's folder; unset: FEDWCA_DATA, or else `data` in the cache folder."""
 
     def has_domain(self, domain: str, folder: Path) -> bool:
-        """Whether a folder holds a domain in another form that `load` reads, so that its download is not needed."""
-        return False
+        """Whether a folder, or an archive of all domains, holds a domain in a form that `load` reads."""
+        from fedwca.data.find_domains import find_domains
+
+        return folder.exists() and domain in find_domains(folder)
 
     @property
     def root_folder(self) -> Path:
@@ -116,7 +118,8 @@ class DatasetSource(Component):
     def _with_parts(self, dataset: FederatedDataset) -> FederatedDataset:
         from fedwca.errors import UsageError
 
-        if lacking := [name for name, domain in dataset.domains.items() if domain.part is None]:
+        # Of a data set without a published test part, such as FEMNIST, all images are in the training part.
+        if lacking := [n for n, domain in dataset.domains.items() if domain.part is None or len({*domain.part}) < 2]:
             raise UsageError(
                 f"--split published: {', '.join(lacking)} of {self.name} has no published parts (key 'part' of an "
                 "archive: 0 for training, 1 for test); --split random cuts 64/16/20"
@@ -133,11 +136,10 @@ class DatasetSource(Component):
 
     def available_domains(self, root: Path, name: str | None) -> tuple[str, ...]:
         """Catalogued domains that are there, if two or more; else all of them, so that reading reports missing ones."""
-        from fedwca.data.find_domains import find_dataset_path, find_domains
+        from fedwca.data.find_domains import find_dataset_path
 
         folder = find_dataset_path(root, name)
-        path_by_domain = find_domains(folder) if folder else {}
-        available = tuple(domain for domain in self.domains if domain in path_by_domain)
+        available = tuple(domain for domain in self.domains if folder and self.has_domain(domain, folder))
         return available if len(available) > 1 else self.domains
 
     def locate(self) -> tuple[Path, str | None]:

@@ -31,7 +31,7 @@ def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedIm
         part: 0 training, 1 test.
 
     Raises:
-        DataError: the list cannot be read, or a line is not of that form or names a file that is not there.
+        DataError: the list cannot be read, or a line is not of that form.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -46,8 +46,6 @@ def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedIm
         if not label.isdigit() or len(segments) != 3 or segments[0] != domain or ".." in segments:
             raise DataError(f"{path}, line {number}: must be '{domain}/<class>/<image> <label>', not {line.strip()!r}")
         listed.append(ListedImage(folder / name, segments[1], part))
-    if missing_file := next((image.file for image in listed if not image.file.is_file()), None):
-        raise DataError(f"{path} names {missing_file.relative_to(folder).as_posix()}, which is not in {folder}")
     return listed
 
 
@@ -75,6 +73,23 @@ def read_lists(folder: Path, domain: str) -> list[ListedImage]:
             )
         seen.add(image.file)
     return listed
+
+
+def check_files(listed: list[ListedImage], folder: Path) -> None:
+    """Check that the files of a domain's images are there.
+
+    Args:
+        listed: the images that are to be read.
+        folder: holds the lists and the domain.
+
+    Raises:
+        DataError: a file is not there; names its list.
+    """
+    missing = next((image for image in listed if not image.file.is_file()), None)
+    if missing is not None:
+        name = missing.file.relative_to(folder)
+        list_path = folder / f"{name.parts[0]}_{('train', 'test')[missing.part]}.txt"
+        raise DataError(f"{list_path} names {name.as_posix()}, which is not in {folder}")
 
 
 def draw_balanced(listed: list[ListedImage], most: int | None, seed: list[int]) -> list[ListedImage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -69,6 +70,10 @@ def list_remote_files() -> tuple[RemoteFile, ...]:
     return tuple(files)
 
 
+def _list_paths(folder: Path, domain: str) -> list[Path]:
+    return [folder / f"{domain}_{part}.txt" for part in ("train", "test")]
+
+
 @register("domainnet")
 class DomainNet(DatasetSource):
     """586,575 images of 345 classes in 6 domains, in the training and test parts that are published as lists.
@@ -113,6 +118,7 @@ class DomainNet(DatasetSource):
         from fedwca.data.dataset import sorted_classes
         from fedwca.data.decode_folders import decode_cached
         from fedwca.data.read_domains import assemble_dataset
+        from fedwca.datasets._domainnet_lists import check_files
 
         archives = {}
         for domain, listed in self._listed().items():
@@ -121,6 +127,7 @@ class DomainNet(DatasetSource):
             labels = np.array([label_of[image.title] for image in listed], np.int64)
             part = np.array([image.part for image in listed], np.int64)
             folder = self.own_folder / domain
+            check_files(listed, self.own_folder)
             decoded = decode_cached(folder, [image.file for image in listed], size, self.stretch)
             archives[domain] = Archive(decoded, labels, None, names, part)
         dataset = assemble_dataset(self.name, archives, self.classes, gaps=True)
@@ -130,6 +137,10 @@ class DomainNet(DatasetSource):
     def count_images(self) -> Mapping[str, int]:
         """Number of images of each domain, from the lists."""
         return {domain: len(listed) for domain, listed in self._listed().items()}
+
+    def has_domain(self, domain: str, folder: Path) -> bool:
+        """Whether a folder holds both lists of a domain; without them its images are not read."""
+        return all(path.is_file() for path in _list_paths(folder, domain))
 
     def _listed(self) -> dict[str, list[ListedImage]]:
         """Images to read of each domain whose lists are there.
@@ -141,8 +152,7 @@ class DomainNet(DatasetSource):
 
         place, images_by_domain, missing_lists = self.own_folder, {}, []
         for index, domain in enumerate(self.domains):
-            lists = [place / f"{domain}_{part}.txt" for part in ("train", "test")]
-            if missing := [path.name for path in lists if not path.is_file()]:
+            if missing := [path.name for path in _list_paths(place, domain) if not path.is_file()]:
                 missing_lists += missing
                 continue
             images_by_domain[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from fedwca.core.files import write_text_atomically
 from fedwca.core.remote_files import Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
-from fedwca.data.find_domains import find_dataset_path, find_domains
+from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive
 from fedwca.datasets import DatasetSource, datasets
 from fedwca.download.fetch_file import Report, fetch_file
 from fedwca.download.fetch_hub_copy import fetch_hub_copy
@@ -57,7 +57,7 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
     if not source.downloads:
         raise UsageError(
             f"{source.name} is not fetched: {source.origin or source.source_url}. Those that are: "
-            + ", ".join(name for name in datasets.names() if datasets.get(name).downloads)
+            + ", ".join(filter(_is_fetched, datasets.names()))
         )
     folder = find_dataset_path(source.root_folder, source.name) or source.root_folder / source.name
     if folder.is_file():  # the whole data set as one archive
@@ -83,6 +83,13 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
     )
 
 
+def _is_fetched(name: str) -> bool:
+    try:
+        return bool(datasets.get(name).downloads)
+    except FedwcaError:  # a broken plugin
+        return False
+
+
 def _resolve(download: Download) -> Iterator[RemoteFile | HubCopy | ManualDownload]:
     if isinstance(download, TorchvisionFiles):
         yield from torchvision_files(download)
@@ -94,6 +101,8 @@ def _is_there(part: RemoteFile | HubCopy, source: DatasetSource, folder: Path) -
     if isinstance(part, RemoteFile):
         return (folder / (part.unpacked_path or part.path)).exists()
     path_by_domain = find_domains(folder) if folder.is_dir() else {}
+    if part.saved_as == "archive":  # the only form of it that is read
+        path_by_domain = {name: path for name, path in path_by_domain.items() if is_archive(path)}
     return all(name in path_by_domain for name in ((part.only_domain,) if part.only_domain else source.domains))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Network
 from fedwca.datasets import stretches_images
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.errors import DataError, UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.export.delivered_accuracy import MeasuredAccuracy, is_delivered, measure_accuracy, recorded_accuracy
 from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
@@ -113,8 +114,10 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
         recorded = opened.network.draws is None and is_delivered(opened, network, members)
         measured = recorded_accuracy(opened, members) if recorded else None
         measured = measured or measure_accuracy(opened, network, members)
-    except DataError as error:
-        measured, notes = MeasuredAccuracy(None, None, 0), (*notes, f"Its accuracy was not measured: {error}.")
+    except FedwcaError as error:  # which may name folders of this machine, and the file is handed on
+        warnings.warn(f"{opened.path}: the accuracy of the exported model is not measured: {error}", stacklevel=2)
+        unmeasured = "Its accuracy was not measured: where it was exported, its images could not be read."
+        measured, notes = MeasuredAccuracy(None, None, 0), (*notes, unmeasured)
     return describe_model(
         opened,
         network,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedwca.core.files import expand_home
 from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, plain_settings, register, scalars
 
 
@@ -28,7 +29,7 @@ class TensorBoard(Logger):
         Steps are finished rounds, 0 before round 0. At the end, settings and final accuracies are written under HPARAMS
         for each method, source model and trial, and pictures into ``pictures``.
         """
-        events = _EventFiles(self.folder / run.name if self.folder else run / "tensorboard", config)
+        events = _EventFiles(expand_home(self.folder) / run.name if self.folder else run / "tensorboard", config)
         try:
             yield LogSession(events.log, events.end)
         finally:

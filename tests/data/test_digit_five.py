@@ -129,6 +129,26 @@ def test_a_domain_without_published_parts_is_named(tmp_path: Path, monkeypatch: 
         source.load_published()
 
 
+def test_the_first_domain_that_is_read_is_the_default(tmp_path: Path) -> None:
+    folder = tmp_path / "digit_five"
+    source = datasets.build({"name": "digit_five", "root": tmp_path})
+    (folder / "mnistm" / "0").mkdir(parents=True)  # not read: these digits come as arrays
+    assert source.find_default_domain() == "mnist", "nothing is there, so all that is missing is said"
+    for name in ("svhn_train_32x32.mat", "svhn_test_32x32.mat", "usps_28x28.mat"):
+        (folder / name).write_bytes(b"mine")
+    assert source.find_default_domain() == "svhn"
+    (folder / "mnist_data.mat").write_bytes(b"mine")
+    assert source.find_default_domain() == "mnist"
+
+
+def test_a_domain_whose_images_are_all_for_training_has_no_published_parts(tmp_path: Path) -> None:
+    for name in ("mnist", "usps"):
+        write_npz(tmp_path / "digit_five" / f"{name}.npz", 6, part=np.zeros(6, np.int64))
+    source = datasets.build({"name": "digit_five", "root": tmp_path})
+    with pytest.warns(DatasetWarning), pytest.raises(UsageError, match="published: mnist, usps of digit_five has no"):
+        source.load_published()
+
+
 def test_svhn_axes_and_usps_greys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_raw(tmp_path, monkeypatch)
     svhn, usps = read_raw_domain(root, "svhn"), read_raw_domain(root, "usps")

@@ -102,6 +102,22 @@ def test_what_is_not_there_is_said_with_the_layout(tmp_path: Path) -> None:
     assert "https://ai.bu.edu/M3SDA/" in str(caught.value)
 
 
+def test_the_first_domain_with_lists_is_the_default(tmp_path: Path) -> None:
+    root = write_domainnet(tmp_path / "domainnet", ("real", "sketch"))
+    (root / "clipart" / "apple").mkdir(parents=True)
+    assert datasets.build({"name": "domainnet", "root": tmp_path}).find_default_domain() == "real"
+
+
+def test_only_files_that_are_read_are_looked_for(tmp_path: Path) -> None:
+    root = write_domainnet(tmp_path)
+    for file in (root / "real").rglob("*_train?.png"):
+        file.unlink()
+    source = datasets.build({"name": "domainnet", "root": root, "images": 6})
+    assert source.count_images() == {"clipart": 6, "real": 6}
+    with pytest.raises(DataError, match=r"real_train\.txt names real/.*\.png, which is not in"):
+        source.load()
+
+
 def test_lists_that_do_not_fit(tmp_path: Path) -> None:
     root = write_domainnet(tmp_path)
     source = datasets.build({"name": "domainnet", "root": root})

@@ -63,6 +63,21 @@ def test_a_deal_of_a_pool_is_checked_like_one_of_a_domain(shares: Any, said: str
         Own()(numbered(70, groups=True), None, settings)
 
 
+def test_a_deal_of_lists_is_one_of_arrays() -> None:
+    class Own(Shards):
+        """A partition of someone else's."""
+
+        def share_out(self, pool: ImagePool, clients: int, random: np.random.Generator) -> Any:
+            """Four images, none and five."""
+            return [[*range(4)], np.array([]), [*range(4, 9)]]
+
+    settings = ClientSettings(clients=1, samples=None, seed=0, new_clients=2)
+    federation = Own()(numbered(70), None, settings)
+    dealt = [*federation.clients, *federation.newcomers[0].clients]
+    images = sorted(sorted(numbers(client.train) + numbers(client.test)) for client in dealt)
+    assert images == [[], [0, 1, 2, 3], [4, 5, 6, 7, 8]]
+
+
 @pytest.mark.parametrize("spec", ["shards", "shards:distinct=true", "dirichlet:alpha=0.5", "dirichlet:by=client"])
 def test_every_image_is_one_clients_and_labels_are_those_of_training_images_alone(spec: str) -> None:
     federation = deal(spec)

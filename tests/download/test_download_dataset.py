@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 from torchvision import datasets as torchvision_datasets
 
-from fedwca.core.remote_files import ManualDownload, RemoteFile, TorchvisionFiles
+from fedwca.core.remote_files import HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.datasets import datasets
 from fedwca.datasets.digit_five import DigitFive
 from fedwca.datasets.office_home import OfficeHome
@@ -191,6 +191,11 @@ def test_domains_in_another_form_are_not_fetched_beside_it(tmp_path: Path) -> No
     plan = plan_download(DigitFive(root=tmp_path))
     assert [part.path for part in plan.parts if isinstance(part, RemoteFile)] == ["usps.bz2", "usps.t.bz2"]
     assert (len(plan.parts), plan.present_parts, plan.manual_parts) == (2, 4, ())
+    (folder / "mnistm.npz").unlink()
+    (folder / "mnistm" / "0").mkdir(parents=True)
+    assert [
+        part.only_domain for part in plan_download(DigitFive(root=tmp_path)).parts if isinstance(part, HubCopy)
+    ] == ["mnistm"], "a folder of its images would not be read"
 
 
 def test_a_missing_set_names_the_command(tmp_path: Path) -> None:

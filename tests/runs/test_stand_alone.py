@@ -7,12 +7,14 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
-from fedwca.errors import DataError
+from fedwca.errors import DataError, UsageError
+from fedwca.export import model_from_run
 from fedwca.models import models
 from fedwca.models.lenet import LeNet
 from fedwca.runs.open_run import open_run
@@ -48,10 +50,11 @@ def plugin() -> Iterator[str]:
 
 
 def well(*words: str) -> Run:
-    """Run a command that has to succeed without warnings, but for one."""
+    """Run a command that has to succeed without warnings, but for two."""
     run = call(*words)
-    # With so few images the source model is seldom confident, which is a warning.
-    warnings = [line for line in run.err.splitlines() if "the source model says little about" not in line]
+    # With so few images the source model is seldom confident; what is exported cannot be measured without images.
+    expected = "the source model says little about", "the accuracy of the exported model is not measured"
+    warnings = [line for line in run.err.splitlines() if not any(words in line for words in expected)]
     assert (run.code, warnings) == (0, []), run
     return run
 
@@ -165,13 +168,19 @@ def test_other_images_are_refused_wherever_they_are_read(place: Path, tmp_path: 
     assert REFUSED in call("resume", "runs/mine").err
 
 
-def test_a_card_says_that_nothing_was_measured(place: Path) -> None:
+def test_a_card_says_that_nothing_was_measured(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     well(*BENCH, "--quiet")
     (place / "runs/mine/rounds.jsonl").unlink()
     shutil.rmtree("shades")
     run = well("export", "runs/mine", "--client", "1", "--out", "m.safetensors")
     assert "accuracy not measured" in run.out
-    assert "Its accuracy was not measured" in Path("m.safetensors.md").read_text()
+    assert "is not measured: the folder shades does not exist" in run.err
+    card = Path("m.safetensors.md").read_text()
+    assert "Its accuracy was not measured: where it was exported, its images could not be read." in card
+    assert "shades does not exist" not in card + Path("m.safetensors").read_bytes().decode(errors="replace")
+    monkeypatch.setattr(model_from_run, "measure_accuracy", Mock(side_effect=UsageError("the library is missing")))
+    exported = well("export", "runs/mine", "--cluster", "0", "--out", "n.safetensors")
+    assert "is not measured: the library is missing" in exported.err
 
 
 def test_a_comparison_does_not_stand_on_two_sets_of_images(place: Path) -> None:
