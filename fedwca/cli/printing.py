@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedwca.core.plain_values import to_plain
 from fedwca.core.printable import quote_path
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.results.describe_run import trained_methods
-from fedwca.results.diverged_runs import Divergence, divergence_notes
+from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run_files import read_configuration
@@ -54,8 +54,9 @@ def print_finished(finished: FinishedRun, as_json: bool, columns: Sequence[str] 
     with name_saved_results(f"the run is whole, its results are in {finished.path}"):
         _print_results(finished, as_json, columns)
     trained = trained_methods(read_configuration(finished.path)["methods"])
-    rows = [row for row in finished.table if row.name in trained]
-    check_not_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
+    entries = [entry for name, entry in finished.summary["methods"].items() if name in trained]
+    reasons = [divergence["why"] for entry in entries for divergence in entry.get("diverged", ())]
+    check_not_all_diverged(sum(entry["n"] for entry in entries), reasons)
 
 
 def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
@@ -77,18 +78,17 @@ def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str])
     )
 
 
-def check_not_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Divergence]]) -> None:
+def check_not_all_diverged(finished: int, reasons: Sequence[str]) -> None:
     """Check that some run of some method finished, if any diverged.
 
     Args:
-        runs: of each method, the runs that finished.
-        diverged: of each method, the runs that diverged.
+        finished: number of runs that did not diverge, of all methods that train.
+        reasons: why each of the others diverged.
 
     Raises:
         Diverged: there are diverged runs and no finished ones; exit code 1.
     """
-    reasons = [divergence.why for divergences in diverged for divergence in divergences.values()]
-    if reasons and not any(runs):
+    if reasons and not finished:
         raise Diverged(f"every run of every method that trains diverged, the first because {reasons[0]}")
 
 
@@ -96,10 +96,12 @@ def print_profile(profile: Mapping[str, Any]) -> None:
     """Print seconds per round, with a row per method and a column per phase."""
     console = make_console()
     grid = TerminalTable(title="Seconds a round; evidence, label and train are summed over clients")
-    for column in ("method", "round", *PHASES):
+    # Few methods train on public images.
+    phases = [phase for phase in PHASES if phase != "public" or any(s[phase] for s in profile["seconds"].values())]
+    for column in ("method", "round", *phases):
         grid.add_column(column, justify="left" if column == "method" else "right")
     for name, seconds in profile["seconds"].items():
-        seconds_per_round = (seconds[phase] / seconds["rounds"] for phase in ("round", *PHASES))
+        seconds_per_round = (seconds[phase] / seconds["rounds"] for phase in ("round", *phases))
         grid.add_row(name, *(f"{mean_seconds:.3f}" for mean_seconds in seconds_per_round))
     console.print(grid)
     if profile["trace"]:

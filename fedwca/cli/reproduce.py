@@ -114,4 +114,5 @@ def command(
             for figure_path in result.figures:
                 say(f"{job.title}: {figure_path}", err=form is not Format.table)
             print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)
-    check_not_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
+    reasons = [diverged.why for row in rows for diverged in row.diverged.values()]
+    check_not_all_diverged(sum(len(row.runs) for row in rows), reasons)

@@ -96,9 +96,9 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         planned_rounds = method["rounds"] * shown_run.count
         rounds = f"{rounds_done.get(name, 0)} of {planned_rounds}" if records or not shown_run.complete else "not kept"
         cells = [extra.cell(methods.get(name, {})) for extra in extra_columns]
-        rows.append(
-            [labels.get(name, str(method["label"])), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds]
-        )
+        # The summary's label has a mark where runs diverged, and is there if the records are not.
+        label = labels.get(name) or methods.get(name, method)["label"]
+        rows.append([str(label), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds])
     draw_grid(ResultsTable("", ("method", *headings), rows), console)
     if shown_run.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote_path(shown_run.path)}", soft_wrap=True)

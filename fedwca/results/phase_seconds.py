@@ -7,7 +7,7 @@ from typing import Any
 
 AT_CLIENTS = ("evidence", "label", "train")
 """Phases at clients: seconds are summed over clients, so with several workers they can exceed the round's duration."""
-PHASES = (*AT_CLIENTS, "group", "mix", "evaluate", "record")
+PHASES = (*AT_CLIENTS, "public", "group", "mix", "evaluate", "record")
 
 
 def phase_seconds(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:

@@ -77,7 +77,7 @@ def read_notes(run: Path) -> dict[str, Any]:
 
 
 def read_records(run: str | Path) -> list[dict[str, Any]]:
-    """Records of the rounds in a run folder, in order; numbers that were not finite are NaN.
+    """Records of the rounds in a run folder, in order; numbers that were not finite are NaN in lists of numbers.
 
     A truncated last line is left out.
 

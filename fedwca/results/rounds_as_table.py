@@ -34,7 +34,7 @@ def flatten_records(
         domains: true domain of each client, if known.
         classes: class names, if known.
     """
-    table = []
+    rounds = []
     for record in records:
         count = len(record["accuracy"])
         training_count = len(record.get("labels") or record.get("train_images") or record["accuracy"])
@@ -43,12 +43,18 @@ def flatten_records(
         per_client = {name: value for name, value in values.items() if _per_client(value, (count, training_count))}
         per_round = {f"round_{name}": value for name, value in values.items() if not isinstance(value, list)}
         per_round |= {f"round_{name}": value for name, value in _counted(record, classes).items()}
-        for client in range(count):
-            domain = {"domain": domains[client]} if domains else {}
-            client_values = {name: value[client] if client < len(value) else None for name, value in per_client.items()}
-            table.append({**key, "client": client, **domain, **client_values, **per_round})
-    columns = dict.fromkeys(name for row in table for name in row)
-    return [{name: row.get(name) for name in columns} for row in table]
+        rounds.append((count, key, per_client, per_round))
+    place = ("client", "domain") if domains else ("client",)
+    # All columns are known before the first row is made, since rows are by far the largest part.
+    columns = dict.fromkeys(name for _, *parts in rounds for name in (*parts[0], *place, *parts[1], *parts[2]))
+    return [
+        dict.fromkeys(columns)
+        | {**key, "client": client, **({"domain": domains[client]} if domains else {})}
+        | {name: value[client] for name, value in per_client.items() if client < len(value)}
+        | per_round
+        for count, key, per_client, per_round in rounds
+        for client in range(count)
+    ]
 
 
 def _counted(record: Mapping[str, Any], classes: Sequence[str]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 from fedwca.results import pictures
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.accuracy import draw_curves, mean_by_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pictures
 from fedwca.results.pictures.clusters import take_in_turn
@@ -23,7 +26,7 @@ from fedwca.results.pictures.cost import cumulative_cost
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.overview import draw_overview
-from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, looks, save
+from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, figure, looks, png_bytes, save
 from fedwca.results.read_run import Run, read_run
 
 from .runs import write_run
@@ -238,12 +241,29 @@ def test_components_are_finchs_first_partition() -> None:
     assert components(nearest.tolist()) == expected
 
 
+def test_notebooks_show_dollar_signs_as_files_do() -> None:
+    for title in (r"$\x$", "$5 to $9"):
+        picture = figure(6, 4, title)
+        assert picture._repr_png_() == png_bytes(picture)
+        assert [text.get_parse_math() for text in picture.texts if text.get_text() == title] == [False]
+
+
+def test_a_band_is_over_runs_that_did_not_diverge(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", methods=1, trials=2)
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    for line in (line for line in lines if (line["trial"], line["round"]) == (1, 2)):
+        line[DIVERGED] = "too large a step"
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (axis,) = pictures.accuracy(read_run(folder)).axes
+    assert "one run, so no spread" in axis.get_title() + axis.get_xlabel() + str(axis.figure.texts)
+
+
 def test_neighbours_are_drawn_from_the_record(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run"))
     with pytest.raises(NotDrawn, match="grouped its clients by their parameters"):
         PICTURES["neighbours"].draw(PictureRequest(run, no_models))
     first = next(record for record in run.records if record["method"] == "wca" and record["round"] == 0)
-    first["clustering"] = {"nearest": [1, 0, 3, 2, 5, 4], "margins": [1.5, None, 2, 2, 2, 2]}  # type: ignore[index]
+    first["clustering"] = {"nearest": [1, 0, 3, 2, 5, 4], "margins": [1.5, math.nan, 2, 2, 2, 2]}  # type: ignore[index]
     assert PICTURES["neighbours"].draw(PictureRequest(run, no_models)).axes
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -200,6 +201,10 @@ def test_doubts_in_plain_words(run: Run) -> None:
         "margins": [1.5, 1.01, None, 2.0, 2.0, 2.0],
     }
     record["weights"] = [[None] * 3, *record["weights"][1:]]
+    # With mu = 0 no image is mixed: of 20 images on which the models of client 1 disagree, one found no partner.
+    record["dropped"][1], record["mixed"][1], record["agreement"][1] = 1.0, 0.0, 0.8
+    for first in (first for first in run.rounds("wca") if first["round"] < 0):
+        first["train_images"] = [30, 100, 50, 50, 50, 50]  # type: ignore[index]
     text = "\n".join(run_warnings(run))
     assert "FedWCA: client 0 gave all images one label (collapsed classes), first in round 4" in text
     assert "similarities of client 1 were divided by a number that is not above 0" in text
@@ -267,11 +272,35 @@ def test_seconds_are_of_a_run(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", trials=4))
     assert run.timing["methods"]["wca"] == 1.0
     assert run.seconds("wca") == 0.25
-    assert results_csv([run], ["run"]).splitlines()[-1].split(",")[-3 - len(run.classes)] == "0.25"
+    assert [*csv.DictReader(results_csv([run], ["run"]).splitlines())][-1]["seconds"] == "0.25"
     bare = write_run(tmp_path / "kept", trials=4)
     (bare / "rounds.jsonl").unlink()
     assert read_run(bare).seconds("wca") == 0.25
     assert read_run(bare).seconds("no_method") is None
+
+
+def test_the_csv_has_all_numbers_of_the_table(run: Run) -> None:
+    entry = run.results["wca"]
+    difference = {"difference": {"mean": 1.5, "std": 0.5}, "round": {"mean": 3.0, "std": None}}
+    other: Any = SimpleNamespace(results={"wca": {**entry, **difference}}, classes=run.classes, seconds=run.seconds)
+    (row,) = csv.DictReader(results_csv([other], ["x"]).splitlines())
+    assert (row["difference_mean"], row["difference_std"], row["round_mean"]) == ("1.5", "0.5", "3.0")
+    assert (row["before_mean"], row["last_std"]) == ("", "")
+    assert float(row["accuracy_std_target0"]) == entry["domain_stds"]["target0"]
+
+
+def test_rounds_of_a_run_that_is_too_large_for_a_page_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = read_run(write_run(tmp_path / "run", trials=2, rounds=30))
+    (whole,) = page_data([run], ["run"])
+    monkeypatch.setattr("fedwca.results.report.page_data.MOST", 500)
+    (data,) = page_data([run], ["run"])
+    assert (whole["every"], len(data["units"])) == (1, 1)
+    shown = data["units"][0]["methods"]["wca"]
+    assert len(shown["rounds"]) == len(shown["accuracy"]) <= 2 + 31 / data["every"] < 31
+    assert shown["rounds"][shown["shown"]] == shown["rounds"][-1] == 30
+    assert len(data["methods"][-1]["curve"]) == 31, "curves are whole"
 
 
 def test_a_page_stays_small(tmp_path: Path) -> None:

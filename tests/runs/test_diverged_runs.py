@@ -92,10 +92,14 @@ def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: P
     wild = ["--baseline", "none", "--objective", "adapted", "--adaptation", "learned:lr=1e30", "--engine", engine]
     result = call(*SMALL, *wild, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
     assert result.code == 1
-    assert result.err.endswith(f"every run of every method that trains diverged, the first because {WHY}\n")
+    sentence = f"every run of every method that trains diverged, the first because {WHY}\n"
+    assert result.err.endswith(sentence)
     assert result.summary["complete"]
     assert [record["round"] for record in result.rounds] == [-1, 0]
     assert call("resume", str(tmp_path / "run")).code == 1
+    (tmp_path / "run" / "rounds.jsonl").unlink()
+    again = call("resume", str(tmp_path / "run"))
+    assert (again.code, again.err.endswith(sentence)) == (1, True), "without the records of its rounds"
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
@@ -136,6 +140,12 @@ def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="FedProx diverged in round 1; no round of it is done"):
         assert open_run(run.folder, "fedprox").round == -1
     assert judge([line for line in contents.lines if line["method"] == "fedprox"], "validation") == -float("inf")
+
+
+def test_it_is_said_without_the_records_of_rounds_too(run: Run, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(run.folder, tmp_path / "copy"))
+    (folder / "rounds.jsonl").unlink()
+    assert "FedProx (diverged in" in call("runs", "show", str(folder)).out
 
 
 def test_a_stopped_run_does_not_repeat_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

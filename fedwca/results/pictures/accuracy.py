@@ -24,7 +24,7 @@ def accuracy(run: Run) -> Any:
         NotDrawn: no rounds were kept.
     """
     check_has_rounds(run)
-    count = len(run.runs)
+    count = max((len(row.runs) for row in run.table), default=0)  # those that did not diverge
     band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
     curves = {name: (label, run.lines_of(name)) for name, label in run.labels.items()}
     return _draw_figure(curves, run.title, describe_rounds(run.first_model, run.lines), band, list(curves)[-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +55,7 @@ def _neighbours(request: PictureRequest) -> Any:
     for name in [request.method] if request.method else reversed(list(run.labels)):
         first_rounds = run.rounds(name, trial)[1:2]
         if first_rounds and "nearest" in first_rounds[0].get("clustering", {}):
-            margins = [math.inf if value is None else value for value in first_rounds[0]["clustering"]["margins"]]
+            margins = first_rounds[0]["clustering"]["margins"]
             title = f"{run.labels[name]}, after round 1: {run.title}; model {trial.source_model}, trial {trial.trial}"
             return pictures.neighbours(first_rounds[0]["clustering"]["nearest"], run.domains, title, margins)
     raise NotDrawn(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 from matplotlib.figure import Figure
 
 
@@ -11,6 +9,6 @@ class NotebookFigure(Figure):
     """A matplotlib figure without a window; notebooks show it by its PNG representation."""
 
     def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png")
-        return buffer.getvalue()
+        from fedwca.results.pictures.style import png_bytes
+
+        return png_bytes(self)

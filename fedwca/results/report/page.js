@@ -84,6 +84,9 @@ function ticks(low, high, count) {
 }
 
 // One point before the first round is a level line.
+// Math.min(...values) fails with more than about 100,000 values.
+const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+
 const isLevel = (series) => series.points.length === 1 && series.points[0][0] === 0;
 const dashOf = (series) => (isLevel(series) ? "6 4" : series.dash);
 
@@ -114,7 +117,7 @@ function chart(box, all, { unit, label, first, axis, low, high }) {
     const height = Math.max(220, Math.min(340, wide * 0.55)), left = 46, right = 10, top = 10, bottom = 38;
     const series = all.filter((one) => !off.has(one));
     const values = all.flatMap((s) => s.points.filter((p) => p[1] !== null).flatMap((p) => [p[1] - (p[2] || 0), p[1] + (p[2] || 0)]));
-    let lowest = low ?? Math.min(...values), highest = high ?? Math.max(...values);
+    let [lowest, highest] = low === undefined ? bounds(values) : [low, high];
     if (!values.length) { box.replaceChildren(make("p", { class: "note" }, "No rounds were kept.")); return; }
     if (highest - lowest < 1) { lowest -= 1; highest += 1; }
     const pad = (highest - lowest) * 0.05;
@@ -219,6 +222,7 @@ function clients(box, run) {
   const place = make("div", { class: "wide", style: { maxHeight: "26rem", overflowY: "auto" }, tabindex: 0, role: "region", "aria-label": "Clients" });
   const detail = make("div", { "aria-live": "polite" });
   box.append(make("div", { class: "controls" }, methodLabel, units.length > 1 ? unitLabel : null), place, detail);
+  if (run.every > 1) box.append(make("p", { class: "note" }, `Values of clients are of one in ${run.every} rounds; all would make the page too large.`));
   if (run.units.length < run.all) box.append(make("p", { class: "note" }, `The first ${run.units.length} of ${run.all} runs; the others would make the page too large.`));
 
   function draw() {
@@ -290,7 +294,8 @@ document.querySelectorAll("table.sortable").forEach(sortable);
 meanFirst(document.getElementById("summary"), matchMedia("(max-width: 40rem)"));
 const spread = runs.flatMap((run) => run.methods.flatMap((m) => m.curve.filter(([, v]) => v !== null).flatMap(([, v, s]) => [v - (s || 0), v + (s || 0)])));
 // Runs side by side share one scale.
-const scale = runs.length > 1 && spread.length ? { low: Math.min(...spread), high: Math.max(...spread) } : {};
+const [low, high] = bounds(spread);
+const scale = runs.length > 1 && spread.length ? { low, high } : {};
 document.querySelectorAll("article.run").forEach((article) => {
   const run = runs[article.dataset.run];
   const lines = run.methods.map((m, i) => ({ ...m, points: m.curve, strong: i === run.methods.length - 1 }));

@@ -18,7 +18,8 @@ from fedwca.results.statistics import deviation
 from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
-"""Maximum number of per-client values in one page; trials beyond it are left out of the client details."""
+"""Maximum number of per-client values in one page. Trials beyond it are left out of the client details, and rounds of
+the first one, if it alone is larger."""
 FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "dropped", "trust", "labels", "weights")
 
 
@@ -41,10 +42,15 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
         for method, label in run.labels.items()
     ]
     units: list[dict[str, Any]] = []
+    every = 1
     for trial in run.runs:
         by_method = {m: _clients(run.rounds(m, trial)) for m in run.labels}
         counts = _class_counts(run, trial)
-        budget -= sum(_size(value) for value in by_method.values()) + _size(counts)
+        size = _size(by_method)
+        if not units and size > budget:
+            every = math.ceil(size / max(1, budget))
+            by_method = {m: _clients(run.rounds(m, trial), every) for m in run.labels}
+        budget -= size + _size(counts)
         if units and budget < 0:
             break
         units.append({**trial._asdict(), "methods": by_method, "class_counts": counts})
@@ -57,6 +63,7 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
         "classes": [printable(name) for name in run.about.get("classes", ())],
         "units": units,
         "all": len(run.runs),
+        "every": every,
     }
 
 
@@ -69,8 +76,16 @@ def _curve(records: list[Record]) -> list[list[float | None]]:
     return [*curve, [1, None, None]] if len(curve) == 1 and any(DIVERGED in record for record in records) else curve
 
 
-def _clients(records: list[Record]) -> dict[str, Any]:
-    """One method in one run: numbers of rounds done, and each field as a list per round of values per client."""
+def _clients(all_records: list[Record], every: int = 1) -> dict[str, Any]:
+    """One method in one run: numbers of rounds done, and each field as a list per round of values per client.
+
+    Args:
+        all_records: of the method.
+        every: which rounds are taken: each of so many, the one that tables show, and the last.
+    """
+    shown = [record for runs in shown_records(all_records).values() for record in runs.values()][:1]
+    places = {*range(0, len(all_records), every), *map(all_records.index, [*shown, *all_records[-1:]])}
+    records = [all_records[place] for place in sorted(places)]
     return {
         "rounds": [record["round"] + 1 for record in records],
         **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
@@ -78,14 +93,8 @@ def _clients(records: list[Record]) -> dict[str, Any]:
         "agreement": [_short(record.get("agreement"), 4) for record in records],
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
         "on_validation": _clients_on_validation(records),
-        "shown": _place_shown(records),
+        "shown": records.index(shown[0]) if shown else -1,
     }
-
-
-def _place_shown(records: list[Record]) -> int:
-    """Index of the record that tables show, among one method's records in one run; -1 if there is none."""
-    shown = [record for runs in shown_records(records).values() for record in runs.values()]
-    return records.index(shown[0]) if shown else -1
 
 
 def _clients_on_validation(records: list[Record]) -> list[int]:

@@ -12,6 +12,8 @@ from fedwca.results.results_table import ON_REQUEST
 from fedwca.results.tables import comma_separated
 
 NOTHING = {"mean": None, "std": None}
+WHERE_MEASURED = ("difference", "before", "validation", "round", "last")
+"""Columns that the table has only where a method has them."""
 
 
 def csv_address(runs: Sequence[Run], names: Sequence[str]) -> str:
@@ -38,9 +40,10 @@ def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
             "n": entry["n"],
             "mean": entry["mean"],
             "std": entry["std"],
-            **{number: entry.get(number) or NOTHING for number in ON_REQUEST},
+            **{number: entry.get(number) or NOTHING for number in (*ON_REQUEST, *WHERE_MEASURED)},
             "seconds": run.seconds(method),
             "accuracy": {domain: entry["domains"].get(domain) for domain in domains},
+            "accuracy_std": {domain: entry["domain_stds"].get(domain) for domain in domains},
             "accuracy_of_class": {label: _by_class(run, entry).get(label) for label in classes},
         }
         for run, name, method, entry in results

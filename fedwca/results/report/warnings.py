@@ -82,10 +82,14 @@ def _where(record: Record) -> str:
     return f"round {record['round'] + 1} of model {record['source_model']}, trial {record['trial']}"
 
 
+def _train_images(records: Sequence[Record]) -> dict[TrialKey, dict[int, int]]:
+    """Number of training images by trial and client; earlier releases did not record it."""
+    return {TrialKey.of(r): dict(enumerate(r["train_images"])) for r in records if r.get("train_images")}
+
+
 def _collapsed(records: Sequence[Record]) -> Iterator[str]:
     """Clients with label entropy 0: all their images, which are not few, have the same label."""
-    # Earlier releases did not record the number of images.
-    sizes = {TrialKey.of(record): record["train_images"] for record in records if record.get("train_images")}
+    sizes = _train_images(records)
     hits = [
         (record, k)
         for record in records
@@ -172,13 +176,14 @@ def _tied(records: Sequence[Record]) -> Iterator[str]:
 
 def _dropped(records: Sequence[Record]) -> Iterator[str]:
     """Images that lost their label because no partner for mixing was found."""
-    hits = []
+    sizes, hits = _train_images(records), []
     for record in records:
         for k, (lost, mixed) in enumerate(zip(record.get("dropped", ()), record.get("mixed", ()), strict=True)):
             disagreement = 1 - record["agreement"][k]
-            # Images without agreement were either mixed or dropped, so this is the client's number of images.
-            images = (lost + mixed) / disagreement if disagreement > 0 else math.inf
-            if lost > mixed and lost > 0.1 * images:
+            # Without sizes: images without agreement were either mixed or dropped, unless mu is 0.
+            estimate = (lost + mixed) / disagreement if disagreement > 0 else math.inf
+            images = sizes.get(TrialKey.of(record), {}).get(k, estimate)
+            if lost > 0.5 * disagreement * images and lost > 0.1 * images:
                 hits.append((record, k))
     if hits:
         clients = sorted({k for _, k in hits})
