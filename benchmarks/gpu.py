@@ -51,7 +51,10 @@ def main() -> int:
     place = Place(options.device, options.small)
     options.out.mkdir(parents=True, exist_ok=True)
     failed = False
-    for name in options.pieces or [name for name in PIECES if not (options.out / f"{name}.json").exists()]:
+    pieces = options.pieces or [name for name in PIECES if not (options.out / f"{name}.json").exists()]
+    if not pieces:
+        print(f"all pieces have a file in {options.out}; name those to measure again")
+    for name in pieces:
         started = time.perf_counter()
         try:
             measured = PIECES[name](place)

@@ -162,7 +162,7 @@ def waits(place: Place) -> dict[str, Any]:
             for warning in caught
             if "synchronizing CUDA operation" in str(warning.message)
         ]
-        by_kernels[kernels] = {"waits": len(places), "places": Counter(places)}
+        by_kernels[kernels] = {"waits": len(places), "where": Counter(places)}
     return {"by_kernels": by_kernels}
 
 

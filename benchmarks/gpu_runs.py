@@ -103,8 +103,8 @@ def trials(place: Place) -> dict[str, Any]:
         tf32(allowed)
         alone_kernels, _ = quickest(place, "wca", "lenet", sizes, precision)
         alone = Run(place, "wca", "lenet", sizes, "stacked", precision, kernels=alone_kernels).seconds(2)
-        place.peak()
         together_kernels, measured = quickest(place, "wca", "lenet", sizes, precision, count)
+        place.peak()
         together = Run(
             place, "wca", "lenet", sizes, "stacked", precision, trials=count, kernels=together_kernels
         ).seconds(2)

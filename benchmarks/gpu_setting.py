@@ -32,7 +32,7 @@ DOMAINS = 4
 PRECISIONS: dict[str, tuple[Precision, bool]] = {
     "fp32": ("fp32", False),
     "tf32": ("fp32", True),
-    "bf16": ("bf16", True),
+    "bf16": ("bf16", False),
 }
 
 

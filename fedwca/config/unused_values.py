@@ -80,7 +80,7 @@ def _check_overruled_fields(config: RunConfig, origins: Mapping[str, str], metho
 
 
 def _check_overruled_training(config: RunConfig, origins: Mapping[str, str], methods: Methods) -> None:
-    """Refuse a value of a training on the command line if every method has another one of its own.
+    """Refuse a value of a training on the command line if every method's file states another one.
 
     Arguments and errors are those of `_check_overruled_fields`.
     """
@@ -93,7 +93,8 @@ def _check_overruled_training(config: RunConfig, origins: Mapping[str, str], met
         if table not in remedies or not field:
             continue
         given, own = getattr(getattr(config, table), field), [getattr(method, table) for method, _ in methods]
-        if all(training is not None and getattr(training, field) != given for training in own):
+        set_by_run = table == "training" and any(field in values.training for values in config.methods.values())
+        if not set_by_run and all(training is not None and getattr(training, field) != given for training in own):
             method = methods[0][0]
             raise UsageError(
                 f"{key} is given, but each method of this run has its own, {method.label} {getattr(own[0], field)}; "

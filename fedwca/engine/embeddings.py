@@ -19,8 +19,8 @@ from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.errors import FedwcaError
 
 LARGEST_IN_MEMORY = 2**30
-"""Most bytes of embeddings that are kept in memory; larger ones are in an unnamed file in the cache folder, which
-disappears when the process ends."""
+"""Most bytes of a federation's embeddings that are kept in memory; larger ones are in an unnamed file in the cache
+folder, which disappears when the process ends."""
 
 
 def count_embedding_bytes(network: Network, images: int) -> int:
@@ -28,7 +28,7 @@ def count_embedding_bytes(network: Network, images: int) -> int:
     return images * network.backbone.out_features * network.class_vectors.element_size() * network.backbone.frozen
 
 
-def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
+def embed_images(network: Network, images: Sequence[Tensor], federations: int = 1) -> list[Tensor]:
     """Each client's plain images as `Network.extract` reads them.
 
     These are the images themselves if the backbone is trained, else their embeddings ``[N, out_features]``; clients
@@ -37,6 +37,7 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     Args:
         network: on its device.
         images: of each client, uint8 ``[N, 3, H, W]``, on the same device.
+        federations: number of federations, such as trials, whose images these are; each may take `LARGEST_IN_MEMORY`.
 
     Raises:
         FedwcaError: there is not enough space for them on the disk.
@@ -44,7 +45,7 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     if not network.backbone.frozen:
         return list(images)
     unique_images = {id(client_images): client_images for client_images in images}
-    embeddings = _make_room(network, sum(map(len, unique_images.values())))
+    embeddings = _make_room(network, sum(map(len, unique_images.values())), federations)
     by_image_id = dict(zip(unique_images, embeddings.split([len(x) for x in unique_images.values()]), strict=True))
     size = network.eval_batch_size
     chunks = [
@@ -68,10 +69,10 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     return [by_image_id[id(client_images)] for client_images in images]
 
 
-def place_embeddings(network: Network, images: int) -> tuple[int, int]:
+def place_embeddings(network: Network, images: int, federations: int = 1) -> tuple[int, int]:
     """Bytes of a frozen backbone's embeddings of ``images`` images, in memory and on the disk; one of them is 0."""
     size = count_embedding_bytes(network, images)
-    return (size, 0) if size <= LARGEST_IN_MEMORY else (0, size)
+    return (size, 0) if size <= LARGEST_IN_MEMORY * federations else (0, size)
 
 
 def place_client_embeddings(network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
@@ -84,10 +85,10 @@ def place_client_embeddings(network: Network, clients: Sequence[ClientImages]) -
     return sum(in_memory), sum(on_disk)
 
 
-def _make_room(network: Network, images: int) -> Tensor:
+def _make_room(network: Network, images: int, federations: int) -> Tensor:
     """A tensor ``[images, out_features]`` for embeddings, in memory or, if it is too large, in a file."""
     like, shape = network.class_vectors, (images, network.backbone.out_features)
-    in_memory, on_disk = place_embeddings(network, images)
+    in_memory, on_disk = place_embeddings(network, images, federations)
     if in_memory or not on_disk:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
     folder = cache_dir() / "embeddings"

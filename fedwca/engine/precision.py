@@ -34,9 +34,12 @@ def check_precision(precision: Precision, dtype: torch.dtype, device: torch.devi
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
             raise UsageError(f"precision tf32: only GPUs since Ampere have TensorFloat-32, not {device}; take fp32")
         return
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        name = torch.cuda.get_device_name(device)
-        raise UsageError(f"precision {precision}: {name} has no bfloat16; take precision fp32")
+    if device.type == "cuda":
+        with torch.cuda.device(device):  # torch asks the current device
+            supported = torch.cuda.is_bf16_supported(including_emulation=False)
+        if not supported:
+            name = torch.cuda.get_device_name(device)
+            raise UsageError(f"precision {precision}: {name} has no bfloat16; take precision fp32")
 
 
 def check_workers(precision: Precision, workers: int | None) -> None:
@@ -65,11 +68,20 @@ def matmul_precision(precision: Precision, device: str | torch.device) -> Iterat
     """Context in which a GPU rounds the factors of float32 products to TensorFloat-32 only if precision is ``tf32``.
 
     Torch allows this for convolutions by default. Its settings are global to the process and are restored at the end.
+
+    Raises:
+        UsageError: the process has set it in torch's other way.
     """
     if torch.device(device).type != "cuda":
         yield
         return
-    convolutions, matrices = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    try:
+        convolutions, matrices = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError as error:  # torch does not let its two ways to say this be mixed
+        raise UsageError(
+            "torch's fp32_precision is set in this process, but fedwca sets torch.backends.cuda.matmul.allow_tf32 and "
+            "torch.backends.cudnn.allow_tf32; leave it at its default, and take --precision fp32 or tf32"
+        ) from error
     try:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         yield

@@ -64,7 +64,10 @@ class Tapes:
 
     def __init__(self, device: torch.device | None = None) -> None:
         self.recorded = self.played = self.watching = 0
-        self.refused = False
+        self.refused = self.freed = False
+
+    def free(self) -> None:
+        self.freed = True
 
     @contextmanager
     def watched(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -91,7 +92,7 @@ def test_engines_agree(augments: bool, strong: bool) -> None:
 def keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every forward pass and every step run the backbone."""
     monkeypatch.setattr(sequential, "embed_images", lambda network, images: list(images))
-    monkeypatch.setattr(packed_images, "embed_images", lambda network, images: [None])
+    monkeypatch.setattr(packed_images, "embed_images", lambda network, images, trials: [None])
     monkeypatch.setattr(StepDraws, "plain", False)
 
 
@@ -161,6 +162,18 @@ def test_what_is_too_large_for_memory_lies_in_the_cache(tmp_path: Path, monkeypa
     for memory_engine, file_engine in zip(in_memory, in_files, strict=True):
         rounds(memory_engine, method()), rounds(file_engine, method())
         assert torch.equal(memory_engine.bank, file_engine.bank)
+
+
+def test_trials_together_have_a_place_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [[torch.zeros(8, 3, 32, 32, dtype=torch.uint8)] for _ in range(2)]
+    monkeypatch.setattr(embeddings, "LARGEST_IN_MEMORY", 8 * 6 * 8)
+    made = Mock(wraps=embeddings._make_room)
+    monkeypatch.setattr(embeddings, "_make_room", made)
+    monkeypatch.setattr(embeddings, "cache_dir", Mock(side_effect=AssertionError("they are written to the disk")))
+    first, second = packed_images.PackedImages.several(images, torch.device("cpu"), network())
+    assert made.call_args.args[1:] == (16, 2)
+    assert first.shown(network(), torch.tensor([0]), torch.tensor([[3]])).shape == (1, 1, 6)
+    assert second.sizes == [8]
 
 
 def test_bytes_of_embeddings() -> None:

@@ -166,6 +166,35 @@ def test_what_cannot_be_recorded_runs_as_it_is_and_says_so_once(at_once: bool, w
     assert record.refused
 
 
+class Full(Tapes):
+    """A device without memory: for the step itself, or only for its recording."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        yield
+
+    def __call__(self, work: object) -> Callable[[], None]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_step_without_memory_is_not_one_that_cannot_be_recorded() -> None:
+    record, calls = Full(), []
+
+    def step(value: torch.Tensor) -> None:
+        calls.append(int(value))
+        if value < 0:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        Recorder(record, {"step": 5}).run("step", (torch.tensor([-1]),), step)
+    assert (calls, record.refused, record.freed) == ([-1], False, False)
+    recorder = Recorder(record, {"step": 5})
+    recorder.run("step", (torch.tensor([1]),), step)
+    with pytest.warns(UserWarning, match="cannot be recorded as CUDA graphs, so they run as they are: CUDA out of mem"):
+        recorder.run("step", (torch.tensor([2]),), step)
+    assert (calls, record.refused, record.freed) == ([-1, 1, 2], True, True)
+
+
 def test_steps_are_watched_before_they_are_recorded() -> None:
     tapes = Tapes()
     recorder = Recorder(tapes, {"often": 3, "rare": 1})

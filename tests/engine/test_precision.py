@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from fedwca.core.messages import Batch
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Precision, SourceTraining
 from fedwca.data.federation import ClientImages
-from fedwca.engine.precision import compute_precision, deterministic_convolutions, matmul_precision
+from fedwca.engine.precision import check_precision, compute_precision, deterministic_convolutions, matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import UsageError
 from fedwca.models.resnet18 import ResNet18
@@ -52,6 +53,34 @@ def played(network: Network, images: list[ClientImages], precision: Precision, r
             round, server, method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64)
         )
     return loop
+
+
+def test_the_device_that_is_used_is_asked_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = [0]
+
+    @contextmanager
+    def use(device: torch.device) -> Iterator[None]:
+        current.append(int(device.index))
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", use)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: current[-1] == 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "old")
+    check_precision("bf16", torch.float32, torch.device("cuda:1"))
+    with pytest.raises(UsageError, match="old has no bfloat16"):
+        check_precision("bf16", torch.float32, torch.device("cuda:2"))
+
+
+def test_torchs_other_way_to_allow_tf32_is_not_mixed_with_this_one() -> None:
+    convolutions = torch.backends.cudnn.conv
+    before = convolutions.fp32_precision
+    try:
+        convolutions.fp32_precision = "ieee"
+        with pytest.raises(UsageError, match="torch's fp32_precision is set in this process"):
+            matmul_precision("fp32", "cuda:0").__enter__()
+    finally:
+        convolutions.fp32_precision = before
 
 
 def layers(loop: SequentialEngine) -> dict[str, set[torch.dtype]]:

@@ -23,7 +23,7 @@ class PackedImages:
         network: if its backbone is frozen, the images' embeddings are stored too.
     """
 
-    def __init__(self, images: Sequence[Tensor], device: torch.device, network: Network) -> None:
+    def __init__(self, images: Sequence[Tensor], device: torch.device, network: Network, trials: int = 1) -> None:
         self.sizes = [len(x) for x in images]
         unique = {id(x): x for x in images}  # clients with the same image tensor share it
         lengths = [len(x) for x in unique.values()]
@@ -35,12 +35,13 @@ class PackedImages:
             target.copy_(x)
         self._places = [places[id(x)] for x in images]
         self.starts = torch.tensor(self._places).to(device)
-        self._embedded = embed_images(network, [self.images])[0] if network.backbone.frozen else None
+        self._embedded = embed_images(network, [self.images], trials)[0] if network.backbone.frozen else None
 
     @classmethod
     def several(cls, trials: Sequence[Sequence[Tensor]], device: torch.device, network: Network) -> list[PackedImages]:
         """The packed images of each trial's clients, all in the same tensor."""
-        packed, parts, client = cls([x for images in trials for x in images], device, network), [], 0
+        packed, parts = cls([x for images in trials for x in images], device, network, len(trials)), []
+        client = 0
         for images in trials:
             part, members = copy.copy(packed), slice(client, client + len(images))
             part.sizes, part.starts, part._places = (

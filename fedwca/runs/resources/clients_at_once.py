@@ -111,4 +111,6 @@ def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages])
     method_batch_sizes = [values.training.get("batch_size", 0) for values in config.methods.values()]
     batch = max([config.training.batch_size, *method_batch_sizes])
     per_client = max(cost.training(2 * batch), cost.evaluation(network.eval_batch_size))
-    return cost.model * 2 * len(clients) + image_bytes + embedding_bytes, per_client
+    # The bank, the source model, and the server's rows before and after a round; where clients are alone, a row each.
+    rows = 3 * len(clients) + 1
+    return cost.model * rows + image_bytes + embedding_bytes, per_client

@@ -33,6 +33,9 @@ class Record(Protocol):
             RuntimeError: the work cannot be recorded.
         """
 
+    def free(self) -> None:
+        """Give back the memory of all recordings; none of them is called any more."""
+
     def watched(self) -> AbstractContextManager[None]:
         """Context that tests whether work in it can be recorded later: whatever waits for the device fails."""
 
@@ -68,6 +71,12 @@ class CudaGraphs:
             stream, pool, _ = self._begun
             graph = _recorded(work, stream, pool)
         return graph.replay
+
+    def free(self) -> None:
+        """See `Record`."""
+        self._begun = None
+        with torch.cuda.device(self.device):
+            torch.cuda.empty_cache()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -137,13 +146,17 @@ class Recorder:
 
         Warns:
             UserWarning: steps cannot be recorded; they run as they are.
+
+        Raises:
+            torch.OutOfMemoryError: a step does not fit into memory even as it is.
         """
         record = self._record
         if record.refused or self._often.get(kind, 0) < OFTEN:
             step(*values)
             return
+        is_first = kind not in self._seen
         try:
-            if kind not in self._seen:
+            if is_first:
                 self._seen.add(kind)
                 with record.watched():
                     step(*values)
@@ -152,7 +165,13 @@ class Recorder:
                 buffers = tuple(value.clone() for value in values)
                 self._kept[kind] = buffers, record(lambda: step(*buffers))
         except RuntimeError as error:
+            no_memory = isinstance(error, torch.OutOfMemoryError)
+            if no_memory and is_first:
+                raise  # a step as it is does not fit
             record.refused, reason = True, first_line(error)[:160]
+            if no_memory:
+                self._kept.clear()
+                record.free()
         else:
             inputs, replay = self._kept[kind]
             for buffer, value in zip(inputs, values, strict=True):
