@@ -40,10 +40,30 @@ def play(piece: Piece, name: str, options: argparse.Namespace, clock: StopsAfter
 
 def read_found(piece: Piece, options: argparse.Namespace) -> dict[str, Any]:
     """The results of a piece so far; without runs and methods if there are none."""
-    if files := find_results(piece.name, options, RESULTS):
-        return dict(json.loads(files[-1].read_text()))
     identity = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
-    return {**identity, "runs": [], "methods": {}}
+    result: dict[str, Any] = {**identity, "runs": [], "methods": {}}
+    for file in find_results(piece.name, options, RESULTS):
+        result = merge_results(result, json.loads(file.read_text()))
+    return result
+
+
+def merge_results(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The results of a piece from two files; what both have is the second's.
+
+    >>> merge_results({"runs": ["a", "b"], "methods": {"A": 1}}, {"runs": ["b", "c"], "methods": {"C": 2}})
+    {'runs': ['a', 'b', 'c'], 'methods': {'A': 1, 'C': 2}}
+    """
+    lists = {
+        name: [*dict.fromkeys((*first.get(name, ()), *second.get(name, ())))]
+        for name in ("runs", "diverged")
+        if name in first or name in second
+    }
+    tables = {
+        name: first.get(name, {}) | second.get(name, {})
+        for name in ("methods", "beside")
+        if name in first or name in second
+    }
+    return first | second | lists | tables
 
 
 def add_results(run: Run, results: dict[str, Any]) -> None:
@@ -171,7 +191,8 @@ def run_missing(piece: Piece, options: argparse.Namespace, clock: StopsAfter) ->
     results, source = read_found(piece, options), None
 
     def write() -> None:
-        keep(options.out / f"{piece.name}.json", results)
+        # Another process may have added runs of this piece meanwhile.
+        keep(options.out / f"{piece.name}.json", merge_results(read_found(piece, options), results))
 
     if fill_in_repeats(piece, results):
         write()

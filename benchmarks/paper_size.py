@@ -80,17 +80,25 @@ class StopsEarly(StopsAfter):
         """
         if done and done[0] == 1:
             run = read_run(self.folder)
-            if self.sources and source_weights(run) not in self.sources:
-                raise SystemExit(
-                    f"{self.folder.parent.name} was begun with another source model, as another kind of processor "
-                    "trains it: go on there, put that model into results/paper_size/sources, or remove the file of "
-                    "results to begin anew"
-                )
+            self.check_source(run)
             labels_of_run = first_labels(run, *run.methods)
             self.same = next((name for name, labels in self.known.items() if labels == labels_of_run), None)
             if self.same is not None:
                 raise SameClusters
         super().check()
+
+    def check_source(self, run: Run) -> None:
+        """Check that a method's run began from the source model of the methods that are kept.
+
+        Raises:
+            SystemExit: it began from another one.
+        """
+        if self.sources and source_weights(run) not in self.sources:
+            raise SystemExit(
+                f"{self.folder.parent.name} was begun with another source model, as another kind of processor "
+                "trains it: go on there, put that model into results/paper_size/sources, or remove the file of "
+                "results to begin anew"
+            )
 
 
 def source_weights(run: Run) -> str | None:
@@ -158,6 +166,7 @@ def run_missing(piece: Piece, options: argparse.Namespace, clock: StopsAfter) ->
         result = read_found(piece, options)
         reporter = StopsEarly(clock, run_folder(piece, method, options.runs), result, known_clusters(method, result))
         run = play(piece, method, options, reporter)
+        reporter.check_source(run)  # of a method without rounds, too
         result = read_found(piece, options)  # other processes may have added methods meanwhile
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
         if (joined := join_settings(result.get("config", config), config)) is None:

@@ -96,10 +96,13 @@ def size(config: dict[str, Any]) -> str:
 
 
 def apart(difference: Difference | None) -> str:
-    """A paired difference with its interval and number of pairs, bold where the interval excludes 0."""
+    """A paired difference with its interval and number of pairs, bold where the interval excludes 0.
+
+    An interval of two pairs says nothing, and is left out.
+    """
     if difference is None:
         return "–"
-    if difference.low is None or difference.high is None:
+    if difference.low is None or difference.high is None or difference.n < 3:
         return f"{difference.mean:+.2f}, n = {difference.n}"
     text = f"{difference.mean:+.2f} ({difference.low:+.2f} to {difference.high:+.2f})"
     return (f"**{text}**" if difference.low > 0 or difference.high < 0 else text) + f", n = {difference.n}"

@@ -22,7 +22,7 @@ from fedwca.results.table_rows import Row
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "sfda"
-NOTHING = "Not measured yet: `sh benchmarks/sfda.sh`."
+NOTHING = "Not measured yet: `bash benchmarks/sfda.sh`."
 
 
 ORDER = ("mnist", "mnistm", "svhn", "synth", "usps")

@@ -269,11 +269,12 @@ def profile_round() -> str:
     if not (RESULTS / "profile_round.json").exists():
         return "Not measured yet: `python benchmarks/profile_round.py`."
     result = read("profile_round")
+    phases = [phase for phase in PHASES if all(phase in seconds for seconds in result["seconds"].values())]
     rows = [
         [
             label,
             f"{seconds['round']:.1f}",
-            *(f"{seconds[phase]:.1f} ({100 * seconds[phase] / seconds['round']:.0f} %)" for phase in PHASES),
+            *(f"{seconds[phase]:.1f} ({100 * seconds[phase] / seconds['round']:.0f} %)" for phase in phases),
         ]
         for label, seconds in result["seconds"].items()
     ]
@@ -282,4 +283,4 @@ def profile_round() -> str:
         f"Seconds of round {result['round'] + 1}, preset paper, source {config['source']}, {result['clients']} clients",
         f"with all their images, {training['epochs']} epochs, one worker; {made(result)}.",
     ]
-    return noted(Table("", ("method", "round", *PHASES), rows), notes)
+    return noted(Table("", ("method", "round", *phases), rows), notes)

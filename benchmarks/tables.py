@@ -178,8 +178,9 @@ def joined() -> str:
     lines = [[label, mean_cell(accuracy[key]["mean"], accuracy[key]["std"])] for key, label in JOINED.items()]
     training = f"{config['rounds']} rounds of {config['epochs']} epochs, learning rate {config['lr']}"
     machine = readings.name_machines([result["environment"]])
+    counts = sorted({accuracy[key]["n"] for key in JOINED})
     notes = [
-        f"Percent, mean ± std (ddof 1) over {config['seeds']} seeds; {training}",
+        f"Percent, mean ± std (ddof 1) over {' to '.join(map(str, counts))} seeds; {training}",
         f"(`benchmarks/join.py`; {machine}).",
     ]
     return noted(Table("", ("how they got their model", "accuracy"), lines), notes)

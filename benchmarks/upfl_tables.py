@@ -40,7 +40,7 @@ def read_entries(name: str) -> list[dict[str, Any]]:
 
 
 def missing(name: str) -> str:
-    return f"Not measured yet: `PIECES={name} sh benchmarks/upfl.sh`."
+    return f"Not measured yet: `PIECES={name} bash benchmarks/upfl.sh`."
 
 
 def hardware(*folders: str) -> str:

@@ -119,7 +119,8 @@ def prototype_contrast(
     loss is -tau/base_tau times the mean log softmax over the j of the same label. A sample that is alone with its label
     has no loss. The factor keeps the size of the gradient: a larger tau only flattens the softmax.
 
-    Source: FedPCL (Tan et al., NeurIPS 2022), eq. 7, with base_tau = 0.07 as in its code.
+    Source: `ConLoss` of FedPCL's published code (Tan et al., NeurIPS 2022), base_tau = 0.07; the publication's loss
+    contrasts each sample with the prototypes of the other classes instead.
 
     Args:
         features: ``[N, q]``, unit length in the publication.

@@ -11,7 +11,7 @@ from fedwca.errors import UsageError
 def largest_entries(update: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Find the ``count`` entries of an update that are largest by absolute value, in the order of their positions.
 
-    Source: Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018, Definition 2.1 (top_k).
+    Source: Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018, sec. 2 (top_k).
 
     Args:
         update: ``[P]``

@@ -114,6 +114,29 @@ def test_what_fedtabs_numbers_stand_for_needs_no_source_model(tmp_path: Path, mo
     assert json.loads((tmp_path / "digits-usps-10-0.003.json").read_text()) == result
 
 
+def test_what_another_process_added_to_a_piece_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-usps-10-0.003")
+    monkeypatch.setattr(test, "RESULTS", tmp_path / "kept")
+    options = SimpleNamespace(only=["main"], out=tmp_path / "out", small=False, again=False)
+    files = [folder / f"{piece.name}.json" for folder in (tmp_path / "kept", tmp_path / "out")]
+    for file, run in zip(files, ("twice", "no gate"), strict=True):
+        file.parent.mkdir()
+        file.write_text(json.dumps({"runs": [run], "methods": {run: {}}, "beside": {run: {}}}))
+
+    def play(*_: Any) -> Any:
+        other = {"runs": ["no gate", "gated WCA"], "methods": {"gated WCA": {}}, "diverged": ["gated WCA"]}
+        files[1].write_text(json.dumps(other))
+        return SimpleNamespace(domains=["x"], labels={}, environment={})
+
+    monkeypatch.setattr(test, "play", play)
+    monkeypatch.setattr(test, "fill_in_repeats", lambda *_: False)
+    test.run_missing(piece, options, None)
+    written = json.loads(files[1].read_text())
+    assert set(written["runs"]) == {"twice", "no gate", "gated WCA", "main"}
+    assert set(written["methods"]) == {"twice", "no gate", "gated WCA"}
+    assert (set(written["beside"]), written["diverged"]) == ({"twice", "no gate"}, ["gated WCA"])
+
+
 @pytest.mark.parametrize(
     ("trusted", "weights", "repeated"),
     [

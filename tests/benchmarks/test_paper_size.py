@@ -133,7 +133,7 @@ def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monk
         result = paper_size.read_found(piece, given)
         result["methods"][f"beside {method}"] = {}
         (tmp_path / "digits-synth-20.json").write_text(json.dumps(result))
-        return SimpleNamespace(config={}, method=method)
+        return SimpleNamespace(config={}, method=method, records=[])
 
     monkeypatch.setattr(paper_size, "play", play)
     monkeypatch.setattr(paper_size, "add_results", lambda run, result, same: result["methods"].update({run.method: {}}))
@@ -141,6 +141,20 @@ def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monk
     result = json.loads((tmp_path / "digits-synth-20.json").read_text())
     assert set(result["methods"]) == {"fedavg", "local", "beside fedavg", "beside local"}
     assert not result["complete"]
+
+
+def test_a_method_without_rounds_is_of_the_same_source_model(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
+    options = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, again=False, methods=["source_only"])
+    kept = {"methods": {"fedwca": {"source_weights": "here", "accuracy": []}}}
+    (tmp_path / "digits-synth-20.json").write_text(json.dumps(kept))
+    other = SimpleNamespace(config={}, records=[{"round": -1, "source_weights": "there"}])
+    monkeypatch.setattr(paper_size, "play", lambda *_: other)
+    with pytest.raises(SystemExit, match="was begun with another source model"):
+        paper_size.run_missing(piece, options, paper_size.StopsAfter(1))
+    assert json.loads((tmp_path / "digits-synth-20.json").read_text()) == kept
 
 
 def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path: Path) -> None:
