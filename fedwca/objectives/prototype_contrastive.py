@@ -22,7 +22,8 @@ class PrototypeContrastive(Objective):
     After training each client uploads the means of its unit features by label. The server fills in classes that a
     client lacks with the mean over the others, and sends all prototypes to all clients. In round 0 there are none, and
     the loss is 0.
-    Source: Tan et al. (FedPCL), NeurIPS 2022, ConLoss of its code (which sums over clients); FedWCA sec. 5 and App. C.2 (tau = 70).
+    Source: Tan et al. (FedPCL), NeurIPS 2022, ConLoss of its code (which sums over clients); FedWCA sec. 5 and App. C.2
+    (tau = 70).
     """
 
     label = "prototype contrast"

@@ -30,7 +30,7 @@ from fedwca.federated.upload_checks import advise_lower, finite_models
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs.records.measure_delivered import (
     DeliveredModels,
-    check_finite,
+    check_finite_outputs,
     describe_steps_made,
     list_accuracies,
     measure_delivered,
@@ -187,7 +187,7 @@ def measure_start(
     lr = None if rounds else step_size(method, training, 0)
     if lr is None:
         predictions = engine.predict_tests()
-        check_finite(predictions, "the model before the first round", "source_training.lr")
+        check_finite_outputs(predictions, "the model before the first round", "source_training.lr")
         return trial.describe(DeliveredModels(predictions), method, server, None, training)
     weights = torch.ones(len(engine.images), 1, dtype=torch.float64)
     delivered = measure_delivered(method, engine, trial.metrics, weights, server.rows, lr)
@@ -249,7 +249,7 @@ def record_round(
     lr = step_size(method, config.training, number)
     delivered = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if opened.last_phase:  # clients that adapted end with their own model
-        check_finite(list(local_predictions.values()), "a client's model", "finish_training.lr")
+        check_finite_outputs(list(local_predictions.values()), "a client's model", "finish_training.lr")
         delivered = DeliveredModels([local_predictions.get(k, predicted) for k, predicted in enumerate(delivered.said)])
     test_results = trial.describe(delivered, method, server, lr, config.training, number)
     evaluated_at = time.perf_counter()

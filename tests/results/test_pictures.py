@@ -26,7 +26,8 @@ from fedwca.results.pictures.cost import cumulative_cost
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.overview import draw_overview
-from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, figure, looks, png_bytes, save
+from fedwca.results.pictures.png_of_figure import png_bytes
+from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, figure, looks, save
 from fedwca.results.read_run import Run, read_run
 
 from .runs import write_run

@@ -9,15 +9,13 @@ import textwrap
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from fedwca.core.count_of import count_of
 from fedwca.core.files import write_atomically
-from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
+from fedwca.results.pictures.png_of_figure import show_as_text, show_literally
 
 # Okabe and Ito's palette without its yellow, which is hard to see on white; neighbours differ in lightness too.
 COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#000000")
@@ -165,7 +163,7 @@ def legend(fig: Any, axis: Any, count: int, scale: float = 1.0) -> None:
             handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False, markerscale=scale
         )
         for text in drawn.get_texts():
-            _show_literally(text)
+            show_literally(text)
         # Letters are up to a tenth wider at a low resolution.
         if columns == 1 or drawn.get_window_extent().width <= 0.9 * fig.bbox.width:
             return
@@ -204,20 +202,9 @@ def save(picture: Any, path: Path, dpi: int = 120) -> None:
         _write(picture, path, dpi)
 
 
-def png_bytes(picture: Any) -> bytes:
-    """A figure as the bytes of a PNG file."""
-    from matplotlib import rc_context
-
-    buffer = BytesIO()
-    with rc_context({"text.parse_math": False}):
-        _show_as_text(picture)
-        picture.savefig(buffer, dpi=110, format="png")
-    return buffer.getvalue()
-
-
 def _write(picture: Any, path: Path, dpi: int) -> None:
     if hasattr(picture, "savefig"):
-        _show_as_text(picture)
+        show_as_text(picture)
         suffix = path.suffix.removeprefix(".")
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
         write_atomically(path, lambda file: picture.savefig(file, dpi=dpi, format=suffix, metadata=metadata))
@@ -225,25 +212,3 @@ def _write(picture: Any, path: Path, dpi: int) -> None:
     from matplotlib.animation import PillowWriter
 
     write_atomically(path, lambda file: picture.save(str(file), writer=PillowWriter(fps=2), dpi=dpi))
-
-
-def _printable_tick(formatter: Any, value: float, position: int | None = None) -> str:
-    return printable(formatter(value, position), lines=True)
-
-
-def _show_literally(text: Any) -> None:
-    text.set_parse_math(False)
-    text.set_text(printable(text.get_text(), lines=True))
-
-
-def _show_as_text(fig: Any) -> None:
-    """Show all text of a figure literally: no formulas between dollar signs, no control characters."""
-    from matplotlib.text import Text
-    from matplotlib.ticker import FuncFormatter
-
-    for axes in fig.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            if isinstance(formatter := axis.get_major_formatter(), FuncFormatter):  # ticks with names
-                axis.set_major_formatter(FuncFormatter(partial(_printable_tick, formatter)))
-    for text in fig.findobj(Text):
-        _show_literally(text)

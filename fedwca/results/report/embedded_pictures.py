@@ -8,7 +8,8 @@ from collections.abc import Callable
 from fedwca.errors import FedwcaError
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.final_models import Models
-from fedwca.results.pictures.style import NotDrawn, png_bytes
+from fedwca.results.pictures.png_of_figure import png_bytes
+from fedwca.results.pictures.style import NotDrawn
 from fedwca.results.read_run import Run
 from fedwca.results.report.html_tables import escape
 

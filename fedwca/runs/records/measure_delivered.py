@@ -71,7 +71,7 @@ def measure_delivered(
         Diverged: a model's outputs, or those of an adapted one, are not finite.
     """
     unadapted = engine.predict_tests(weights, rows)
-    check_finite(unadapted, "a client's model", "--lr")
+    check_finite_outputs(unadapted, "a client's model", "--lr")
     if method.adaptation is None or lr is None:
         return DeliveredModels(unadapted)
     delivered = DeliveredModels([], list_accuracies(metrics, unadapted))
@@ -83,11 +83,11 @@ def measure_delivered(
             delivered.steps.append(adapted.steps)
             delivered.taken.append(adapted.taken)
             delivered.entropy.append(_ends(adapted))
-    check_finite(delivered.said, "a client's adapted model", "adaptation.lr")
+    check_finite_outputs(delivered.said, "a client's adapted model", "adaptation.lr")
     return delivered
 
 
-def check_finite(predictions: Sequence[ClassPredictions], model: str, option: str) -> None:
+def check_finite_outputs(predictions: Sequence[ClassPredictions], model: str, option: str) -> None:
     """Refuse outputs that are not finite: the largest of them is then no prediction, and would count as class 0.
 
     Args:
