@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedwca.cli.shared_options import Device
+from fedwca.cli.shared_options import Device, SourceModel, Trial
 from fedwca.cli.terminal import make_console, say
 from fedwca.core.count_of import count_of
 from fedwca.errors import FedwcaError, UsageError
@@ -39,6 +39,8 @@ def command(
         int | None,
         typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the table's."),
     ] = None,
+    source_model: SourceModel = 0,
+    trial: Trial = 0,
     trust_code: Annotated[
         bool,
         typer.Option(
@@ -59,8 +61,11 @@ def command(
     from fedwca.runs.resources.choose_device import resolve_device
 
     torch_device = resolve_device(device)
-    if model.is_file() and any(value is not None for value in (client, method, round_)):
-        raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
+    if model.is_file() and (any(value is not None for value in (client, method, round_)) or source_model or trial):
+        raise UsageError(
+            f"{model}: --client, --method, --round, --source-model and --trial are for run folders; this is one "
+            "client's model"
+        )
     if is_deployment(model):
         raise UsageError(f"{model}: is a deployment; write a model of it first, with fedwca export")
     is_name = not model.exists() and (ROOT / model).is_dir()
@@ -68,7 +73,7 @@ def command(
     if not model.exists() and not from_run:
         raise UsageError(f"{model}: no such file or run; a model is a file that `fedwca export` wrote")
     opened = (
-        open_run_model(model, client, method, round_, torch_device)
+        open_run_model(model, client, method, (source_model, trial, round_), torch_device)
         if from_run
         else open_model(model, torch_device, trust_code=trust_code)
     )
@@ -84,15 +89,17 @@ def command(
         raise FedwcaError("no image could be read")
 
 
-def open_run_model(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
-    """Load the model that a client of a run was given."""
+def open_run_model(
+    run: Path, client: int | None, method: str | None, place: tuple[int, int, int | None], device: str
+) -> LoadedModel:
+    """Load the model that a client of a run was given; ``place`` holds the source model, the trial and the round."""
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import model_of
     from fedwca.runs.open_run import open_run
 
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    opened = open_run(run, method, round=round)
+    opened = open_run(run, method, *place)
     if opened.choice:
         say(opened.choice, err=True)
     return serve_model(*model_of(opened, client=client), device)

@@ -19,7 +19,7 @@ from fedwca.errors import Diverged, FedwcaError
 from fedwca.results.describe_run import trained_methods
 from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
-from fedwca.results.phase_seconds import PHASES
+from fedwca.results.phase_seconds import AT_CLIENTS, OF_FEW_METHODS, PHASES
 from fedwca.results.read_run_files import read_configuration
 from fedwca.results.tables import Table, comma_separated
 from fedwca.runs.finished_run import FinishedRun
@@ -56,7 +56,7 @@ def print_finished(finished: FinishedRun, as_json: bool, columns: Sequence[str] 
     trained = trained_methods(read_configuration(finished.path)["methods"])
     entries = [entry for name, entry in finished.summary["methods"].items() if name in trained]
     reasons = [divergence["why"] for entry in entries for divergence in entry.get("diverged", ())]
-    check_not_all_diverged(sum(entry["n"] for entry in entries), reasons)
+    check_not_all_diverged(sum(len(entry["runs"]) for entry in entries), reasons)
 
 
 def _print_results(finished: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
@@ -95,13 +95,15 @@ def check_not_all_diverged(finished: int, reasons: Sequence[str]) -> None:
 def print_profile(profile: Mapping[str, Any]) -> None:
     """Print seconds per round, with a row per method and a column per phase."""
     console = make_console()
-    grid = TerminalTable(title="Seconds a round; evidence, label and train are summed over clients")
-    # Few methods train on public images.
-    phases = [phase for phase in PHASES if phase != "public" or any(s[phase] for s in profile["seconds"].values())]
+    methods = profile["seconds"].values()
+    phases = [phase for phase in PHASES if phase not in OF_FEW_METHODS or any(s.get(phase) for s in methods)]
+    at_clients = ", ".join(phase for phase in phases if phase in AT_CLIENTS)
+    grid = TerminalTable(title=f"Seconds a round; summed over clients: {at_clients}")
     for column in ("method", "round", *phases):
         grid.add_column(column, justify="left" if column == "method" else "right")
     for name, seconds in profile["seconds"].items():
-        seconds_per_round = (seconds[phase] / seconds["rounds"] for phase in ("round", *phases))
+        # A profile of an earlier release may lack a phase.
+        seconds_per_round = (seconds.get(phase, 0.0) / seconds["rounds"] for phase in ("round", *phases))
         grid.add_row(name, *(f"{mean_seconds:.3f}" for mean_seconds in seconds_per_round))
     console.print(grid)
     if profile["trace"]:

@@ -95,7 +95,7 @@ def _show_table(name: str, as_json: bool) -> None:
     _print_head(name, cls.__doc__)
     _print_fields(fields)
     where = (
-        "with an option of fedwca bench, or in a file for --config"
+        "with an option of fedwca bench, where it has one, or in a file for --config"
         if cls is RunConfig
         else f"with --set {name}.FIELD=VALUE"
     )

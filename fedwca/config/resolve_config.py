@@ -33,7 +33,7 @@ from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Components, Layer, RunConfig
 from fedwca.config.set_options import parse_set_options
 from fedwca.config.spell_out import spell_out
-from fedwca.config.unused_values import without_unused
+from fedwca.config.unused_values import check_training_is_not_overruled, without_unused
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
@@ -130,7 +130,9 @@ def resolve_plan(
     check_clusterer_fields(config, origins.get("clusterer", ""))
     methods = compose(config)
     if not checked:
-        check_trainings_are_used([key for key, _ in (*pairs, *tried)], [method for method, _ in methods], partition)
+        keys = [key for key, _ in (*pairs, *tried)]
+        check_trainings_are_used(keys, [method for method, _ in methods], partition)
+        check_training_is_not_overruled(keys, config, methods)
     config, origins = without_unused(config, origins, methods, f"preset {preset_name}", refuses=not checked)
     return RunPlan(type_components(config), methods, origins)
 

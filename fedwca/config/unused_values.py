@@ -51,12 +51,40 @@ def without_unused(
             raise UsageError(f"{key} is {given}, but no method of this run uses the {kind} {name!r}")
     if refuses:
         _check_overruled_fields(config, remaining_origins, methods)
-        _check_overruled_training(config, remaining_origins, methods)
     idle_values = _unused_values(config, methods)
     for key in idle_values:
         if remaining_origins.pop(f"methods.{key}") != preset and refuses:
             raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
     return _without_values(_without_fields(config, idle_fields), idle_values), remaining_origins
+
+
+def check_training_is_not_overruled(keys: Sequence[str], config: RunConfig, methods: Methods) -> None:
+    """Refuse a value of a training if every method's file states another one.
+
+    Args:
+        keys: dotted keys of values set singly by the user; files and presets hold values for all methods of a setting.
+        config: of the run.
+        methods: of the run, with their rounds.
+
+    Raises:
+        UsageError: names the key.
+    """
+    remedies = {
+        "training": "give it under [methods.{}] in a file for --config, or leave it out",
+        "finish_training": "leave it out",
+    }
+    for key in map(canonical_name, keys):
+        table, _, field = key.partition(".")
+        if table not in remedies:
+            continue
+        given, own = getattr(getattr(config, table), field), [getattr(method, table) for method, _ in methods]
+        set_by_run = table == "training" and any(field in values.training for values in config.methods.values())
+        if not set_by_run and all(training is not None and getattr(training, field) != given for training in own):
+            method = methods[0][0]
+            raise UsageError(
+                f"{key} is given, but each method of this run has its own, {method.label} {getattr(own[0], field)}; "
+                f"{remedies[table].format(method.name)}"
+            )
 
 
 def _check_overruled_fields(config: RunConfig, origins: Mapping[str, str], methods: Methods) -> None:
@@ -76,29 +104,6 @@ def _check_overruled_fields(config: RunConfig, origins: Mapping[str, str], metho
             raise UsageError(
                 f"{key} is given, but each method of this run that has the {kind} {name!r} states {field} itself; a "
                 f"method named with its part, as METHOD/{kind}={name}, leaves the part's fields open"
-            )
-
-
-def _check_overruled_training(config: RunConfig, origins: Mapping[str, str], methods: Methods) -> None:
-    """Refuse a value of a training on the command line if every method's file states another one.
-
-    Arguments and errors are those of `_check_overruled_fields`.
-    """
-    remedies = {
-        "training": "give it under [methods.{}] in a file for --config, or leave it out",
-        "finish_training": "leave it out",
-    }
-    for key in (key for key, layer in origins.items() if layer == "CLI"):
-        table, _, field = key.partition(".")
-        if table not in remedies or not field:
-            continue
-        given, own = getattr(getattr(config, table), field), [getattr(method, table) for method, _ in methods]
-        set_by_run = table == "training" and any(field in values.training for values in config.methods.values())
-        if not set_by_run and all(training is not None and getattr(training, field) != given for training in own):
-            method = methods[0][0]
-            raise UsageError(
-                f"{key} is given, but each method of this run has its own, {method.label} {getattr(own[0], field)}; "
-                f"{remedies[table].format(method.name)}"
             )
 
 

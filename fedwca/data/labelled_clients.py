@@ -110,6 +110,8 @@ def labelled_clients(
     for _ in range(MOST_DRAWS):
         with only_reads_arrays(pool.name, pool.labels, pool.groups, pool.part, pool.units):
             dealt = deal(pool, clients, new, random)
+        if not dealt.new:
+            raise UsageError(f"the partition's deal of {pool.name!r} has no group of new clients")
         checked = {}
         for label, new_group in dealt.new.items():  # groups of new clients may share images with each other
             clients_dealt = [*dealt.training, *new_group]

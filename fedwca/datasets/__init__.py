@@ -122,7 +122,7 @@ class DatasetSource(Component):
         if lacking := [n for n, domain in dataset.domains.items() if domain.part is None or len({*domain.part}) < 2]:
             raise UsageError(
                 f"--split published: {', '.join(lacking)} of {self.name} has no published parts (key 'part' of an "
-                "archive: 0 for training, 1 for test); --split random cuts 64/16/20"
+                "archive: 0 for training, 1 for test, and images of both); --split random cuts 64/16/20"
             )
         return dataset
 
@@ -138,8 +138,8 @@ class DatasetSource(Component):
         """Catalogued domains that are there, if two or more; else all of them, so that reading reports missing ones."""
         from fedwca.data.find_domains import find_dataset_path
 
-        folder = find_dataset_path(root, name)
-        available = tuple(domain for domain in self.domains if folder and self.has_domain(domain, folder))
+        folder = find_dataset_path(root, name) or root  # the root itself may be the data set's folder
+        available = tuple(domain for domain in self.domains if self.has_domain(domain, folder))
         return available if len(available) > 1 else self.domains
 
     def locate(self) -> tuple[Path, str | None]:

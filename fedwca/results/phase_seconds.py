@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-AT_CLIENTS = ("evidence", "label", "train")
+AT_CLIENTS = ("evidence", "label", "train", "collect")
 """Phases at clients: seconds are summed over clients, so with several workers they can exceed the round's duration."""
 PHASES = (*AT_CLIENTS, "public", "group", "mix", "evaluate", "record")
+OF_FEW_METHODS = ("collect", "public")
+"""Phases that only methods have that upload more than models: prototypes, or predictions of public images."""
 
 
 def phase_seconds(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:

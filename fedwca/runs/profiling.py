@@ -41,7 +41,8 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
 
     def skip(rounds: int, clients: int) -> None:
         progress.skipped_rounds(rounds, clients)
-        tracer.skip(rounds)
+        if clients:  # of a resumed run; others end here
+            tracer.skip(rounds)
 
     try:
         yield replace(progress, method_start=begin, round_done=round, skipped_rounds=skip)
@@ -90,7 +91,7 @@ class Tracer:
         return folder / TRACE
 
     def _start(self) -> None:
-        if self._recorded is None:
+        if self._recorded is None and self._running is None:
             os.environ.setdefault("KINETO_LOG_LEVEL", "99")
             from torch.profiler import ProfilerActivity, profile
             from torch.profiler import supported_activities as supported

@@ -187,7 +187,9 @@ def measure_start(
     lr = None if rounds else step_size(method, training, 0)
     if lr is None:
         predictions = engine.predict_tests()
-        check_finite_outputs(predictions, "the model before the first round", "source_training.lr")
+        # A source model that is trained here is checked on held-out images; other ones, nothing here makes better.
+        option = "central_training.lr" if method.central is not None else None
+        check_finite_outputs(predictions, "the model before the first round", option)
         return trial.describe(DeliveredModels(predictions), method, server, None, training)
     weights = torch.ones(len(engine.images), 1, dtype=torch.float64)
     delivered = measure_delivered(method, engine, trial.metrics, weights, server.rows, lr)

@@ -27,7 +27,7 @@ from fedwca.clusterers.single import Single
 from fedwca.config.run_config import validate
 from fedwca.core.messages import Signatures
 from fedwca.results.class_scores import macro_f1
-from fedwca.results.phase_seconds import PHASES
+from fedwca.results.phase_seconds import OF_FEW_METHODS, PHASES
 from fedwca.results.read_run_files import read_notes
 from fedwca.runs.load_data import load
 from fedwca.runs.profiling import TRACE, Tracer
@@ -105,7 +105,7 @@ def test_a_line_for_every_round(plain: Run) -> None:
             continue
         for key in ("labels", "weights", "pseudo_label_accuracy", "accuracy_local", "agreement", "label_entropy"):
             assert len(line[key]) == 4, key
-        assert set(line["seconds"]) == {*PHASES, "round"}
+        assert set(line["seconds"]) == {*PHASES, "round"} - {*OF_FEW_METHODS}
         assert all(sum(weights) == pytest.approx(1) for weights in line["weights"])
         later = line["round"] > 0
         wca = later and line["method"] == "wca"
@@ -541,7 +541,8 @@ def test_a_run_with_one_round_left_has_its_trace(tmp_path: Path) -> None:
     tracer.begin("FedWCA", 5)
     tracer.skip(3)
     assert tracer.write(tmp_path) is None, "two rounds are left"
-    tracer.skip(4)
+    for _ in range(2):  # of two trials that run together
+        tracer.skip(4)
     tracer.round(5)
     assert tracer.write(tmp_path) == tmp_path / TRACE
 

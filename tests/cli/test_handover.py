@@ -110,6 +110,8 @@ def test_the_source_model_can_be_exported(done: Path, tmp_path: Path) -> None:
         (["predict", "RUN", "PHOTOS"], 2, "say whose with --client"),
         (["predict", "RUN/config.json", "PHOTOS"], 1, "not an exported model"),
         (["predict", "RUN/config.json", "PHOTOS", "--client", "0"], 2, "are for run folders"),
+        (["predict", "RUN/config.json", "PHOTOS", "--trial", "1"], 2, "are for run folders"),
+        (["predict", "RUN", "PHOTOS", "--client", "0", "--source-model", "7"], 2, "source model"),
         (["predict", "nowhere.onnx", "PHOTOS"], 2, "no such file or run"),
         (["predict", "RUN", "nothing", "--client", "0"], 2, "no such file or folder"),
         (["predict", "RUN", "PHOTOS/torn.jpg", "--client", "0", "--out", "OUT/t.csv"], 1, "no image could be read"),

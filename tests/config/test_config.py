@@ -160,6 +160,7 @@ def test_a_training_value_that_every_method_states_itself_is_refused() -> None:
         resolve_plan(layer, [("finish_training.lr", "0.1")])
     assert resolve_plan(layer, [("training.lr", "0.05"), ("training.batch_size", "8")])
     assert resolve_plan(layer | {"baselines": ["sfda_ls_pl", "sfda"]}, [("training.lr", "0.1")])
+    assert resolve_plan(layer | {"training": {"lr": 0.1}}), "of all methods of a table, or of a preset"
 
 
 def test_a_partition_of_a_file_comes_from_the_file(tmp_path: Path) -> None:

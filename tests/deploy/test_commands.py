@@ -200,6 +200,8 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         default_rounds = RunConfig().rounds
         assert deployed.composition.label == baseline(name).label
         assert deployed.config["rounds"] == min(default_rounds, baseline(name).rounds or default_rounds)
+        longer = deployed.model_copy(update={"config": {**deployed.config, "rounds": 1000}})
+        assert longer.rounds == (baseline(name).rounds or 1000), "more rounds than the method has are not played"
 
 
 @pytest.mark.usefixtures("flower_installed")

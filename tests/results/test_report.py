@@ -203,6 +203,7 @@ def test_doubts_in_plain_words(run: Run) -> None:
     record["weights"] = [[None] * 3, *record["weights"][1:]]
     # With mu = 0 no image is mixed: of 20 images on which the models of client 1 disagree, one found no partner.
     record["dropped"][1], record["mixed"][1], record["agreement"][1] = 1.0, 0.0, 0.8
+    record["dropped"][2], record["mixed"][2], record["agreement"][2] = 30.0, 0.0, 1.0  # unsure images, as LADD's
     for first in (first for first in run.rounds("wca") if first["round"] < 0):
         first["train_images"] = [30, 100, 50, 50, 50, 50]  # type: ignore[index]
     text = "\n".join(run_warnings(run))

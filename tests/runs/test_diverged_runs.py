@@ -201,6 +201,7 @@ def test_a_model_whose_outputs_overflow_has_no_accuracy(shades: Path, tmp_path: 
     words = ["--data", str(shades), "--checkpoint", str(tmp_path / "big.safetensors"), "--baseline", "source_only"]
     result = call("bench", *SHADES, *words, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
     assert "diverged before the first round: the model before the first round has outputs" in result.err
+    assert "a lower source_training.lr may help" not in result.err, "it is not trained here"
     assert set(result.rounds[-1]["accuracy"]) == {None}
 
 

@@ -66,8 +66,8 @@ class DeploymentConfig(UserValues):
 
     @property
     def rounds(self) -> int:
-        """R, rounds of the run."""
-        return validate(self.config).rounds
+        """R, rounds of the run, up to the method's own maximum."""
+        return compose(validate(self.config))[-1][1]
 
     @property
     def composition(self) -> Composition:

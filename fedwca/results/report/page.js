@@ -83,10 +83,10 @@ function ticks(low, high, count) {
   return found;
 }
 
-// One point before the first round is a level line.
 // Math.min(...values) fails with more than about 100,000 values.
 const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 
+// One point before the first round is a level line.
 const isLevel = (series) => series.points.length === 1 && series.points[0][0] === 0;
 const dashOf = (series) => (isLevel(series) ? "6 4" : series.dash);
 

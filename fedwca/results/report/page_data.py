@@ -18,8 +18,8 @@ from fedwca.results.statistics import deviation
 from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
-"""Maximum number of per-client values in one page. Trials beyond it are left out of the client details, and rounds of
-the first one, if it alone is larger."""
+"""Number of per-client values in one page beyond which trials are left out of the client details, and rounds of the
+first one, if it alone is larger; of that, at least three rounds stay."""
 FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "dropped", "trust", "labels", "weights")
 
 

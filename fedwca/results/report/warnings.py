@@ -183,7 +183,8 @@ def _dropped(records: Sequence[Record]) -> Iterator[str]:
             # Without sizes: images without agreement were either mixed or dropped, unless mu is 0.
             estimate = (lost + mixed) / disagreement if disagreement > 0 else math.inf
             images = sizes.get(TrialKey.of(record), {}).get(k, estimate)
-            if lost > 0.5 * disagreement * images and lost > 0.1 * images:
+            # Other pseudo-labelers drop images too, but of a single model.
+            if disagreement > 0 and lost > 0.5 * disagreement * images and lost > 0.1 * images:
                 hits.append((record, k))
     if hits:
         clients = sorted({k for _, k in hits})

@@ -87,20 +87,20 @@ def measure_delivered(
     return delivered
 
 
-def check_finite_outputs(predictions: Sequence[ClassPredictions], model: str, option: str) -> None:
+def check_finite_outputs(predictions: Sequence[ClassPredictions], model: str, option: str | None) -> None:
     """Refuse outputs that are not finite: the largest of them is then no prediction, and would count as class 0.
 
     Args:
         predictions: of each client's test images.
         model: whose outputs they are, as a phrase.
-        option: the command-line option of whose lower value the error speaks.
+        option: the command-line option of which a lower value may help; None: there is none.
 
     Raises:
         Diverged: an output is not finite.
     """
     if any(bool(predicted.confidences.isnan().any()) for predicted in predictions):
         sentence = f"{model} has outputs that are not finite for some of the client's test images"
-        raise Diverged(f"{sentence}; {advise_lower(option)}")
+        raise Diverged(f"{sentence}; {advise_lower(option)}" if option else sentence)
 
 
 def list_accuracies(metrics: Metrics, predictions: Sequence[ClassPredictions]) -> list[float]:

@@ -49,12 +49,12 @@ class WarnOnce:
             if record["label_entropy"][client] == 0 and len(target.labels) > FEW_IMAGES:
                 self._once(
                     f"collapse {method.name}",
-                    f"{method.label}: from round {record['round']} client {client} gives all its images one label",
+                    f"{method.label}: from round {record['round'] + 1} client {client} gives all its images one label",
                 )
         for client, reason in record.get("refused", {}).items():
             self._once(
                 f"refused {client} {method.name}",
-                f"{method.label}: in round {record['round']} client {client}'s answer is refused ({reason}); "
+                f"{method.label}: in round {record['round'] + 1} client {client}'s answer is refused ({reason}); "
                 "the mean is made without it",
             )
         self._look_at_trust(record.get("trust", ()), method)
