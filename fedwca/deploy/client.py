@@ -154,9 +154,12 @@ class Client:
             return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
         return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
-    def _start_round(self, round: int) -> None:
-        """Restore the client's model and residual if the round is repeated; round 0 starts from the source model."""
-        if round == 0:
+    def _start_round(self, round: int, first: bool) -> None:
+        """Restore the client's model and residual if the round is repeated; a first one starts from the source model.
+
+        An earlier answer to a first one came too late or was refused, so nothing of it may be left.
+        """
+        if first:
             self.engine.bank[0], self.residual = self.engine.layout.read(self.engine.network), None
         elif self.round_start is not None and self.round_start[0] == round:
             self.engine.bank[0], self.residual = self.round_start[1], self.round_start[2]
@@ -165,8 +168,9 @@ class Client:
     def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
         method, keys = composition.build(), Keys(composition.seed, composition.trial)
         aggregator, labeler = method.aggregator, method.pseudo_labeler
-        self._start_round(parcel.round)
-        first, rows = bool(parcel.notes["first"]), self._models(parcel)
+        first = bool(parcel.notes["first"])
+        self._start_round(parcel.round, first)
+        rows = self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
         task = client_task(method, composition.training, parcel.round, keys, self.index, parcel.beside)
@@ -200,10 +204,13 @@ class Client:
             collected = {**collected, MOMENTS: moments if self.moment_privacy is None else self.moment_privacy(moments)}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
+        models = self._upload(row.cpu(), start.cpu(), composition) if aggregator.sends_models else {}
+        if first and parcel.round:  # this update chooses a cluster and is in no mean, so what it left out is in none
+            self.residual = None
         return Parcel(
             "upload",
             parcel.round,
-            self._upload(row.cpu(), start.cpu(), composition) if aggregator.sends_models else {},
+            models,
             report,
             collected,
             {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **trust_notes},

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.parameter_layout import Layout
+from fedwca.errors import FedwcaError
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,15 @@ class Privacy:
     """Standard deviation of the Gaussian noise in units of ``clip``."""
 
     def __call__(self, values: Tensor) -> Tensor:
-        """Return the values ``[P]``, clipped to one L2 norm, plus noise that has no seed."""
+        """Return the values ``[P]``, clipped to one L2 norm, plus noise that has no seed.
+
+        Raises:
+            FedwcaError: their norm is not finite, so that they cannot be clipped.
+        """
         # In float32 the squares of a ResNet's values add up to too little, and what is uploaded would be too long.
         norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+        if not math.isfinite(norm):
+            raise FedwcaError("values that are not finite cannot be clipped, so this client uploads nothing")
         clipped = values * min(1.0, self.clip / max(norm, 1e-12))
         return clipped + draw_secret_normal(values) * (self.noise * self.clip)
 

@@ -172,12 +172,14 @@ def make_final_parcels(
         # Each client has continued from its own model and ends with it.
         return {client: Parcel("final", state.round) for client in clients}
     weights = deliver_mixtures(aggregator, state.server.state, len(rows), len(state.samples))
-    parcels = {}
+    parcels, models = {}, dict[bytes, Mapping[str, Tensor]]()  # of a cluster's clients, held once
     for client in clients:
         subject = f"round {state.round}: a model sent to client {client}"
         check_not_single_model(context, state, weights[client], subject, client)
-        model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
-        parcel = Parcel("final", state.round, {"sent-0": model})
+        if (key := weights[client].numpy().tobytes()) not in models:
+            row = context.mix(weights[client], rows)
+            models[key] = row_to_tensors(row, context.layout, context.composition.transport)
+        parcel = Parcel("final", state.round, {"sent-0": models[key]})
         if client not in informed:
             notes = describe_session(context, client)
             parcel = replace(parcel, models={**parcel.models, "source": context.source}, notes=notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -35,6 +35,9 @@ class RoundOffer:
     """Tensors beside models that all clients are sent; see `pool_collected`."""
     choices: Sequence[Tensor]
     """The models ``[P]`` that clients choose from, as they arrive; empty if clients do not choose."""
+    mixed: dict[bytes, tuple[Sequence[Mapping[str, Tensor]], Tensor]] = field(default_factory=dict)
+    """Personal models as named tensors, and the first as it arrives ``[P]``, by their weights: clients of one cluster
+    are sent the same ones, which are held once."""
 
 
 def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
@@ -85,11 +88,14 @@ def make_task(
     starts: Sequence[Tensor] = [server.source]
     if not first and aggregator.sends_models:
         personal = offer.models.personal[client]
-        personal_models = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
+        if (key := personal.numpy().tobytes()) not in offer.mixed:
+            made = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
+            # Updates are measured from the model that arrives, which half precision has rounded.
+            offer.mixed[key] = made, tensors_to_row(made[0] if made else offer.shared[0], context.layout)
+        personal_models, arrived = offer.mixed[key]
         models |= {f"sent-{i}": tensors for i, tensors in enumerate((*personal_models, *offer.shared))}
         notes["personal"] = len(personal)
-        # Updates are measured from the model that arrives, which half precision has rounded.
-        starts = offer.choices or [tensors_to_row(models["sent-0"], context.layout)]
+        starts = offer.choices or [arrived]
     collected = {**context.collected, **(context.moments if first else {})}
     upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, collected)
     selects = context.method.pseudo_labeler.selects_clients

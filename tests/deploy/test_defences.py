@@ -17,6 +17,7 @@ from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.session import Session
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.parameter_layout import Layout, Slot
+from fedwca.errors import FedwcaError
 
 from .conftest import Federation
 
@@ -175,6 +176,8 @@ def test_clipping_and_noise() -> None:
     update = torch.full((400,), 2.0)
     assert float(Privacy(1.0)(update).norm()) == pytest.approx(1.0)
     assert torch.equal(Privacy(1e3)(update), update)
+    with pytest.raises(FedwcaError, match="not finite cannot be clipped"):
+        Privacy(1.0)(torch.tensor([float("nan"), 100.0]))
     noisy = Privacy(1.0, 0.5)(update)
     assert 0.4 < float((noisy - Privacy(1.0)(update)).std()) < 0.6
     assert not torch.equal(noisy, Privacy(1.0, 0.5)(update))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -167,7 +168,10 @@ def test_a_reply_is_whose_message_it_answers_and_not_whose_it_says(monkeypatch: 
     assert list(taken(grid, clock, monkeypatch)) == [10, 11]
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), IndexError(), AttributeError("x")])
+REFUSED = httpx.HTTPStatusError("500", request=Mock(), response=Mock())
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), IndexError(), AttributeError("x"), REFUSED])
 def test_a_reply_that_cannot_be_read_takes_no_other_with_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:

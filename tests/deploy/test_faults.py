@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from fedwca._version import __version__
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Objective
-from fedwca.deploy.client import Client
+from fedwca.deploy.client import Client, read_composition
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ReceivedAnswer
@@ -189,8 +189,30 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     sent = [parcel.models for parcel in session.open(range(4)).values()]
     own_name, *shared_names = (name for name in sent[0] if name.startswith("sent-"))
     assert shared_names
-    assert len({id(models[own_name]) for models in sent}) == 4
+    assert len({id(models[own_name]) for models in sent}) == 2, "two clusters"
+    assert len({id(parcel.models["sent-0"]) for parcel in session.final_parcels().values()}) == 2
     assert all(len({id(models[name]) for models in sent}) == 1 for name in shared_names)
+
+
+@pytest.mark.parametrize("options", [{"batch_norm": "local"}, {"top": 0.05, "feedback": True}], ids=str)
+def test_of_a_first_answer_that_came_too_late_nothing_is_left(federation: Build, options: dict[str, Any]) -> None:
+    built = federation(**options)
+    session, clients = built.session(alone="warn"), built.clients()
+    for number in range(4):
+        session.admit(f"client-{number}", number)
+    parcels = session.open(range(4))
+    for number in range(3):
+        assert session.receive(number, clients[number].handle(parcels[number])) == ""
+    clients[3].handle(parcels[3])
+    assert session.close()
+    late = session.open([3])[3]
+    assert late.notes["first"] == 1
+    fresh = built.clients()[3]
+    fresh.set_up(read_composition(parcels[3]), 3, dict(parcels[3].models["source"]))
+    expected, actual = fresh.handle(late), clients[3].handle(late)
+    for name, tensor in expected.models["model"].items():
+        assert torch.equal(actual.models["model"][name], tensor), name
+    assert clients[3].residual is None
 
 
 @pytest.mark.parametrize("of", ["report", "beside"])

@@ -119,7 +119,7 @@ class _PendingReplies:
         node = self.nodes[message_id]
         try:
             replies = self._begun.pop(message_id).result()
-        except httpx.HTTPError:  # the connection to the server itself failed
+        except httpx.TransportError:  # the connection to the server itself failed
             raise
         except Exception as error:
             log.warning("node %d: its message cannot be read (%s)", node, type(error).__name__)
