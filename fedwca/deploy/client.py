@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.core.messages import Blend, Offer
+from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
@@ -17,6 +18,7 @@ from fedwca.deploy.deployable_checks import check_noise_coverage
 from fedwca.deploy.half_precision import wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.precision import matmul_precision
@@ -97,11 +99,16 @@ class Client:
         train = self.images(model.stored_side, composition.stretch)
         if len(train) == 0:
             raise DataError("this client has no images")
-        no_images = train[:0]
-        clients, precision = [ClientImages(train, no_images, no_images)], composition.precision
-        self._engine = SequentialEngine(network, clients, self.device, 1, composition.batch_norm, precision)
+        self._engine = self._make_engine(composition, network, train, composition.batch_norm)
         self.composition, self.index = composition, index
         self.residual = self.round_start = self.trust = None
+
+    def _make_engine(
+        self, composition: Composition, network: Network, train: Tensor, batch_norm: BatchNormPolicy | str
+    ) -> SequentialEngine:
+        """Return an engine that holds this client alone."""
+        clients = [ClientImages(train, train[:0], train[:0])]
+        return SequentialEngine(network, clients, self.device, 1, batch_norm, composition.precision)
 
     def handle(self, parcel: Parcel) -> Parcel:
         """Return the answer to one parcel.
@@ -125,7 +132,13 @@ class Client:
     def _answer(self, parcel: Parcel, composition: Composition) -> Parcel:
         """Return the answer of a client that has the composition and the source model."""
         if parcel.kind == "final":
-            self.final = self.engine.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
+            engine = self.engine
+            lost = torch.equal(engine.bank[0], engine.layout.read(engine.network))
+            if lost and engine.batch_norm is BatchNormPolicy.LOCAL:
+                # It lost what it kept: like a client that joins, it has the statistics of its own images.
+                recalibrated = BatchNormPolicy.RECALIBRATED
+                engine = self._make_engine(composition, engine.network, engine.images[0], recalibrated)
+            self.final = engine.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
             self.final_rounds = parcel.round
             return Parcel("done", parcel.round)
         return self._train(parcel, composition)

@@ -34,7 +34,8 @@ from fedwca.deploy.state_files import (
     save_session,
     write_state,
 )
-from fedwca.deploy.wire_messages import VERSION, Parcel
+from fedwca.deploy.wire_messages import VERSION, Parcel, tensors_to_row
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
@@ -340,6 +341,20 @@ def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None
     assert new_client.final is not None
     assert clients[2].final is not None
     assert torch.equal(new_client.final, clients[2].final)
+
+
+def test_who_lost_its_statistics_gets_those_of_its_images(federation: Build) -> None:
+    local = federation("fedavg", batch_norm="local")
+    session = local.session()
+    run_in_process(session, local.clients(), 1)
+    new_client, parcel = local.clients()[2], session.final_parcels()[2]
+    session.receive(2, new_client.handle(parcel))
+    new_client.handle(session.final_parcels()[2])
+    assert new_client.final is not None
+    engine = SequentialEngine(local.network, local.images[2:3], "cpu", 1, "recalibrated")
+    row = tensors_to_row(parcel.models["sent-0"], engine.layout)
+    assert torch.equal(new_client.final, engine.deliver(torch.ones(1, 1, dtype=torch.float64), row[None])[0])
+    assert not torch.equal(new_client.final, row)
 
 
 @pytest.mark.parametrize(("version", "said"), [("9.0", "which has 9.0, asks"), (None, "which has an earlier version")])
