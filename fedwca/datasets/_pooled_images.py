@@ -61,10 +61,6 @@ class PooledImages(DatasetSource):
             "none of these files is there" if self.root_folder.is_dir() else "there is no such folder"
         )
 
-    def has_domain(self, domain: str, folder: Path) -> bool:
-        """Never: its one domain has all its parts, whose files are looked for one by one."""
-        return False
-
     def find_default_domain(self) -> str:
         """The only domain."""
         return self.domains[0]

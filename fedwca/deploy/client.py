@@ -133,8 +133,8 @@ class Client:
         """Return the answer of a client that has the composition and the source model."""
         if parcel.kind == "final":
             engine = self.engine
-            lost = torch.equal(engine.bank[0], engine.layout.read(engine.network))
-            if lost and engine.batch_norm is BatchNormPolicy.LOCAL:
+            keeps_statistics = engine.batch_norm is BatchNormPolicy.LOCAL
+            if keeps_statistics and torch.equal(engine.bank[0], engine.layout.read(engine.network)):
                 # It lost what it kept: like a client that joins, it has the statistics of its own images.
                 recalibrated = BatchNormPolicy.RECALIBRATED
                 engine = self._make_engine(composition, engine.network, engine.images[0], recalibrated)

@@ -62,8 +62,9 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
     folder = find_dataset_path(source.root_folder, source.name) or source.root_folder / source.name
     if folder.is_file():  # the whole data set as one archive
         return DownloadPlan(source.name, folder, (), 1, (), source.download_size)
-    # If each domain has a download of its own, domains that are there in another form are not fetched.
-    domains = source.domains if len(source.domains) == len(source.downloads) else [""] * len(source.downloads)
+    # If each of several domains has a download of its own, those that are there in another form are not fetched.
+    apart = len(source.domains) == len(source.downloads) > 1
+    domains = source.domains if apart else [""] * len(source.downloads)
     remaining = [
         download
         for download, domain in zip(source.downloads, domains, strict=True)

@@ -32,6 +32,7 @@ from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.resources.choose_device import has_device, resolve_device
+from fedwca.runs.resources.select_kernels import restore_kernels
 from fedwca.runs.resuming.checkpointer import OUTSIDE_ROW, read_round_state
 from fedwca.runs.resuming.how_to_continue import say_how_to_continue
 from fedwca.runs.run_images import load_same_images, locate_paths
@@ -63,11 +64,10 @@ def open_run(
     config = locate_paths(validate(metadata["config"]), metadata, path)
     if not has_device(config.device):
         config = config.model_copy(update={"device": "auto"})
-    if not resolve_device(config.device).startswith("cuda"):
-        # Models are saved in fp32, and the same models are delivered without CUDA graphs.
-        on_cpu = {"tf32": "fp32", "graphs": "auto"}
-        given = {"precision": config.precision, "kernels": config.kernels}
-        config = config.model_copy(update={name: on_cpu.get(value, value) for name, value in given.items()})
+    device = resolve_device(config.device)
+    if config.precision == "tf32" and not device.startswith("cuda"):
+        config = config.model_copy(update={"precision": "fp32"})  # models are saved in fp32
+    config = config.model_copy(update={"kernels": restore_kernels(config.kernels, device)})
     unit = _unit(path, list(metadata["methods"]), config, method, source_model, trial)
     store = Checkpoints(path, run_identity(metadata))
     newest = _kept(store, path, unit, round)

@@ -16,6 +16,7 @@ from torchvision import datasets as torchvision_datasets
 from fedwca.core.remote_files import HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.datasets import datasets
 from fedwca.datasets.digit_five import DigitFive
+from fedwca.datasets.mnist import Mnist
 from fedwca.datasets.office_home import OfficeHome
 from fedwca.datasets.pacs import Pacs
 from fedwca.download import download_dataset as module
@@ -196,6 +197,11 @@ def test_domains_in_another_form_are_not_fetched_beside_it(tmp_path: Path) -> No
     assert [
         part.only_domain for part in plan_download(DigitFive(root=tmp_path)).parts if isinstance(part, HubCopy)
     ] == ["mnistm"], "a folder of its images would not be read"
+
+
+def test_an_empty_folder_is_no_data_set_of_one_domain(tmp_path: Path) -> None:
+    (tmp_path / "mnist" / "MNIST" / "raw").mkdir(parents=True)
+    assert len(plan_download(Mnist(root=tmp_path)).parts) == 4
 
 
 def test_a_missing_set_names_the_command(tmp_path: Path) -> None:

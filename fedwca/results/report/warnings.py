@@ -82,9 +82,9 @@ def _where(record: Record) -> str:
     return f"round {record['round'] + 1} of model {record['source_model']}, trial {record['trial']}"
 
 
-def _train_images(records: Sequence[Record]) -> dict[TrialKey, dict[int, int]]:
-    """Number of training images by trial and client; earlier releases did not record it."""
-    return {TrialKey.of(r): dict(enumerate(r["train_images"])) for r in records if r.get("train_images")}
+def _train_images(records: Sequence[Record]) -> dict[TrialKey, list[int]]:
+    """Number of training images of each client by trial; earlier releases did not record it."""
+    return {TrialKey.of(record): record["train_images"] for record in records if record.get("train_images")}
 
 
 def _collapsed(records: Sequence[Record]) -> Iterator[str]:
@@ -180,11 +180,12 @@ def _dropped(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         for k, (lost, mixed) in enumerate(zip(record.get("dropped", ()), record.get("mixed", ()), strict=True)):
             disagreement = 1 - record["agreement"][k]
+            if disagreement <= 0:  # other pseudo-labelers drop images too, but of a single model
+                continue
+            trial = TrialKey.of(record)
             # Without sizes: images without agreement were either mixed or dropped, unless mu is 0.
-            estimate = (lost + mixed) / disagreement if disagreement > 0 else math.inf
-            images = sizes.get(TrialKey.of(record), {}).get(k, estimate)
-            # Other pseudo-labelers drop images too, but of a single model.
-            if disagreement > 0 and lost > 0.5 * disagreement * images and lost > 0.1 * images:
+            images = sizes[trial][k] if trial in sizes else (lost + mixed) / disagreement
+            if lost > 0.5 * disagreement * images and lost > 0.1 * images:
                 hits.append((record, k))
     if hits:
         clients = sorted({k for _, k in hits})
