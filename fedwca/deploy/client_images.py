@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedwca.data.archives import read_archive_images
 from fedwca.data.dataset import Images, resize_images
-from fedwca.data.decode_folders import list_files_below
+from fedwca.data.decode_folders import decode_all, list_files_below
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError
 
@@ -24,12 +24,12 @@ def read_images(path: Path, side: int, stretch: bool = False) -> Tensor:
         stretch: image files that are not square are stretched, not cropped.
 
     Raises:
-        DataError: there is no image, or one cannot be decoded; names it.
+        DataError: there is no image, or some cannot be decoded; names them.
     """
     if path.suffix.lower() == ".npz":
         images = _read_archive(path)
     else:
-        images = np.stack([decode_image(file, side, stretch) for file in _image_files(path)])
+        images = decode_all([partial(decode_image, file, side, stretch) for file in _image_files(path)], side)
     return torch.from_numpy(resize_images(images, side)).permute(0, 3, 1, 2).contiguous()
 
 

@@ -37,5 +37,5 @@ def run_in_process(
             if answer is not None:
                 session.receive(client, answer)
         session.close()
-    for client, parcel in session.final_parcels().items():
+    for client, parcel in session.final_parcels(session.participants).items():
         clients[client].handle(parcel)

@@ -169,10 +169,14 @@ class Session:
         self.state, self._repeats = close_session_round(self.context, state, answers, late), 0
         return True
 
-    def final_parcels(self) -> dict[int, Parcel]:
-        """Return the final model of each client that took part; see `fedwca.deploy.server_round.make_final_parcels`."""
-        participants = [client for client, number in enumerate(self.state.samples) if number]
-        return make_final_parcels(self.context, self.state, participants, self._informed)
+    @property
+    def participants(self) -> set[int]:
+        """Clients that took part in a round: those that get a final model."""
+        return {client for client, number in enumerate(self.state.samples) if number}
+
+    def final_parcels(self, clients: Collection[int]) -> dict[int, Parcel]:
+        """Return the final models of some of the `participants`; see `make_final_parcels`."""
+        return make_final_parcels(self.context, self.state, sorted(clients), self._informed)
 
     def resume(self, state: SessionState) -> None:
         """Continue from a checkpoint.

@@ -99,7 +99,7 @@ class LoneServer:
             self.session.close()
             if self.kill and self.session.state.round == 1:
                 os.kill(children()[0], signal.SIGKILL)
-        yield self.message("train", to_record(self.session.final_parcels()[0]))
+        yield self.message("train", to_record(self.session.final_parcels([0])[0]))
 
     def message(self, kind: str, content: RecordDict) -> Message:
         metadata = Metadata(RUN, "", 1, NODE, "", "", time.time(), 3600.0, kind)

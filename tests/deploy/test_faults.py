@@ -191,7 +191,7 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     own_name, *shared_names = (name for name in sent[0] if name.startswith("sent-"))
     assert shared_names
     assert len({id(models[own_name]) for models in sent}) == 2, "two clusters"
-    assert len({id(parcel.models["sent-0"]) for parcel in session.final_parcels().values()}) == 2
+    assert len({id(parcel.models["sent-0"]) for parcel in session.final_parcels(session.participants).values()}) == 2
     assert all(len({id(models[name]) for models in sent}) == 1 for name in shared_names)
 
 
@@ -332,12 +332,12 @@ def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, 1)
     new_client = built.clients()[2]
-    parcel = session.final_parcels()[2]
+    parcel = session.final_parcels([2])[2]
     assert "source" not in parcel.models
     answer = new_client.handle(parcel)
     assert answer.kind == "lost"
     assert session.receive(2, answer) == "does not know the source model; it is sent again"
-    assert new_client.handle(session.final_parcels()[2]).kind == "done"
+    assert new_client.handle(session.final_parcels([2])[2]).kind == "done"
     assert new_client.final is not None
     assert clients[2].final is not None
     assert torch.equal(new_client.final, clients[2].final)
@@ -347,9 +347,9 @@ def test_who_lost_its_statistics_gets_those_of_its_images(federation: Build) -> 
     local = federation("fedavg", batch_norm="local")
     session = local.session()
     run_in_process(session, local.clients(), 1)
-    new_client, parcel = local.clients()[2], session.final_parcels()[2]
+    new_client, parcel = local.clients()[2], session.final_parcels([2])[2]
     session.receive(2, new_client.handle(parcel))
-    new_client.handle(session.final_parcels()[2])
+    new_client.handle(session.final_parcels([2])[2])
     assert new_client.final is not None
     engine = SequentialEngine(local.network, local.images[2:3], "cpu", 1, "recalibrated")
     row = tensors_to_row(parcel.models["sent-0"], engine.layout)

@@ -118,7 +118,7 @@ def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed
                 answer = clients[client].handle(wire(parcel, None))
                 assert session.receive(client, wire(answer, session.context.max_answer_bytes)) == ""
             session.close()
-        for client, parcel in session.final_parcels().items():
+        for client, parcel in session.final_parcels(session.participants).items():
             clients[client].handle(wire(parcel, None))
         final_models.append(stacked(clients))
     assert torch.equal(final_models[0], final_models[1])

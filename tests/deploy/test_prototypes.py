@@ -138,7 +138,7 @@ def test_a_round_that_is_played_again_starts_where_it_did(federation: Build, res
             clients = built.clients()
             for number, client in enumerate(clients):
                 resume_client(client, tmp_path / f"{number}.safetensors")
-    for client, parcel in session.final_parcels().items():
+    for client, parcel in session.final_parcels(session.participants).items():
         clients[client].handle(parcel)
     assert torch.allclose(finals(clients), built.simulated(3).rows, atol=1e-5)
 

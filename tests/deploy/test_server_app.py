@@ -50,6 +50,12 @@ def bare_server(folder: Path) -> serve.FlowerServer:
     return server
 
 
+def took_part(server: serve.FlowerServer, *clients: int) -> None:
+    """Give a bare server clients that are to get a final model."""
+    server.session.participants = set(clients)  # type: ignore[misc]
+    server.session.final_parcels = lambda some: dict.fromkeys(some, "model")  # type: ignore[assignment, method-assign]
+
+
 def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +98,7 @@ def test_a_client_that_is_away_for_a_moment_gets_its_model(
     clock: list[float] = []
     patch_time(monkeypatch, clock)
     server = bare_server(tmp_path)
-    server.session.final_parcels = lambda: {0: "model", 1: "model"}  # type: ignore[assignment, method-assign]
+    took_part(server, 0, 1)
     online_until = {11: 10**6, 13: 3}  # node 13 leaves meanwhile: a client that gets no model
 
     def online() -> list[int]:
@@ -112,7 +118,7 @@ def test_models_that_stay_at_the_clients_are_not_promised(
     patch_time(monkeypatch, [])
     server = bare_server(tmp_path)
     server.session.method.aggregator.sends_models = False  # type: ignore[misc]
-    server.session.final_parcels = lambda: {0: "end"}  # type: ignore[assignment, method-assign]
+    took_part(server, 0)
     server.clients = SimpleNamespace(find=lambda: {0: 11})  # type: ignore[assignment]
     monkeypatch.setattr(server, "_exchange", lambda parcels, number: set())
     server._deliver()

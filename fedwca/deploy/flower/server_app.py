@@ -136,23 +136,23 @@ class FlowerServer:
 
     def _deliver(self) -> None:
         """Send each client its final model, again to those that were disconnected for a moment or lost their folder."""
-        missing = set(self.session.final_parcels())
+        missing = self.session.participants
         for _ in range(DELIVERIES):
             if not missing:
                 break
             until = time.monotonic() + HELLO
             while missing.isdisjoint(self.clients.find()) and time.monotonic() < until:
                 wait_for_other_nodes(self.grid, set(self.grid.get_node_ids()), until)
-            nodes, parcels = self.clients.find(), self.session.final_parcels()
-            final_parcels = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
-            if not final_parcels:
+            nodes = self.clients.find()
+            parcels = self.session.final_parcels(missing & nodes.keys())
+            if not parcels:
                 break
-            missing -= self._send_final(final_parcels)
+            missing -= self._send_final({client: (nodes[client], parcel) for client, parcel in parcels.items()})
         if missing and self.session.method.aggregator.sends_models:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
         elif missing:
             log.warning("clients %s did not say that they have their model; no one else has it", sorted(missing))
-        if without_model := sorted(set(self.clients.find()) - set(self.session.final_parcels())):
+        if without_model := sorted(self.clients.find().keys() - self.session.participants):
             log.warning("clients %s took part in no round, so there is no model for them", without_model)
 
     def _send_final(self, parcels: dict[int, tuple[int, Parcel]]) -> set[int]:
