@@ -22,7 +22,7 @@ from fedwca.aggregators.wca_l import WCAL
 from fedwca.core.messages import Predictions
 from fedwca.functional import soft_cluster_weights
 
-from .fakes import play
+from .fakes import FakeView, play
 
 GIVEN = torch.tensor([0, 1, 1, 2])
 
@@ -108,6 +108,22 @@ def test_weights_of_table_3() -> None:
     alone = play(WCAL(ta=0.4), GIVEN)
     alpha = (alone.view.alignment(alone.view.shared) / 0.4).softmax(1)
     torch.testing.assert_close(alone.blend.report["alpha"], alpha)
+
+
+def test_starts_of_table_3_by_hand() -> None:
+    rows, labels = torch.tensor([[0.0], [10.0], [20.0]], dtype=torch.float64), torch.tensor([0, 2])
+    for aggregator, starts in ((OneEqual(p=0.7), [0.15 * 30, 0.7 * 20 + 1.5]), (Equal(), [10, 10])):
+        offer = aggregator.offer({"labels": labels}, 1, rows)
+        view = FakeView(torch.zeros(2, 1, dtype=torch.float64), offer.personal @ rows, 2)
+        assert (aggregator.blend(1, view).start[:, None] @ view.received).flatten().tolist() == pytest.approx(starts)
+    # e^(log 3) = 3: the weights are 1/4 and 3/4.
+    own, mean = torch.eye(2, dtype=torch.float64)[:, None]
+    density = lambda mixture: torch.tensor([math.log(3) * float(mixture[0, 1])], dtype=torch.float64)  # noqa: E731
+    blend = OneEqualA(tb=1).blend(1, Mock(own=own, model=lambda column: mean, density=density))
+    assert blend.start.flatten().tolist() == pytest.approx([0.25, 0.75])
+    alignment = Mock(return_value=torch.tensor([[0, math.log(3)]], dtype=torch.float64))
+    blend = WCAL(ta=1).blend(1, Mock(shared=torch.eye(3, dtype=torch.float64)[1:], alignment=alignment))
+    assert blend.start.flatten().tolist() == pytest.approx([0, 0.25, 0.75])
 
 
 def test_absent_clients_count_with_what_they_said_last() -> None:

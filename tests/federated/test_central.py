@@ -23,7 +23,7 @@ from fedwca.core.central import Central, DomainBatch
 from fedwca.core.network import Backbone
 from fedwca.core.training_settings import CentralTraining
 from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
-from fedwca.federated.central_steps import CentralImages
+from fedwca.federated.central_steps import CentralImages, _endless_order
 from fedwca.federated.central_training import train_central
 from fedwca.federated.source_model import StartModel
 from fedwca.functional import reversal_scale
@@ -229,6 +229,64 @@ def test_pooled_domains_are_one_source_without_the_target() -> None:
     assert len(steps) == 5  # of 78 images
     assert [len(step.features) for step in steps] == [1] * 5
     assert {len(step.target_features) for step in steps} == {0}
+
+
+def sum_features(step: DomainBatch) -> Tensor:
+    """The sum of all features, a 144th each: of 144 images of a joint batch, only BatchNorm's bias has a gradient, 1."""
+    return torch.cat([*step.features, step.target_features]).sum() / 144
+
+
+class Total(Central):
+    """A loss whose gradient is known."""
+
+    name = "total"
+
+    def __call__(self, step: DomainBatch) -> Tensor:
+        """See `sum_features`."""
+        return sum_features(step)
+
+
+ONE_BATCH = StartModel(SmallModel(bottleneck=16, dropout=0).build(CLASSES, seed=3).eval(), float("nan"), "no dropout")
+
+
+def test_two_steps_of_sgd_by_hand() -> None:
+    training = CentralTraining(epochs=2, batch_size=48, lr=0.1, momentum=0.5, weight_decay=0.2)
+    before, after = (x.network.norm for x in (ONE_BATCH, train_central(Total(), images(), ONE_BATCH, training, 0)))
+    assert not before.bias.any()
+    # Velocity 1, bias -0.1; then velocity 0.5 · 1 + (1 - 0.2 · 0.1) = 1.48.
+    torch.testing.assert_close(after.bias, torch.full_like(after.bias, -0.1 - 0.148), rtol=1e-4, atol=1e-4)
+
+
+def test_each_pass_has_an_order_of_its_own() -> None:
+    order = _endless_order((0, "central order", 0), 48, 48)
+    first, second = next(order), next(order)
+    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(48))
+    assert first.tolist() != second.tolist()
+
+
+class TrialSteps(Central):
+    """One source without a gradient and one with a known one; records the target's features."""
+
+    name = "trial_steps"
+    loss_per_source = True
+    seen: ClassVar[list[tuple[Tensor, Tensor]]] = []
+
+    def __call__(self, step: DomainBatch) -> Tensor:
+        """None for the first source, three times `sum_features` for the second."""
+        return torch.stack([0 * sum_features(step), 3 * sum_features(step)])
+
+    def gradient_weights(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+        """Equal ones."""
+        self.seen.append((before, after))
+        return super().gradient_weights(before, after, classes)
+
+
+def test_a_trial_step_goes_down_the_sources_gradient() -> None:
+    TrialSteps.seen.clear()
+    train_central(TrialSteps(), images(), ONE_BATCH, CentralTraining(epochs=1, batch_size=48, lr=0.1), 0)
+    ((before, after),) = TrialSteps.seen
+    torch.testing.assert_close(after[0], before)
+    torch.testing.assert_close(after[1], before - 0.1 * 3, rtol=0, atol=1e-3)
 
 
 def test_only_an_oracle_sees_the_targets_labels() -> None:

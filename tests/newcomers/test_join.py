@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedwca.adaptations.entropy import Entropy
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.ifca import IFCA
 from fedwca.aggregators.ladd import LaddAggregator
@@ -39,6 +40,7 @@ from fedwca.federated.round import init_server, run_round
 from fedwca.federated.source_model import pretrain
 from fedwca.functional import Metric, finch, mutual_information, tempered_softmax
 from fedwca.models.lenet import LeNet
+from fedwca.newcomers.choose_cluster import ClusterAssignment
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.objectives.shot import Shot
@@ -113,6 +115,15 @@ def test_whoever_was_there_is_its_own_first_neighbour(weighted: TrainedFederatio
     with_twin = replace(without_last, clients=[*weighted.clients[:4], weighted.clients[5]])
     drawn_alike = replace(with_twin, keys=lambda round, client, purpose: weighted.keys(round, min(client, 4), purpose))
     assert float(join(drawn_alike, weighted.clients[5].train).choice.scores[2]) < 1e-15
+
+
+def test_assignments_are_ranked_by_their_scores() -> None:
+    """Alignment is better the larger it is, a distance of updates the smaller."""
+    scores = torch.tensor([0.1, 0.5, 0.9, 0.3])
+    by_alignment, by_update = (ClusterAssignment(c, by, scores, 0) for c, by in ((2, "alignment"), (0, "update")))  # type: ignore[arg-type]
+    assert (by_alignment.ranked, by_alignment.runner_up) == ([2, 1, 3, 0], 1)
+    assert (by_update.ranked, by_update.runner_up) == ([0, 3, 1, 2], 3)
+    assert (by_alignment.margin, by_update.margin) == (pytest.approx(0.4), pytest.approx(0.2))
 
 
 def test_alignment_takes_the_largest_alpha(weighted: TrainedFederation) -> None:
@@ -213,6 +224,38 @@ def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
             assert torch.equal(value, plain.network.state_dict()[name]), "the classifier stays frozen"
     first = "backbone.conv1.weight"
     assert not torch.equal(plain.network.state_dict()[first], adapted.network.state_dict()[first])
+
+
+def test_a_newcomer_trains_its_epochs_at_the_rate_that_was_set(
+    weighted: TrainedFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 images in batches of 8 are two steps an epoch; a federation may count steps and end at a rate of 0."""
+    scheduled = TRAINING.model_copy(update={"epochs": None, "steps": 5, "cosine": 4, "decay": 0.5})
+    take_step, taken = ClientWorker._step, list[None]()
+    monkeypatch.setattr(ClientWorker, "_step", lambda *given, **named: (taken.append(None), take_step(*given, **named)))
+    networks = []
+    for training in (TRAINING, scheduled):
+        joined = join(replace(weighted, training=training), tinted(1, 3), by="alignment", epochs=3)
+        networks.append(joined.network.state_dict())
+        assert len(taken) == 3 * 2
+        taken.clear()
+    assert all(torch.equal(value, networks[1][name]) for name, value in networks[0].items())
+
+
+@pytest.mark.parametrize(("adaptation", "lr"), [(Entropy(), 0.002), (Entropy(lr=0.3), 0.15)])
+def test_an_adaptations_rate_follows_the_schedule(
+    adaptation: Entropy, lr: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In round 1 of a rate that is a quarter after two, it is half of what was set."""
+    rates = list[float]()
+    adapt = SequentialEngine.adapt
+    monkeypatch.setattr(
+        SequentialEngine, "adapt", lambda self, by, lr, *rest: (rates.append(lr), adapt(self, by, lr, *rest))[1]
+    )
+    training = TRAINING.model_copy(update={"lr": 0.004, "decay": 0.25, "decay_rounds": 2})
+    trained = federation(FedAvg(), training=training, round=1)
+    join(trained, tinted(1, 3), adaptation=adaptation)
+    assert rates == [pytest.approx(lr)]
 
 
 @pytest.mark.parametrize("policy", ["local", "recalibrated", "pooled"])
