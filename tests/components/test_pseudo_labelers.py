@@ -239,6 +239,9 @@ def test_whom_trusted_trusts() -> None:
     assert trust(untrusted=float(information)) == [1, 0.5, 0, 0]
     assert trust(untrusted=float(information) + 1e-9) == [1, 0, 0, 0]
     assert trust(least=0.05, untrusted=0.04) == [1, 1, float(mutual_information(unsure.logits.double()) >= 0.05), 0]
+    # Two equal outputs of two classes: no information, and a largest output of exactly a half.
+    even = Predictions(torch.zeros(2, 2), torch.zeros(2, 2))
+    assert Trusted(least=0).trust(even) == Trusted(measure="confidence").trust(even) == 1
     with pytest.raises(ValidationError, match=r"is not below least=0\.05, so nobody trains"):
         Trusted(least=0.05, untrusted=0.05)
     assert Trusted().selects_clients

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
+from fedwca.aggregators.revised_wca import RevisedWCA
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.kmeans import KMeans
+from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
 from fedwca.errors import InvalidConfig, UsageError
+from fedwca.objectives.digest import Digest
+from fedwca.objectives.simple_representation import SimpleRepresentation
 from fedwca.runs.load_data import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
@@ -176,6 +182,15 @@ def test_what_baselines_are_made_of() -> None:
     for name in ("source_only", "local", "fedavg"):
         assert methods[name][0].pseudo_labeler.name == "prototype"
         assert methods[name][0].clusterer is None
+
+
+def test_values_of_papers_that_only_classes_state() -> None:
+    """Neither preset default nor a baseline's file repeats them."""
+    parts = (WCA(), RevisedWCA(), LaddClusterer(), KMeans(), Digest(), SimpleRepresentation())
+    wca, revised, ladd, kmeans, digest, fedsr = parts
+    assert (wca.ta, wca.tb, revised.ta, revised.tb, revised.u) == (0.01, 0.05, 0.01, 0.05, 5)
+    assert (ladd.share, ladd.images, ladd.restarts, kmeans.restarts) == (0.05, 100, 10, 10)
+    assert (digest.lam, fedsr.norm, fedsr.divergence) == (0.8, 0.01, 0.0005)
 
 
 def test_the_runs_fields_reach_baselines_but_do_not_change_what_they_are() -> None:

@@ -187,6 +187,15 @@ def test_the_mean_that_is_given_is_of_the_most_trusted() -> None:
     assert models.flatten().tolist() == [1, 10, 100, 3]
 
 
+def test_the_mean_that_is_given_weighs_as_the_aggregator_does_and_is_of_those_present() -> None:
+    models = torch.tensor([[1.0], [10.0], [100.0], [3.0], [50.0]])
+    trusted, labels = torch.tensor([1.0, 0.5, 0.0, 1.0, 1.0]), torch.tensor([0, 0, 1, 0, 0])
+    arguments = (labels, torch.tensor([1, 1, 1, 3, 1]), torch.tensor([True] * 4 + [False]), trusted, 1)
+    method = replace(halves(untrained="mean"), aggregator=OneHot(weighting="samples"))
+    spread_trained_mean(method, models, *arguments)
+    assert models.flatten().tolist() == [1, 10, (1 * 1 + 3 * 3) / 4, 3, 50]
+
+
 @pytest.mark.parametrize(("aggregator", "heard"), [(OneHot, 1), (WCA, 4)])
 def test_reports_are_of_all_clients_and_models_of_those_that_train(aggregator: type[Aggregator], heard: int) -> None:
     seen: list[int] = []

@@ -232,7 +232,7 @@ def test_pooled_domains_are_one_source_without_the_target() -> None:
 
 
 def sum_features(step: DomainBatch) -> Tensor:
-    """The sum of all features, a 144th each: of 144 images of a joint batch, only BatchNorm's bias has a gradient, 1."""
+    """The sum of features, a 144th each: of a joint batch of 144 images, only BatchNorm's bias has a gradient, 1."""
     return torch.cat([*step.features, step.target_features]).sum() / 144
 
 

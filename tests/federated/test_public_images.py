@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -205,6 +205,43 @@ def test_the_gradient_of_eq_14_goes_through_the_step(name: str) -> None:
     (expected,) = torch.autograd.grad(loss_of(row, teacher, 0.8), row)
     assert torch.allclose(gradient, expected, rtol=0, atol=1e-9)
     assert float(expected[play.engine.layout.extras["adaptation"]].norm()) > 0
+
+
+class Counting(Digest):
+    """Counts its steps."""
+
+    name = "counting"
+    steps: ClassVar[list[None]] = []
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Its loss."""
+        self.steps.append(None)
+        return super().__call__(batch)
+
+
+def test_new_clients_have_passes_of_their_own() -> None:
+    """11 public images in batches of 4 are 3 steps a pass: one pass at each of 4 clients, 3 for each of 3 sizes."""
+    play = Play("loop", "tent")
+    counting = Counting(lam=0, passes=1, new_passes=3, batch_size=4)
+    play.method = replace(play.method, objectives=(CrossEntropy(), counting))
+    play.round(0)
+    Counting.steps.clear()
+    play.round(1)
+    assert len(Counting.steps) == 4 * 1 * 3
+    play.learned()
+    assert len(Counting.steps) == 12 + 3 * 3 * 3
+
+
+@engines
+def test_rates_on_public_images_follow_the_schedule(name: str) -> None:
+    """In round 1 of rates that are a quarter after two all are halved: the training's, the loss's, the inner step's."""
+    play = Play(name, "fedtta")
+    play.round(0)
+    settings = {"steps": 3, "batch_size": 4, "momentum": 0, "weight_decay": 0}
+    state, halved = play.server.state, FEDTTA.model_copy(update={"rate": 0.01, "lr": 0.15})
+    learned = play.fresh.learn(play.method, state, Training(lr=1, decay=0.25, decay_rounds=2, **settings), 1).clone()
+    plain = replace(play.method, adaptation=halved)
+    assert torch.allclose(learned, play.fresh.learn(plain, state, Training(lr=0.5, **settings), 1), rtol=0, atol=1e-12)
 
 
 class Plain(PublicObjective):

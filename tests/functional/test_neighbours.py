@@ -13,8 +13,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components as scipy_components
 
 from fedwca.errors import DataError, UsageError
-from fedwca.functional import VectorError, connected_components, first_neighbours, neighbours
+from fedwca.functional import VectorError, _nearest, connected_components, first_neighbours, neighbours
 from fedwca.functional._nearest import search_candidates
+from fedwca.functional.neighbours import Precision
 
 from .clients import collinear
 
@@ -42,6 +43,14 @@ def test_first_neighbours_by_hand(backend: str, metric: str) -> None:
     angles = torch.tensor([0.0, 10.0, 90.0, 83.0]).deg2rad()
     x = torch.stack([angles.cos(), angles.sin()], 1)
     assert first_neighbours(x, backend=backend, metric=metric).tolist() == [1, 0, 3, 2]
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_rows_are_searched_a_few_at_a_time(precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_nearest, "_NUMBERS", 16)  # two of eight rows at once
+    rows = torch.tensor([0.0, 1.0, 10.0, 11.0, 100.0, 101.0, 110.0, 111.0])[:, None]
+    found = first_neighbours(rows, backend="torch", precision=precision, metric="euclidean")
+    assert found.tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
 
 
 def test_cosine_ignores_lengths_and_euclidean_does_not() -> None:

@@ -58,6 +58,14 @@ def test_the_second_pass_can_change_a_label() -> None:
     torch.testing.assert_close(similarities, torch.cosine_similarity(features, means[twice]))
 
 
+def test_later_passes_count_the_labels_of_the_pass_before() -> None:
+    """By outputs each class has two samples; the first pass leaves the second class one, which is too few."""
+    features = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+    outputs = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.4, 0.6], [0.0, 1.0]])
+    labels = [prototype_labels(features, outputs, refine=n, min_count=2)[0].tolist() for n in (0, 1)]
+    assert labels == [[0, 0, 0, 1], [0, 0, 0, 0]]
+
+
 def test_raw_features_weigh_by_length_and_normalised_ones_do_not() -> None:
     features, weights = torch.tensor([[10.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0], [1.0]])
     assert prototype_labels(features, weights)[2].tolist() == [[5.0, 0.5]]
