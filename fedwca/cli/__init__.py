@@ -144,9 +144,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         with suppress(OSError):  # as in `say`, an unwritable stderr is ignored
             rich_format_error(error)
         return error.exit_code
-    except typer.Abort:
-        say("Stopped.", err=True)
-        return 1
+    except typer.Abort:  # Ctrl-C at a question
+        return _end_stopped(KeyboardInterrupt())
 
 
 def _describe_error(error: Exception) -> str:
@@ -191,9 +190,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     try:
         code = run(sys.argv[1:])
-    except FedwcaError as error:  # only with --debug
+    except Exception as error:  # only with --debug
         traceback.print_exc()
-        code = error.exit_code
+        code = getattr(error, "exit_code", 1)
     leave_ranks(code, muted_stderr)
     for stream in (sys.stdout, sys.stderr):
         drop_unwritten(stream)

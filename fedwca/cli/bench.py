@@ -25,6 +25,7 @@ from fedwca.cli.shared_options import (
     option,
 )
 from fedwca.cli.terminal import say
+from fedwca.core.environment_variables import check_one_process
 from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ def command(
         profile=profile,
     )
     chosen_format(Format.table, as_json, dry_run)
-    if dry_run and backend is not None:
-        raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
+    if dry_run:
+        check_dry_run(backend, ranks_per_trial)
     if backend == "flower":
+        check_one_process("fedwca bench --backend", ["fedwca bench"])
         from fedwca.config.read_config_file import read_file
 
         named = {*(read_file(asked.file) if asked.file else {}), *asked.layer}
@@ -136,6 +138,19 @@ def command(
     profile_path = finished.path / "profile.json"
     if profile and not as_json and profile_path.is_file():  # a run that had finished before may have none
         print_profile(json.loads(profile_path.read_text(encoding="utf-8")))
+
+
+def check_dry_run(backend: str | None, ranks_per_trial: int | None) -> None:
+    """Refuse what a plan does not go with.
+
+    Raises:
+        UsageError: there is more than one process, or an option is given that has no effect.
+    """
+    check_one_process("fedwca bench --dry-run", ["fedwca bench"])
+    if backend is not None:
+        raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
+    if ranks_per_trial is not None:
+        raise UsageError("--ranks-per-trial shares a run among processes, and --dry-run runs nothing; leave it out")
 
 
 def print_dry_run(request: RunRequest) -> None:

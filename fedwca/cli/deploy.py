@@ -78,6 +78,8 @@ def init(
     """
     if deal is not None and clients is not None:
         raise UsageError("--clients and --deal both say how many clients there are; leave one of them out")
+    if deal is None and "samples" in asked.layer:
+        raise UsageError("--samples is of the images that --deal writes; clients train on all images of their own")
     rules = [_rule(text) for text in rule or []]
     if repeated_keys := [key for number, (key, _) in enumerate(rules) if key in dict(rules[:number])]:
         raise UsageError(f"--rule {repeated_keys[0]} is given twice")
@@ -237,6 +239,8 @@ def key(path: Annotated[Path, typer.Argument(help="File of the private key; the 
     check_flower()
     from fedwca.deploy.flower.keys import make_key
 
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name the key's file in it")
     for file in (path, path.with_name(f"{path.name}.pub")):
         if file.exists():
             raise UsageError(f"{file} exists; a key is not overwritten")

@@ -95,11 +95,13 @@ def open_run_model(
     """Load the model that a client of a run was given; ``place`` holds the source model, the trial and the round."""
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import model_of
+    from fedwca.results.find_runs import find_run
     from fedwca.runs.open_run import open_run
 
+    path = find_run(run)
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    opened = open_run(run, method, *place)
+    opened = open_run(path, method, *place)
     if opened.choice:
         say(opened.choice, err=True)
     return serve_model(*model_of(opened, client=client), device)

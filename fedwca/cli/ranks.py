@@ -126,9 +126,10 @@ def leave_ranks(code: int, muted_stderr: io.StringIO | None) -> None:
             reported = True  # rank 0 has ended, and the store with it
         if not _joined:
             time.sleep(3)  # if rank 0 has the same error, it has printed it by then, and this process was stopped
-        error_lines = [line for line in muted_stderr.getvalue().splitlines() if line.startswith("Error")]
-        if error_lines and not reported and sys.__stderr__ is not None:
-            print(f"rank {os.environ.get('RANK')}: {error_lines[-1]}", file=sys.__stderr__)
+        muted_text = f"\n{muted_stderr.getvalue()}"
+        start = max(muted_text.rfind("\nError"), muted_text.rfind("\nTraceback"))  # a traceback with --debug
+        if start >= 0 and not reported and sys.__stderr__ is not None:
+            print(f"rank {os.environ.get('RANK')}: {muted_text[start:].strip()}", file=sys.__stderr__)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
             stream.flush()

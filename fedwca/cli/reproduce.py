@@ -87,8 +87,9 @@ def command(
     table_definition, form = definition(table).chosen(row or []), chosen_format(form, as_json, dry_run)
     if table_definition.messages is not None:
         options = {"dataset": dataset, "source": source, "target": target, "preset": preset, "quick": quick}
+        options |= {"keep": keep != "last", "logger": logger, "quiet": quiet, "config": asked.file is not None}
         idle_options = [f"--{name}" for name, value in options.items() if value]
-        idle_options += ["--config"] if asked.file else [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
+        idle_options += [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
         if idle_options:
             raise UsageError(
                 f"{table}: nothing is run for this table, so {idle_options[0]} has no effect; leave it out"

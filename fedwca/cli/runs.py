@@ -41,6 +41,9 @@ def list_runs(
     """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""
     context.obj = root  # read by the subcommands below
     if context.invoked_subcommand is not None:
+        of_list = {"--match": match != "*", "--state": state, "--tag": tag, "--sort": sort is not Order.TIME}
+        if named := [name for name, value in {**of_list, "--json": as_json}.items() if value]:
+            raise UsageError(f"{named[0]} before {context.invoked_subcommand} is for the list of runs; leave it out")
         return
     from fedwca.results.find_runs import ROOT, run_folders
 
@@ -212,7 +215,13 @@ def remove_command(
     paths_text = ", ".join(f"{path} (a link to {path.resolve()})" if path.is_symlink() else str(path) for path in paths)
     contents = "everything in it" if len(paths) == 1 else "everything in them"
     WAITING.end()
-    if not yes and not typer.confirm(printable(f"Remove {paths_text} and {contents}?")):
+    try:
+        removes = yes or typer.confirm(printable(f"Remove {paths_text} and {contents}?"))
+    except typer.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            raise UsageError("nobody answers here whether to remove them; --yes does not ask") from None
+        raise
+    if not removes:
         say("Kept.")
         raise typer.Exit(1)
     for path in paths:

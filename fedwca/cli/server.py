@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.deploy import PORT, Folder, Insecure, check_flower, check_is_deployment
-from fedwca.cli.terminal import say
+from fedwca.cli.terminal import WAITING, say
 
 
 def command(
@@ -43,4 +43,5 @@ def command(
             count = register_clients(folder, env, partial(say, err=True))
             say(f"{count} client keys are let in; deploy run lets in those that are added to {folder}/server/keys")
 
+    WAITING.end()  # from here on the server prints
     raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), on_start))

@@ -234,7 +234,7 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
 
     Args:
         name: as on the command line, such as ``hub:OWNER/NAME,labels=class``; ``folder`` is ``root`` itself.
-        root: folder that holds data sets.
+        root: folder that holds data sets; None: `fedwca.data.cache.data_dir`.
         fields: values of further fields of the component.
 
     Raises:
@@ -242,11 +242,13 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     """
     dataset_name, options = datasets.parse(name) if ":" in name else (name, {})
     values = {**({} if root is None else {"root": root}), **(fields or {}), **options}
-    if root is None or canonical_name(dataset_name) in datasets.names():
-        return datasets.build({"name": dataset_name, **values})
+    registered = canonical_name(dataset_name) in datasets.names()
+    from fedwca.data.cache import data_dir
     from fedwca.data.find_domains import find_dataset_path
 
-    if find_dataset_path(root, name) is None:
+    if registered or (root is None and find_dataset_path(data_dir(), name) is None):
+        return datasets.build({"name": dataset_name, **values})
+    if root is not None and find_dataset_path(root, name) is None:
         known_names = ", ".join(datasets.names())
         raise UnknownComponent(f"no dataset {name!r}: it is neither a folder in {root} nor one of {known_names}")
     return datasets.build({"name": "folder", "dataset": name, **values})

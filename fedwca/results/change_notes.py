@@ -26,7 +26,7 @@ def check_tags(tags: Sequence[str]) -> list[str]:
     """
     for tag in tags:
         if not re.fullmatch(r"[^\s,]+", tag) or printable(tag) != tag:
-            raise UsageError(f"--tag {tag!r}: a tag is one word, without blanks and commas; --note takes a sentence")
+            raise UsageError(f"tag {tag!r}: a tag is one word, without blanks and commas; --note takes a sentence")
     return list(dict.fromkeys(tags))
 
 
@@ -57,7 +57,7 @@ def _change_notes(run: Path, note: str | None, add: Sequence[str], remove: Seque
     if absent := [tag for tag in remove if tag not in notes["tags"]]:
         present_tags = ", ".join(notes["tags"]) or "none"
         raise UsageError(f"{run}: has no tag {absent[0]!r}; its tags: {present_tags}")
-    tags = [tag for tag in check_tags([*notes["tags"], *add]) if tag not in remove]
+    tags = [tag for tag in dict.fromkeys([*notes["tags"], *check_tags(add)]) if tag not in remove]
     updated = {"note": notes["note"] if note is None else printable(note), "tags": tags}
     file = run / "notes.json"
     with name_unwritable(file):

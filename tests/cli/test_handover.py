@@ -108,6 +108,7 @@ def test_the_source_model_can_be_exported(done: Path, tmp_path: Path) -> None:
         (["export", "RUN", "--out", "OUT/a.pt2", "--client", "0", "--method", "wac"], 2, "did you mean 'wca'"),
         (["export", "nowhere", "--out", "OUT/a.pt2", "--client", "0"], 2, "no such run"),
         (["predict", "RUN", "PHOTOS"], 2, "say whose with --client"),
+        (["predict", "PHOTOS", "m.safetensors"], 2, "holds no run"),
         (["predict", "RUN/config.json", "PHOTOS"], 1, "not an exported model"),
         (["predict", "RUN/config.json", "PHOTOS", "--client", "0"], 2, "are for run folders"),
         (["predict", "RUN/config.json", "PHOTOS", "--trial", "1"], 2, "are for run folders"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fedwca import cli
 from fedwca.cli.ranks import leave_ranks
 from tests.read_rounds import read_rounds
 
@@ -151,25 +153,44 @@ def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: lis
     assert re.match(sentence, errors[0])
 
 
+OTHERS = "compare", "reproduce", "sweep"
+
+
 @pytest.mark.parametrize(
-    "arguments",
-    [["compare", "fedavg"], ["reproduce", "table2"], ["reproduce", "table2", "--dry-run"], ["sweep", "--grid", "wca"]],
-    ids=" ".join,
+    ("arguments", "sentence"),
+    [
+        *(
+            ([name, word], f"{name} runs in one process; under torchrun there are fedwca bench and fedwca resume")
+            for name, word in zip(OTHERS, ("fedavg", "table2", "--grid=wca"), strict=True)
+        ),
+        *(
+            (["bench", *words], f"bench {words[0]} runs in one process; under torchrun there is fedwca bench")
+            for words in (["--dry-run"], ["--backend", "flower"])
+        ),
+    ],
+    ids=str,
 )
 def test_other_commands_run_in_one_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:
     # The folder of images does not exist: the command ends before it reads that.
     monkeypatch.setenv("WORLD_SIZE", "2")
     run = call(*arguments, "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
     assert run.code == 2
-    sentence = f"fedwca {arguments[0]} runs in one process; under torchrun there are fedwca bench and fedwca resume"
-    assert run.err == f"Error: {sentence}\n"
+    assert run.err == f"Error: fedwca {sentence}\n"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("said", "printed"), [("Stopped.\n", ""), ("Warning: w\nError: no images\n", "rank 1: Error: no images\n")]
+    ("said", "printed"),
+    [
+        ("Stopped.\n", ""),
+        ("Warning: w\nError: no images\n", "rank 1: Error: no images\n"),
+        (
+            "w\nTraceback (most recent call last):\n  x\nE: y\n",
+            "rank 1: Traceback (most recent call last):\n  x\nE: y\n",
+        ),
+    ],
 )
 def test_a_rank_that_rank_0_has_not_heard_of_prints_its_own_error(
     monkeypatch: pytest.MonkeyPatch, said: str, printed: str
@@ -184,8 +205,20 @@ def test_a_rank_that_rank_0_has_not_heard_of_prints_its_own_error(
     assert (stderr.getvalue(), ended) == (printed, [1])
 
 
+def test_with_debug_an_error_of_any_kind_ends_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "run", lambda arguments: 1 // 0)
+    monkeypatch.setattr(cli, "mute_rank", lambda: io.StringIO())
+    left = list[int]()
+    monkeypatch.setattr(cli, "leave_ranks", lambda code, muted: left.append(code))
+    with contextlib.redirect_stderr(io.StringIO()) as said, pytest.raises(SystemExit):
+        cli.main()
+    assert left == [1]
+    assert "ZeroDivisionError" in said.getvalue()
+
+
 def test_ranks_per_trial_needs_ranks(bench: Callable[..., Run]) -> None:
     run = bench("--ranks-per-trial", "2")
     assert run.code == 2
     assert "does not divide the 1 ranks that there are; torchrun starts more" in run.err
     assert not run.folder.exists()
+    assert "--ranks-per-trial" in bench("--dry-run", "--ranks-per-trial", "3").err

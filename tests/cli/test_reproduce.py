@@ -223,3 +223,10 @@ def test_tables_of_new_clients_have_no_source(tmp_path: Path) -> None:
     run = call("reproduce", "upfl-table1", "--source", "mnist", "--dry-run", "--out", str(tmp_path))
     assert run.code == 2
     assert "--source mnist: this table pools the images of all domains" in run.err
+
+
+@pytest.mark.parametrize("option", [["--logger", "csv"], ["--keep", "some"], ["--quiet"]])
+def test_a_table_that_runs_nothing_takes_no_options_of_runs(option: list[str]) -> None:
+    run = call("reproduce", "sfda-table4", *option)
+    assert run.code == 2
+    assert f"nothing is run for this table, so {option[0]} has no effect" in run.err

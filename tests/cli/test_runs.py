@@ -173,6 +173,38 @@ def test_a_run_is_removed_after_a_question(runs: Path, monkeypatch: pytest.Monke
     assert (runs / "empty").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "said"), [(KeyboardInterrupt, 130, "Stopped."), (EOFError, 2, "--yes does not ask")]
+)
+def test_a_question_that_is_not_answered(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], code: int, said: str
+) -> None:
+    def ask(*_: object, **__: object) -> str:
+        raise error
+
+    monkeypatch.setattr("typer._click.termui.visible_prompt_func", ask)
+    run = call("runs", "rm", "now")
+    assert (run.code, said in run.err) == (code, True), run.err
+    assert (runs / "now").exists()
+
+
+@pytest.mark.parametrize(
+    "option", [["--tag", "x"], ["--json"], ["--match", "x*"], ["--state", "done"], ["--sort", "name"]]
+)
+def test_options_of_the_list_are_not_for_what_follows(runs: Path, option: list[str]) -> None:
+    run = call("runs", *option, "rm", "now", "--yes")
+    assert run.code == 2
+    assert f"{option[0]} before rm is for the list of runs; leave it out" in run.err
+    assert (runs / "now").exists()
+
+
+def test_tags_that_were_written_by_hand_can_be_removed(runs: Path) -> None:
+    (runs / "now/notes.json").write_text('{"note": "", "tags": ["as on", "night"]}')
+    assert "Error: tag 'two words': a tag is one word" in call("runs", "tag", "now", "two words").err
+    assert call("runs", "tag", "now", "--remove", "as on").code == 0
+    assert json.loads((runs / "now/notes.json").read_text())["tags"] == ["night"]
+
+
 def test_several_runs_are_removed_after_one_question_or_none_of_them(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

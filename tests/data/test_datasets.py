@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from fedwca.data import DatasetWarning
-from fedwca.datasets import DatasetSource, datasets
-from fedwca.errors import DataError, DatasetMissing
+from fedwca.datasets import DatasetSource, datasets, find_dataset
+from fedwca.errors import DataError, DatasetMissing, UnknownComponent
 
 from .examples import PACS, write_images, write_npz
 
@@ -46,6 +46,14 @@ def test_missing_files_say_where_what_and_how(name: str, tmp_path: Path) -> None
 def test_the_default_root_is_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FEDWCA_DATA", str(tmp_path))
     assert datasets.build("pacs").root_folder == tmp_path
+
+
+def test_a_folder_of_images_is_found_in_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_images(tmp_path / "photos", PACS)
+    monkeypatch.setenv("FEDWCA_DATA", str(tmp_path))
+    assert find_dataset("photos").load(8).digest() == find_dataset("photos", tmp_path).load(8).digest()
+    with pytest.raises(UnknownComponent, match="no dataset 'paintings'"):
+        find_dataset("paintings")
 
 
 def test_a_subset_warns_and_loads(tmp_path: Path) -> None:
