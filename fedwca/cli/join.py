@@ -164,7 +164,7 @@ def print_joined(joined: JoinedClient) -> None:
         ]
         say(f"Start: {', '.join(shares)}")
     for name, values in joined.report.items():
-        say(f"{name}: {', '.join(f'{float(weight):.3f}' for weight in values)}")
+        say(f"{name}: {', '.join(f'{value:.3f}' for value in values.flatten().tolist())}")
     if joined.epochs:
         say(f"Adapted for {count_of(joined.epochs, 'epoch')}")
     if joined.adaptation is not None and joined.steps is not None:

@@ -26,7 +26,8 @@ class Clusterer(Component):
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
         """Vectors by which clients are compared ``[K, …]``, and their metric; None where nothing is compared.
 
-        A newcomer joins the cluster of the client that is nearest by them.
+        A newcomer joins the cluster of the client that is nearest by them. A client's vector must not depend on other
+        clients: those that join a deployment late are asked alone.
         """
         return None
 

@@ -21,8 +21,11 @@ from fedwca.errors import FedwcaError
 
 
 def place_like(sent: Mapping[str, Tensor], models: Tensor) -> dict[str, Tensor]:
-    """Values that the server sent, on the device and in the dtype of ``models``."""
-    return {name: to_device(value.to(models.dtype), models.device) for name, value in sent.items()}
+    """Values that the server sent, on the device of ``models``; numbers with fractions have their dtype."""
+    return {
+        name: to_device(value.to(models.dtype) if value.is_floating_point() else value, models.device)
+        for name, value in sent.items()
+    }
 
 
 def teacher_names(objectives: Sequence[Objective]) -> list[str]:

@@ -29,9 +29,10 @@ def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tenso
         offer = aggregator.offer(state, round, rows)
     if not isinstance(offer, Offer):
         raise FedwcaError(f"{_name(aggregator)}: offer gave {describe_value(offer)}; right is an Offer")
-    _check_server(aggregator, "offer's personal", offer.personal, (clients, None, len(rows)))
-    _check_server(aggregator, "offer's shared", offer.shared, (None, len(rows)))
-    return offer
+    return Offer(
+        _check_server(aggregator, "offer's personal", offer.personal, (clients, None, len(rows))),
+        _check_server(aggregator, "offer's shared", offer.shared, (None, len(rows))),
+    )
 
 
 def gather_mixtures(
@@ -75,8 +76,16 @@ def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
     if not isinstance(references, Mapping):
         description = describe_value(blend)
         raise FedwcaError(f"{_name(aggregator)}: blend gave {description}; right is a Blend, with references by name")
-    check_tensors(blend.report, f"{_name(aggregator)}: blend's report")
-    check_tensors(blend.notes, f"{_name(aggregator)}: blend's notes")
+    named = {"report": blend.report, "notes": blend.notes}
+    if blend.labels is not None:
+        named["labels"] = {"of clusters": blend.labels}
+    for part, values in named.items():
+        for name, value in check_tensors(values, f"{_name(aggregator)}: blend's {part}").items():
+            if not value.dim() or len(value) != sent[0]:
+                raise FedwcaError(
+                    f"{_name(aggregator)}: blend's {part} {name} is {describe_value(value)}; right is an entry for "
+                    f"each of {sent[0]} clients, along the first axis"
+                )
     for name, mixtures in {"start": blend.start, **references}.items():
         _check_shape(aggregator, f"blend's {name}", mixtures, sent)
         if mixtures.device.type == "cpu" and aggregator.rows_are_models:
@@ -121,15 +130,15 @@ def _check_gathered(aggregator: Aggregator, answer_name: str, weights: Tensor, c
     # Clients' models and reports were finite, and perhaps very large. The sum is as finite as the weights are.
     if not math.isfinite(float(weights.sum())):
         raise Diverged(f"{_name(aggregator)}: {answer_name} gave weights that are not finite")
-    return weights
+    return weights.double()
 
 
 def _check_server(aggregator: Aggregator, answer_name: str, weights: Tensor, shape: tuple[int | None, ...]) -> Tensor:
-    """Check that weights are mixtures of the server's rows, and return them."""
+    """Check that weights are mixtures of the server's rows, and return them in float64."""
     _check_shape(aggregator, answer_name, weights, shape)
     if aggregator.rows_are_models:
         _check_sums(aggregator, answer_name, weights)
-    return weights
+    return weights.double()
 
 
 def _check_shape(aggregator: Aggregator, answer_name: str, weights: Tensor, shape: tuple[int | None, ...]) -> None:

@@ -82,7 +82,7 @@ def check_groups(groups: Tensor, clients: int, aggregator: Aggregator, answer_na
 
 
 def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tuple[Tensor, Metric]:
-    """The vectors of clients ``[K, …]`` that a newcomer's is compared with to find the nearest client, and the metric.
+    """The vectors of clients ``[K, P]`` that a newcomer's is compared with to find the nearest client, and the metric.
 
     They are what clusters were made from; the first layer's weights where the clusterer compares no client vectors.
     `fedwca.functional.member_distances` takes both.
@@ -92,7 +92,7 @@ def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tupl
 
 
 def read_client_vectors(clusterer: Clusterer, signatures: Signatures) -> tuple[Tensor, Metric] | None:
-    """The vectors by which a clusterer compares K clients ``[K, …]``, and their metric; None: it compares none.
+    """The vectors by which a clusterer compares K clients ``[K, P]``, and their metric; None: it compares none.
 
     Raises:
         FedwcaError: it gives something else.
@@ -104,7 +104,7 @@ def read_client_vectors(clusterer: Clusterer, signatures: Signatures) -> tuple[T
     vectors, metric = compared if isinstance(compared, tuple) and len(compared) == 2 else (compared, None)
     is_floating = isinstance(vectors, Tensor) and vectors.dim() > 1 and vectors.is_floating_point()
     if is_floating and len(vectors) == signatures.clients and metric in get_args(Metric):
-        return vectors, metric
+        return vectors.flatten(1), metric
     raise FedwcaError(
         f"clusterer {clusterer.name!r}: client_vectors gave {describe_value(vectors)} and the metric {metric!r}; right "
         f"are floating-point vectors of {signatures.clients} clients, and {' or '.join(get_args(Metric))}"

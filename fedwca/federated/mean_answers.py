@@ -92,6 +92,8 @@ def mean_answer_problem(answer: Mapping[str, Tensor], declared: Mapping[str, Bou
         return f"gives no {', '.join(missing)}"
     if undeclared := sorted(set(answer) - set(declared)):
         return f"gives {undeclared[0][:80]}, which the aggregator does not declare"
-    return next(
-        (f"{n[:80]} {problem}" for n, x in answer.items() if (problem := describe_misfit(x, declared[n], x.dtype))), ""
-    )
+    for name, value in answer.items():
+        dtype = value.dtype if value.is_floating_point() else torch.float32
+        if problem := describe_misfit(value, declared[name], dtype):
+            return f"{name[:80]} {problem}"
+    return ""

@@ -54,6 +54,12 @@ class Method:
             isinstance(objective, Component) for objective in self.objectives
         ):
             raise UsageError(f"method {self.name!r}: objectives are no tuple of objectives, such as (Shot(),)")
+        for objective in self.objectives:
+            if (objective.trained_on == "public") != isinstance(objective, PublicObjective):
+                raise UsageError(
+                    f"method {self.name!r}: objective {objective.name!r} says trained_on={objective.trained_on!r}; "
+                    "right is 'public' for a PublicObjective and 'own' for any other"
+                )
 
     @property
     def own_objectives(self) -> tuple[Objective, ...]:

@@ -102,7 +102,7 @@ def choose_cluster(
         # Clients that choose are all sent the same, so any member will do.
         return ClusterAssignment(int(losses.masked_fill(losses.isnan(), torch.inf).argmin()), "loss", losses, 0)
     if by == "alignment":
-        shared = offer.shared if len(offer.shared) else all_clusters
+        shared = offer.shared if len(offer.shared) == clusters else all_clusters
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
         (alignments,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.alignment(work.shared)[0]]))
         cluster = int(alignments.masked_fill(alignments.isnan(), -torch.inf).argmax())

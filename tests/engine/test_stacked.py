@@ -24,6 +24,7 @@ from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
 from tests.engine.federations import METHODS, SIZES, ShortResNet, ThinCnn3, clients, compare, lenet, rounds, trained
 
@@ -191,6 +192,26 @@ class Remembering(Objective):
 @pytest.mark.parametrize("renew", ["round", "epoch"])
 def test_observed_values_may_differ_in_shape_between_clients(renew: str, some: bool) -> None:
     method = Method("r", "R", WCA(), TwoModel(renew=renew), (Remembering(some=some), Shot()), TrueDomains())
+    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
+
+
+class Noting(Argmax):
+    """Notes a value for each image, or one for some of them."""
+
+    name = "noting"
+    some: bool = False
+
+    def __call__(self, models: Mapping[str, Predictions], draws: Tensor) -> Targets:
+        largest = models["start"].logits.softmax(-1).amax(-1)
+        return replace(
+            super().__call__(models, draws), notes={"largest": largest[largest > 0.4] if self.some else largest}
+        )
+
+
+@pytest.mark.filterwarnings("ignore:(labels by|the loss of).* one by one")
+@pytest.mark.parametrize("some", [False, True])
+def test_notes_of_labels_may_differ_in_shape_between_clients(some: bool) -> None:
+    method = Method("n", "N", WCA(), Noting(some=some), (Shot(),), TrueDomains())
     compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
 
 

@@ -25,6 +25,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, newcomer_mixtures
 from fedwca.federated.assign_clusters import compare_clients
+from fedwca.federated.mean_answers import mean_answer_problem
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.objectives.control import Control
@@ -94,6 +95,10 @@ CHANGES: dict[str, Change] = {
     "number": lambda _: {"labels": 1},
     "forgetful": lambda state: {name: value for name, value in state.items() if name != "labels"},
     "unreported": lambda blend: replace(blend, report=None),
+    "reported once": lambda blend: replace(blend, report={"loss": torch.zeros(9).double()}),
+    "reported whole": lambda blend: replace(blend, report={"loss": torch.tensor(0.5).double()}),
+    "labelled": lambda blend: replace(blend, labels=[0]),
+    "float32": lambda value: value.float(),
     "noted": lambda blend: replace(blend, notes={"seen": 1.0}),
     "shares": lambda state: {**state, "labels": state["labels"].double()},
     "infinite": lambda value: value / 0,
@@ -125,6 +130,9 @@ CHANGES: dict[str, Change] = {
         ("blend", "nothing", "blend gave nothing; right is a Blend"),
         ("blend", "unreported", "blend's report gave nothing; right is a mapping of names to tensors"),
         ("blend", "noted", "blend's notes gave 'seen' as a float; right is a mapping of names to tensors"),
+        ("blend", "reported once", "blend's report loss is torch.float64 of shape (9,); right is an entry for each of"),
+        ("blend", "reported whole", "blend's report loss is torch.float64 of shape (); right is an entry for each of"),
+        ("blend", "labelled", "blend's labels gave 'of clusters' as a list; right is a mapping of names to tensors"),
         ("next_state", "nothing", "next_state gave nothing; right is a mapping of names to tensors"),
         ("next_state", "number", "next_state gave 'labels' as a int; right is a mapping of names to tensors"),
         (
@@ -144,6 +152,15 @@ def test_an_aggregators_answer_is_no_mixture(name: str, at: str, part: str, said
         play(make(name), method(Changed(at=at, part=part)))
     assert str(error.value).startswith("aggregator 'changed': ")
     assert said in str(error.value)
+
+
+@engines
+@pytest.mark.parametrize("at", ["personal", "shared", "gather", "start"])
+def test_mixing_weights_may_be_float32(name: str, at: str) -> None:
+    server, outcomes = play(make(name), method(Changed(at=at, part="float32")))
+    expected, _ = play(make(name), method(Changed()))
+    torch.testing.assert_close(server.rows, expected.rows)
+    assert {outcome.weights.dtype for outcome in outcomes} == {torch.float64}
 
 
 def test_a_server_step_gives_rows() -> None:
@@ -338,6 +355,22 @@ def test_invalid_targets_are_refused_in_a_round(name: str) -> None:
     server, composed = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Columns())
     with pytest.raises(FedwcaError, match=r"pseudo-labeler 'columns' gave labels torch.int64 of shape \(\d+, 1\)"):
         run_round(0, server, composed, unlabeled, TRAINING, Keys(1), torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("answer", [torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)])
+def test_an_answer_about_the_mean_that_has_no_fractions_does_not_count(answer: Tensor) -> None:
+    assert "right is torch.float32" in mean_answer_problem({"counts": answer}, {"counts": Bounded((2,), 9)})
+
+
+def test_an_objective_on_public_images_is_of_their_class() -> None:
+    class Elsewhere(CrossEntropy):
+        """Says that it is minimised on public images."""
+
+        name = "elsewhere"
+        trained_on = "public"
+
+    with pytest.raises(UsageError, match="objective 'elsewhere' says trained_on='public'; right is 'public' for a"):
+        method(FedAvg(), Elsewhere())
 
 
 class Listed(Single):
@@ -701,6 +734,8 @@ def test_vectors_of_clients_are_one_for_each_and_a_metric(compared: Any, said: s
 
     with pytest.raises(FedwcaError, match=f"clusterer 'comparing': client_vectors .*{said}"):
         compare_clients(Comparing(), SimpleNamespace(clients=4))  # type: ignore[arg-type]
+    compared = torch.arange(24.0).view(4, 2, 3), "cosine"
+    assert compare_clients(Comparing(), SimpleNamespace(clients=4))[0].shape == (4, 6)  # type: ignore[arg-type]
 
 
 class Careless(CrossEntropy):

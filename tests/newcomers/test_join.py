@@ -23,7 +23,7 @@ from fedwca.clusterers.kmeans import KMeans
 from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.clusterers.true import TrueDomains
 from fedwca.core.interfaces import Aggregator, Clusterer
-from fedwca.core.messages import Predictions, Signatures
+from fedwca.core.messages import Offer, Predictions, Signatures, State
 from fedwca.core.network import Network
 from fedwca.core.training_settings import SourceTraining, Training
 from fedwca.data.dataset import Domain
@@ -197,6 +197,23 @@ def test_a_teacher_is_no_cluster() -> None:
     choice = join(trained, tinted(1, 9), by="alignment").choice
     assert (choice.by, len(choice.scores)) == ("alignment", 3)
     assert int(trained.labels[choice.member]) == choice.cluster
+
+
+class MeanForAll(OneHot):
+    """Sends everybody the mean of all clients beside the own cluster's model."""
+
+    name = "mean_for_all"
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """The own cluster's model, and the mean."""
+        return Offer(super().offer(state, round, rows).personal, torch.full((1, len(rows)), 1 / len(rows)))
+
+
+def test_models_that_are_shared_beside_clusters_are_no_clusters() -> None:
+    choice = join(federation(MeanForAll(), TrueDomains()), tinted(1, 9), by="alignment").choice
+    assert len(choice.scores) == 3
+    plain = join(federation(OneHot(), TrueDomains()), tinted(1, 9), by="alignment").choice
+    assert choice.cluster == plain.cluster
 
 
 @pytest.mark.parametrize("by", ["update", "alignment"])

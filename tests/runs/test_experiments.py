@@ -201,6 +201,12 @@ class Reporting(Aggregator):
     reports = {"trust": Simplex(2)}
 
 
+class Labelling(Aggregator):
+    """Reports under a name that uploads use for something else."""
+
+    reports = {"label": Simplex(2)}
+
+
 class Unlabeled(Clusterer):
     """Gives no groups, or asks for what it may not see."""
 
@@ -270,7 +276,12 @@ def test_where_there_is_no_memory_for_all_clients_fewer_are_made_up(monkeypatch:
 def test_answers_that_can_be_checked_before_training_are(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind, cls in ((aggregators, Reporting), (clusterers, Unlabeled), (clusterers, Comparing)):
+    for kind, cls in (
+        (aggregators, Reporting),
+        (aggregators, Labelling),
+        (clusterers, Unlabeled),
+        (clusterers, Comparing),
+    ):
         monkeypatch.setitem(kind._classes, cls.__name__.lower(), cls)  # registered for this test alone
         kind(cls.__name__)(cls)
     settings |= {"baselines": []}
@@ -285,7 +296,14 @@ def test_answers_that_can_be_checked_before_training_are(
             {"clusterer": Comparing(wrong="moments")},
             "clusterer 'comparing' reads moments of 'all', and its norm_layers gives None; right is 'all'",
         ),
-        ({"aggregator": Reporting()}, "aggregator 'reporting': a record has another field 'trust'; rename the report"),
+        (
+            {"aggregator": Reporting()},
+            "aggregator 'reporting': a record or an upload has another field 'trust'; rename the report",
+        ),
+        (
+            {"aggregator": Labelling()},
+            "aggregator 'labelling': a record or an upload has another field 'label'; rename the report",
+        ),
     ):
         with pytest.raises(FedwcaError, match=said):
             fedwca.bench(out=tmp_path / "run", **settings | changes)

@@ -217,6 +217,17 @@ class TrialBatch:
         joined: Mapping[str, Tensor] = self.join(parts)
         return joined
 
+    def join_targets(self, parts: Sequence[Mapping[str, Tree]]) -> dict[str, Tree]:
+        """As `join`, for targets, whose notes are not padded.
+
+        Raises:
+            FedwcaError: clients have notes of different shapes.
+        """
+        if not self.several:
+            return dict(parts[0])
+        joined = self.join([{name: value for name, value in part.items() if name != "notes"} for part in parts])
+        return {**joined, "notes": self.join_named("notes", [part["notes"] for part in parts])}
+
     def context(self, parts: Sequence[StackedContext]) -> StackedContext:
         """The contexts of all trials as one; values shared in a trial are repeated for each of its clients."""
         if not self.several:
@@ -226,7 +237,7 @@ class TrialBatch:
             for part, count in zip(parts, self._counts, strict=True)
         ]
         return StackedContext(
-            self.join([part.targets for part in parts]),
+            self.join_targets([part.targets for part in parts]),
             self.join([part.taught for part in parts]),
             self.join_named("anchors", [part.anchors for part in parts]),
             self.join_named("observations", [part.observed for part in parts]),

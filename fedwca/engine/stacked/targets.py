@@ -29,8 +29,8 @@ class StackedContext:
 
 
 def targets_tree(targets: Targets) -> dict[str, Tree]:
-    """One client's targets by field."""
-    return {field.name: getattr(targets, field.name) for field in fields(targets)}
+    """One client's targets by field, without notes, whose shapes may differ between clients."""
+    return {field.name: getattr(targets, field.name) for field in fields(targets) if field.name != "notes"}
 
 
 def split_targets(stacked: Mapping[str, Tree], sizes: Sequence[int]) -> list[Targets]:

@@ -109,7 +109,7 @@ def train_together(workers: Sequence[StackedWorker], blends: Sequence[Blend]) ->
         trials = zip(pairs, batch.split(moved), strict=True)
         labelled = [worker.label(blend, f"partners {epoch}", trial_models) for (worker, blend), trial_models in trials]
         observed = batch.join_named("observations", [values for _, values in labelled])
-        return {"targets": batch.join([targets for targets, _ in labelled]), "observed": observed}
+        return {"targets": batch.join_targets([targets for targets, _ in labelled]), "observed": observed}
 
     context = train(batch, models, context, relabel, workers[0].capture)
     trained = zip(workers, batch.split(models), batch.split(context.targets), strict=True)

@@ -71,7 +71,7 @@ class StackedWorker(StackedEvidence):
             targets, observed = program.make_targets(
                 task, outputs, tree["draws"], tree.get("labels"), tree.get("trusted")
             )
-            return {"targets": targets_tree(targets), "observed": observed}
+            return {"targets": targets_tree(targets), "by_client": {"observed": observed, "notes": targets.notes}}
 
         outputs = {name: (p.logits, p.features) for name, p in predictions.items()}
         with torch.no_grad():
@@ -84,13 +84,16 @@ class StackedWorker(StackedEvidence):
                 check_target_values(
                     Targets(**part["targets"]), self.batch.network.network.classifier.out_features, task.labeler
                 )
-        # What is observed may differ in shape between clients: padding would be read as if it were observed.
-        observed = [
-            map_tree(lambda values, i=i: values[i], part["observed"])  # type: ignore[misc]
-            for part, group in zip(parts, self.batch.alike, strict=True)
-            for i in range(group.stop - group.first)
-        ]
-        return join_trees([part["targets"] for part in parts]), stack_trees(observed)
+        # These may differ in shape between clients: padding would be read as if it were observed.
+        by_client = stack_trees(
+            [
+                map_tree(lambda values, i=i: values[i], part["by_client"])  # type: ignore[misc]
+                for part, group in zip(parts, self.batch.alike, strict=True)
+                for i in range(group.stop - group.first)
+            ]
+        )
+        targets = join_trees([part["targets"] for part in parts])
+        return {**targets, "notes": by_client["notes"]}, by_client["observed"]
 
     def context(self, blend: Blend) -> StackedContext:
         """Targets and values to compare with at the start of training."""

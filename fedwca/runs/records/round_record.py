@@ -113,14 +113,16 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
 
 
 def check_report_names(aggregator: Aggregator) -> None:
-    """Refuse an aggregator whose reports would take the place of other fields of a record.
+    """Refuse an aggregator whose reports would take the place of other fields of a record, or of a deployment's.
 
     Raises:
         UsageError: names the report.
     """
     keys = {field.alias or name for name, field in RoundRecord.model_fields.items()}
-    if taken := sorted(aggregator.reports.keys() & (keys | UNCHECKED)):
-        raise UsageError(f"aggregator {aggregator.name!r}: a record has another field {taken[0]!r}; rename the report")
+    if taken := sorted(aggregator.reports.keys() & {*keys, *UNCHECKED, "label"}):
+        raise UsageError(
+            f"aggregator {aggregator.name!r}: a record or an upload has another field {taken[0]!r}; rename the report"
+        )
 
 
 def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift]) -> dict[str, Any]:
