@@ -201,7 +201,7 @@ class Client:
             blend = Blend(work.own) if first else blend_mixtures(aggregator, parcel.round, work)
             return [(blend, work.collect(work.train(blend))[0])]
 
-        ((blend, collected),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
+        ((blend, collected),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt, trains=True))
         row = self.engine.bank[0]
         if problem := model_problem(row):
             raise Diverged(f"this client's model {problem}; {advise_lower('learning rate')}")

@@ -81,6 +81,10 @@ class RoundWork(Protocol[T]):
         """Whether the rows are clients' own models, whose BatchNorm statistics stay, whatever the policy."""
 
     @property
+    def trains(self) -> bool:
+        """Whether clients' models in the bank change; if not, nothing of the bank is sent between ranks."""
+
+    @property
     def task(self) -> Callable[[int], Task]:
         """Maps a client to what it has to do."""
 
@@ -124,6 +128,7 @@ class SingleStep(Generic[T]):
     done: Callable[[int], None] = lambda client: None
     as_trained: bool = False
     source: Tensor | None = None
+    trains: bool = False
 
     def restrict(self, clients: Sequence[int]) -> SingleStep[T]:
         """See `RoundWork`."""

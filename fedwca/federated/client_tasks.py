@@ -6,10 +6,17 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from fedwca.core.messages import Blend, Targets
 from fedwca.core.training_settings import Training
 from fedwca.engine.client_task import Task, client_draws
+from fedwca.engine.interface import ClientWork
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
+
+
+def train_own(work: ClientWork) -> list[Targets]:
+    """Train from the first model that was sent."""
+    return work.train(Blend(work.own))
 
 
 def client_task(

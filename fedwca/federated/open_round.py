@@ -73,6 +73,11 @@ class OpenRound:
         """See `fedwca.engine.interface.RoundWork`; the server's rows are no client's own models."""
         return False
 
+    @property
+    def trains(self) -> bool:
+        """See `fedwca.engine.interface.RoundWork`."""
+        return True
+
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, computed from their own images."""
         with work.clock("evidence"):

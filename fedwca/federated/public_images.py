@@ -15,16 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedwca.core.component_answers import check_tensors, describe_value
+from fedwca.core.component_answers import describe_value
 from fedwca.core.interfaces import PseudoLabeler
-from fedwca.core.messages import Blend, Predictions, State, Targets
+from fedwca.core.messages import Predictions, State, Targets
 from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
+from fedwca.engine.client_program import collect
 from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.errors import FedwcaError
+from fedwca.federated.client_tasks import train_own
 from fedwca.federated.collected_values import pool_collected
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import OpenRound
@@ -125,14 +127,7 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
 
     public.bank.copy_(opened.rows)
     public.run(
-        SingleStep(
-            opened.offer,
-            opened.rows,
-            task,
-            opened.clients,
-            lambda work: work.train(Blend(work.own)),
-            source=opened.source,
-        )
+        SingleStep(opened.offer, opened.rows, task, opened.clients, train_own, source=opened.source, trains=True)
     )
     server = replace(opened.server, rows=public.bank)
     return replace(opened, server=server, taught=taught, public_seconds=time.perf_counter() - began)
@@ -153,8 +148,7 @@ def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[Simu
         with torch.no_grad():
             predictions = work.outputs_after_step(work.own) if objective.adapts else work.outputs(work.own)
             no_targets = NoLabels()({}, predictions[0].logits.new_zeros(len(predictions[0].logits)))
-            answers = [objective.collect(x, no_targets) for x in predictions]
-            collected = [check_tensors(x, f"objective {objective.name!r}: collect") for x in answers]
+            collected = [collect([objective], x, no_targets) for x in predictions]
         return [({name: value.cpu() for name, value in x.items()}, work.passes) for x in collected]
 
     bank = opened.engine.bank
@@ -164,7 +158,7 @@ def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[Simu
     return [
         replace(
             upload,
-            collected={**upload.collected, **{f"{objective.name}.{name}": value for name, value in predicted.items()}},
+            collected={**upload.collected, **predicted},
             passes=upload.passes + passes,
             seconds={**upload.seconds, "public": seconds},
         )
@@ -219,6 +213,6 @@ class FreshModels:
             return _public_task(method, objective, round_training, factor, draws, taught, objective.new_passes)
 
         learning_sizes = range(len(self.rows)) if sizes is None else sizes
-        train = lambda work: work.train(Blend(work.own))  # noqa: E731
-        self.public.run(SingleStep(offer_own(len(self.rows)), self.rows, task, learning_sizes, train))
+        offer = offer_own(len(self.rows))
+        self.public.run(SingleStep(offer, self.rows, task, learning_sizes, train_own, trains=True))
         return self.public.bank

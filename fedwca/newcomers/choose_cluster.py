@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.grouping import TRUSTED
-from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.core.messages import Offer
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.client_signatures import BankSignatures
@@ -19,9 +19,8 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.assign_clusters import compare_clients
-from fedwca.federated.client_tasks import client_task
+from fedwca.federated.client_tasks import client_task, train_own
 from fedwca.federated.collected_values import pool_collected
 from fedwca.federated.server import offer_source
 from fedwca.federated.trusted_clients import labeler_trust_alone, measure_trust_alone
@@ -121,7 +120,7 @@ def by_update(
         first = source.expand(len(federation.clients), -1)
     else:
         task = newcomer_task(federation, federation.training, 0, trusted)
-        engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
+        engine.run(SingleStep(offer_source(1), source[None], task, [0], train_own, trains=True))
         first = repeat_round_zero(federation, done) if federation.first is None else federation.first
     signatures = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
@@ -148,7 +147,7 @@ def repeat_round_zero(federation: TrainedFederation, done: Callable[[int], None]
     )
     source, trusted = federation.server.source.to(engine.device), federation.server.state.get(TRUSTED)
     task = newcomer_task(federation, federation.training, 0, trusted, clients)
-    engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
+    engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, train_own, done, trains=True))
     return engine.bank
 
 
@@ -157,10 +156,6 @@ def source_network(federation: TrainedFederation) -> Network:
     network = copy.deepcopy(federation.network)
     Layout.of(network).write(network, federation.server.source)
     return network
-
-
-def _adapt(work: ClientWorker) -> list[Targets]:
-    return work.train(Blend(work.own))
 
 
 def trust_newcomer(

@@ -181,7 +181,7 @@ def receive_model(
     if method.finish:
         trusted = trust_newcomer(federation, engine, sent.personal[0, 0].to(rows) @ rows)
     task = newcomer_task(federation, training, 1, trusted)
-    ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
+    ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle, trains=True))
     trained = 0 if trusted is not None and not bool(trusted.any()) else epochs
     return choice, weights, {name: value[0] for name, value in blend.report.items()}, trained
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -22,9 +22,11 @@ from fedwca.engine.distributed.sharded_engine import ShardedEngine, without_othe
 from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import FedwcaError, RankFailed
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import offer_source
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -164,6 +166,30 @@ def test_values_travel_without_what_nobody_reads() -> None:
     assert len(received["targets"].partners) == 0
     assert received["view"].tolist() == [0, 1]
     assert len(to_bytes(large[:2])) < 1000
+    adapted = from_bytes(to_bytes(AdaptedModel(large, large[:2], (0.5,), 1)))
+    assert (len(adapted.model), adapted.logits.tolist(), adapted.entropies, adapted.taken) == (0, [0, 1], (0.5,), 1)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_models_are_sent_to_other_ranks_where_they_are_trained(trains: bool) -> None:
+    class Alone:
+        """A process group of one rank that records what it would send."""
+
+        index, size, members = 0, 1, (0,)
+        sent: ClassVar[list[tuple[int, ...]]] = []
+
+        def all_gather(self, value: Any) -> list[Any]:
+            return [value]
+
+        def broadcast(self, rows: torch.Tensor, rank: int) -> None:
+            self.sent.append(tuple(rows.shape))
+
+    Alone.sent.clear()
+    sharded = ShardedEngine(engine(clients()), Alone(), clients())  # type: ignore[arg-type]
+    task = lambda client: None  # noqa: E731
+    step = SingleStep(offer_source(5), sharded.bank[:1], task, [0, 1], lambda work: [0], trains=trains)  # type: ignore[arg-type, return-value]
+    sharded.run(step)
+    assert [shape[0] for shape in Alone.sent] == [2] * trains
 
 
 def test_each_rank_holds_images_of_its_own_clients_alone() -> None:

@@ -16,7 +16,7 @@ from fedwca.engine.client_task import ORDER, Task, client_draws
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.stacked import StackedEngine
+from fedwca.engine.stacked import StackedEngine, mini_batches
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.models.convnet import ConvNet
@@ -101,6 +101,19 @@ def test_steps_are_those_of_plain_gradient_descent() -> None:
                     leaf -= 0.1 * gradient
             steps += 1
     assert torch.allclose(engine.bank[0], engine.layout.read(plain), atol=1e-12, rtol=0)
+
+
+def test_only_clients_that_begin_a_pass_have_an_order_drawn_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 7 steps of 4 images, clients of 13 and 9 images have 2 and 3 passes, those of 8 four, smaller ones seven."""
+    shapes = list[tuple[int, ...]]()
+    order = mini_batches._order
+    monkeypatch.setattr(
+        mini_batches,
+        "_order",
+        lambda keys, places, padding: (shapes.append(tuple(padding.shape)), order(keys, places, padding))[1],
+    )
+    play(StackedEngine(network("mlp"), clients(8)), count=1)
+    assert shapes == [(6, 16), (6, 16), (5, 12), (4, 8), *[(3, 4)] * 3]
 
 
 @pytest.mark.parametrize(

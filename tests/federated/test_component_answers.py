@@ -223,6 +223,14 @@ def test_a_model_diverged_by_a_components_own_values(name: str) -> None:
 
 
 @engines
+def test_statistics_that_stay_with_a_client_do_not_hide_a_components_own_values(name: str) -> None:
+    """After a step to no number, a second one spoils the client's own BatchNorm statistics, too."""
+    engine = ENGINES[name](network(None), clients(SIZES), batch_norm="local")
+    with pytest.raises(Diverged, match="the loss of 'cross_entropy', 'undefined' is nan on the model that it started"):
+        play(engine, method(FedAvg(), Undefined()))
+
+
+@engines
 def test_a_loss_that_cannot_be_looked_at_again_hides_nothing(name: str) -> None:
     class Trained(Undefined):
         """Raises where nothing is trained."""

@@ -310,6 +310,25 @@ def test_new_clients_learn_from_fresh_models_of_their_size_and_change_nothing(na
         assert not torch.equal(learned[size], play.rows[size])
 
 
+class InPlace(Digest):
+    """Changes what it is given."""
+
+    name = "in_place"
+
+    def collect(self, predictions: Predictions, targets: Targets) -> dict[str, Tensor]:
+        """Logits, twice as large from now on."""
+        predictions.logits.mul_(2)
+        return super().collect(predictions, targets)
+
+
+@engines
+def test_collecting_of_public_images_only_reads(name: str) -> None:
+    play = Play(name, "tent")
+    play.method = replace(play.method, objectives=(CrossEntropy(), InPlace(lam=0, batch_size=5)))
+    with pytest.raises(FedwcaError, match="objective 'in_place': collect changed"):
+        play.round(0)
+
+
 def test_labels_are_nobodys() -> None:
     targets = NoLabels()({}, torch.rand(5))
     assert (targets.weights.tolist(), targets.labels.tolist()) == ([0.0] * 5, [0] * 5)

@@ -18,7 +18,7 @@ from fedwca.models.resnet18 import ResNet18
 from fedwca.results.checkpoints import Checkpoints
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.python_api import bench
-from fedwca.runs.resources.clients_at_once import clients_at_once
+from fedwca.runs.resources.clients_at_once import _bytes, clients_at_once, footprint
 from fedwca.runs.resources.disk_estimate import checkpoint_size, estimate_checkpoints
 from fedwca.runs.resources.memory_estimate import estimate_run
 from fedwca.runs.split_trials import split_trial
@@ -166,6 +166,14 @@ def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pyte
         federation = split_trial(plan.config, *load(plan.config), 0, 0)
         at_once.append(clients_at_once(plan.config, build_network(plan.config, 10), federation.clients))
     assert at_once[0] > at_once[1]
+
+
+def test_images_that_clients_share_are_counted_once() -> None:
+    plan, _ = planned()
+    public = torch.zeros(10, 3, 32, 32, dtype=torch.uint8)
+    network = build_network(plan.config, 10)
+    (alone, _), (many, _) = (_bytes(plan.config, network, holders_of(public, clients)) for clients in (1, 50))
+    assert many - alone == 49 * 3 * footprint(plan.config, network).model
 
 
 def test_trials_that_go_together_have_their_checkpoints_at_once() -> None:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Targets
+from fedwca.engine.test_time_adaptation import AdaptedModel
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles tensors by their values alone, from any device, and of targets only what is read after training."""
+    """Pickles tensors by their values alone, from any device, and leaves out what other ranks do not read."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Targets):
@@ -26,6 +27,8 @@ class _Pickler(pickle.Pickler):
                 value.models_agree,
                 value.notes,
             )
+        if isinstance(value, AdaptedModel):
+            return AdaptedModel, (value.model[:0], value.logits, value.entropies, value.taken)
         if type(value) is Tensor and value.dtype is not torch.bfloat16:
             return torch.tensor, (value.detach().cpu().numpy(),)
         return NotImplemented

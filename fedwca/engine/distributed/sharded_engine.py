@@ -94,7 +94,8 @@ class ShardedEngine:
             values |= zip(rank_clients, rank_values, strict=True)
             for client in rank_clients if rank != self.ranks.index else ():
                 round.done(client)
-        self._level(self.bank, clients)
+        if round.trains:
+            self._level(self.bank, clients)
         return [values[client] for client in clients]
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
@@ -119,7 +120,7 @@ class ShardedEngine:
         rows: Tensor | None = None,
         clients: Sequence[int] | None = None,
     ) -> list[AdaptedModel]:
-        """As the protocol says, each client at its own rank."""
+        """As the protocol says, each client at its own rank; other ranks' adapted models are empty."""
         chosen = range(len(self.images)) if clients is None else clients
         own_models = self.within.adapt(adaptation, lr, weights, rows, self._of(self.ranks.index, chosen))
         return self._gather_values(own_models, chosen)

@@ -146,8 +146,8 @@ class ClientBatch:
                     places = (step * size + torch.arange(group.images, device=self.device)).expand(stop - first, -1)
                     x = self.images.shown(network, self.numbers[first:stop], places)
                     p, s = self.named(models[first:stop])
-                    share = torch.full((stop - first,), group.images / (step * size + group.images), device=self.device)
-                    _, _, new_statistics = self.network(p, s, StackedInput(x), True, share.to(models.dtype))
+                    share = models.new_full((stop - first,), group.images / (step * size + group.images))
+                    _, _, new_statistics = self.network(p, s, StackedInput(x), True, share)
                     for name, value in new_statistics.items():
                         s[name].copy_(value)
 

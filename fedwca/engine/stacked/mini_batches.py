@@ -43,9 +43,11 @@ class StepSchedule:
         if counted_steps is None:
             self.groups = [step_groups(sizes, step, images, least) for step in range(self.steps)]
             """Who does how many images, by step."""
-            passes = epochs
             self.each = -(-batch.counts // images)
             """Steps of every client in an epoch ``[G]``."""
+            order = torch.stack([_order(batch.keys(f"{ORDER}{number}"), places, is_padding) for number in epochs])
+            if task.training.cuts > 1:
+                order = _take_parts(order, parts, self.steps * images, nowhere=max(batch.sizes))
         else:
             steps_per_pass = [max(1, task.steps_of_pass(size, least)) for size in sizes]
             self.groups = [
@@ -55,17 +57,19 @@ class StepSchedule:
                 )
                 for step in range(counted_steps)
             ]
-            passes = range(-(-counted_steps // min(steps_per_pass)))
             self.each = to_device(steps_per_pass, batch.device)
+            order = batch.counts.new_zeros(len(sizes), counted_steps * images + 1)
+            for number in range(-(-counted_steps // min(steps_per_pass))):
+                # Later passes are those of the smallest clients, which come last.
+                first = next(i for i, n in enumerate(steps_per_pass) if number * n < counted_steps)
+                width = -(-sizes[first] // images) * images
+                drawn = _order(batch.keys(f"{ORDER}{number}")[first:], places[:width], is_padding[first:, :width])
+                _append_pass(order[first:], drawn, number, self.each[first:] * images)
+            order = order[None, :, :-1]
         self.kinds: Counter[Hashable] = Counter(
             group for _ in self.epochs for groups in self.groups for group in groups
         )
         """How often each group occurs in all steps."""
-        order = torch.stack([_order(batch.keys(f"{ORDER}{number}"), places, is_padding) for number in passes])
-        if task.training.cuts > 1:
-            order = _take_parts(order, parts, self.steps * images, nowhere=max(batch.sizes))
-        if counted_steps is not None:
-            order = _join_passes(order, self.each, counted_steps, images)
         self.order = order
         """Images in the order they come ``[E, G, steps·batch]``; values after a client's last image are undefined."""
         self._mixes = batch.task.labeler.mixes
@@ -117,16 +121,16 @@ def _take_parts(order: Tensor, parts: Sequence[slice], width: int, nowhere: int)
     return taken.masked_fill(places >= stops[:, None], nowhere)
 
 
-def _join_passes(order: Tensor, steps_per_pass: Tensor, steps: int, images: int) -> Tensor:
-    """Concatenate passes ``[E, G, n]``, batch by batch, to one pass of ``steps`` steps ``[1, G, steps·images]``.
+def _append_pass(order: Tensor, drawn: Tensor, number: int, width: Tensor) -> None:
+    """Write one pass over each client's images to its place among the images of all steps, in place.
 
     Args:
-        order: of the images in each pass.
-        steps_per_pass: of each client ``[G]``.
-        steps: of the round.
-        images: of a batch.
+        order: images of all steps, and a last column for what has no place ``[g, steps·batch + 1]``.
+        drawn: of the pass ``[g, n]``.
+        number: of the pass, from 0.
+        width: images of each client's pass, in full batches ``[g]``.
     """
-    step_numbers = torch.arange(steps, device=order.device)
-    starts = step_numbers // steps_per_pass[:, None] * order.shape[2] + step_numbers % steps_per_pass[:, None] * images
-    places = (starts[..., None] + torch.arange(images, device=order.device)).flatten(1)
-    return order.transpose(0, 1).flatten(1).gather(1, places)[None]
+    columns = torch.arange(drawn.shape[1], device=order.device)
+    places = number * width[:, None] + columns
+    places.masked_fill_((columns >= width[:, None]) | (places >= order.shape[1] - 1), order.shape[1] - 1)
+    order.scatter_(1, places, drawn)

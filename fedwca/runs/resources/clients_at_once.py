@@ -105,7 +105,9 @@ def _usable_bytes(config: RunConfig) -> int | None:
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
     """Bytes that a federation takes in any case, and bytes of each client being processed."""
     cost = footprint(config, network)
-    image_bytes = sum(client.train.numel() + client.test.numel() for client in clients)
+    # Clients may share their images, as all have the same public ones.
+    image_tensors = {id(images): images for client in clients for images in (client.train, client.test)}
+    image_bytes = sum(images.numel() for images in image_tensors.values())
     embedding_bytes, _ = place_client_embeddings(network, clients)
     # Read from the configuration: a plugin that the run's methods need may not be installed when a run is opened.
     method_batch_sizes = [values.training.get("batch_size", 0) for values in config.methods.values()]
