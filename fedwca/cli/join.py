@@ -68,7 +68,7 @@ def command(
     from fedwca.core.files import check_writable
     from fedwca.datasets import stretches_images
     from fedwca.export.load_model import serve_model
-    from fedwca.export.model_from_run import input_side, newcomer_note
+    from fedwca.export.model_from_run import newcomer_note
     from fedwca.export.predict import predict
     from fedwca.export.read_images import find_images, load_pictures, stack_images
     from fedwca.export.write_model import export
@@ -90,7 +90,7 @@ def command(
     if opened.choice:
         say(opened.choice, err=True)
     stretch = stretches_images(opened.config.dataset)
-    pictures = list(load_pictures(files, input_side(opened.architecture), stretch))
+    pictures = list(load_pictures(files, opened.architecture.stored_side, stretch))
     pixels = [picture.pixels for picture in pictures if picture.pixels is not None]
     if not pixels:
         raise DataError(f"--data {data}: no image could be read ({pictures[0].error})")

@@ -60,7 +60,6 @@ def command(
     from fedwca.results.find_runs import ROOT
     from fedwca.runs.resources.choose_device import resolve_device
 
-    torch_device = resolve_device(device)
     if model.is_file() and (any(value is not None for value in (client, method, round_)) or source_model or trial):
         raise UsageError(
             f"{model}: --client, --method, --round, --source-model and --trial are for run folders; this is one "
@@ -73,9 +72,9 @@ def command(
     if not model.exists() and not from_run:
         raise UsageError(f"{model}: no such file or run; a model is a file that `fedwca export` wrote")
     opened = (
-        open_run_model(model, client, method, (source_model, trial, round_), torch_device)
+        open_run_model(model, client, method, (source_model, trial, round_), resolve_device(device))
         if from_run
-        else open_model(model, torch_device, trust_code=trust_code)
+        else open_model(model, device, trust_code=trust_code)
     )
     files = find_images(images)
     with counting(len(set(files))) as on_batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,11 +39,16 @@ def recorded_accuracy(opened: OpenedRun, members: Sequence[int]) -> MeasuredAccu
     if "test_images" not in records.get(-1, {}) or opened.round not in records:
         return None
     sizes, record = records[-1]["test_images"], records[opened.round]
-    delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
-    accuracy, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(records[-1])))
+    accuracy, source = (_pooled(_as_delivered(shown), sizes, members) for shown in (record, records[-1]))
     if opened.network.trains_classifier:  # the clients' start is then no trained source model
         source = None
     return MeasuredAccuracy(accuracy, source, sum(sizes[k] for k in members))
+
+
+def _as_delivered(record: Mapping[str, Any]) -> Sequence[float] | Mapping[int, float]:
+    """Return each client's accuracy in a record, before an adaptation's steps."""
+    before: Sequence[float] | None = record.get("adaptation", {}).get("accuracy_before")
+    return accuracy_of_all(record) if before is None else before
 
 
 def measure_accuracy(opened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:

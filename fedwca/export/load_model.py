@@ -78,9 +78,11 @@ def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = Fals
             f"{path}: a .pt2 file is a program and runs with your rights; open only files you made, with --trust-code "
             "(in Python: trust_code=True)"
         )
-    device = resolve_device(device)
+    resolved = resolve_device(device)
+    if path.suffix == ".onnx" and device == "auto" and not _onnx_runs_on(resolved):
+        resolved = "cpu"
     try:
-        return readers[path.suffix](path, device)
+        return readers[path.suffix](path, resolved)
     except (CheckpointError, UsageError):
         raise
     except Exception as error:
@@ -117,16 +119,28 @@ def read_exported(path: Path) -> tuple[Network, ModelDescription]:
     return network.eval(), description
 
 
+def _onnx_runs_on(device: str) -> bool:
+    """Return whether the installed onnxruntime can use the device."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return False
+    import onnxruntime
+
+    return _onnx_provider(device) in onnxruntime.get_available_providers()
+
+
+def _onnx_provider(device: str) -> str:
+    return "CUDAExecutionProvider" if device.startswith("cuda") else "CPUExecutionProvider"
+
+
 def _onnx(path: Path, device: str) -> LoadedModel:
     if importlib.util.find_spec("onnxruntime") is None:
         raise UsageError(f"{path}: needs onnxruntime, which is not installed: pip install 'fedwca[onnx]'")
     import onnxruntime
 
-    provider = "CUDAExecutionProvider" if device.startswith("cuda") else "CPUExecutionProvider"
-    if provider not in onnxruntime.get_available_providers():
+    if not _onnx_runs_on(device):
         raise UsageError(f"--device {device}: the installed onnxruntime runs ONNX files on the CPU alone")
     options = {"device_id": device.partition(":")[2] or "0"} if device.startswith("cuda") else {}
-    session = onnxruntime.InferenceSession(str(path), providers=[(provider, options)])
+    session = onnxruntime.InferenceSession(str(path), providers=[(_onnx_provider(device), options)])
     description = ModelDescription.read(session.get_modelmeta().custom_metadata_map.get(KEY), path)
     return LoadedModel(
         description, lambda images: torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0])

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedwca._version import __version__
-from fedwca.core.architecture import Architecture
 from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Network
 from fedwca.datasets import stretches_images
@@ -110,6 +109,9 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
     """Describe a network that some clients of a run hold, with its accuracy on all their test images."""
     # If the run's predictions were means over draws of features, the model's own predictions differ from them.
     notes = _notes(opened, holder)
+    dealt = bool(opened.about.get("newcomers"))  # images of all domains, so that no client has one of its own
+    if dealt:
+        notes = (*notes, "The images that it was measured on also chose the round, so its accuracy may be too high.")
     try:
         recorded = opened.network.draws is None and is_delivered(opened, network, members)
         measured = recorded_accuracy(opened, members) if recorded else None
@@ -122,7 +124,7 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
         opened,
         network,
         holder=holder,
-        domain=", ".join(dict.fromkeys(opened.domains[k] for k in members)),
+        domain=None if dealt else ", ".join(dict.fromkeys(opened.domains[k] for k in members)),
         clients=tuple(members),
         accuracy=measured.own,
         source_accuracy=measured.source,
@@ -184,7 +186,7 @@ def describe_model(opened: OpenedRun, network: Network, **fields: object) -> Mod
         {
             "fedwca": __version__,
             "classes": opened.classes,
-            "side": input_side(model),
+            "side": model.stored_side,
             "stretch": stretches_images(opened.config.dataset),
             "model": model.shareable_values(),
             "method": opened.unit.method,
@@ -203,12 +205,9 @@ def labelled_domains(opened: OpenedRun) -> str:
     """Return the names of the domains whose images have labels: the source, else the domains of clients with labels."""
     if opened.source is not None:
         return opened.source
+    if opened.about.get("newcomers"):
+        return "all domains"
     return ", ".join(dict.fromkeys(name for name in opened.domains if name != opened.config.target))
-
-
-def input_side(model: Architecture) -> int:
-    """Return height and width of a network's input images; if it crops them itself, the size before cropping."""
-    return model.stored_side
 
 
 def _notes(opened: OpenedRun, holder: str) -> tuple[str, ...]:

@@ -58,7 +58,8 @@ class MLflow(Logger):
         experiment = experiment_entry.experiment_id if experiment_entry else client.create_experiment(self.experiment)
         tag = tracking_id(run)
         runs = client.search_runs([experiment], f"tags.`fedwca.run` = '{tag}'", max_results=1)
-        run_id = (runs or [client.create_run(experiment, run_name=run.name, tags={"fedwca.run": tag})])[0].info.run_id
+        name = run.resolve().name
+        run_id = (runs or [client.create_run(experiment, run_name=name, tags={"fedwca.run": tag})])[0].info.run_id
         # MLflow accepts no other value for a parameter that it has; a killed process may have sent only some.
         sent = runs[0].data.params if runs else {}
         if runs:

@@ -29,7 +29,8 @@ class TensorBoard(Logger):
         Steps are finished rounds, 0 before round 0. At the end, settings and final accuracies are written under HPARAMS
         for each method, source model and trial, and pictures into ``pictures``.
         """
-        events = _EventFiles(expand_home(self.folder) / run.name if self.folder else run / "tensorboard", config)
+        root = expand_home(self.folder) / run.resolve().name if self.folder else run / "tensorboard"
+        events = _EventFiles(root, config)
         try:
             yield LogSession(events.log, events.end)
         finally:

@@ -35,7 +35,7 @@ class WandB(Logger):
         settings = wandb.Settings(silent=True, console="off")
         session = wandb.init(
             project=self.project,
-            name=run.name,
+            name=run.resolve().name,
             id=tracking_id(run),
             resume="allow" if self.mode == "online" else None,
             dir=str(run),

@@ -86,14 +86,17 @@ def join(
         size: of its model, from 0, the smallest, where a run has models of several sizes; None: drawn at random.
 
     Raises:
-        UsageError: too few images, the method has no model to join with, a network that the adaptation reads is
-            missing, the method does not say what a client without labels does, or there is no such size.
+        UsageError: too few images, ``epochs`` below 0, the method has no model to join with, a network that the
+            adaptation reads is missing, the method does not say what a client without labels does, or there is no such
+            size.
     """
     method, server = federation.method, federation.server
     adaptation = adaptation or (method.adaptation if epochs is None else None)
     epochs = epochs or 0
     if len(images) < 2:
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
+    if epochs < 0:
+        raise UsageError(f"epochs={epochs}: takes 0 or more")
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
     sizes = 0 if federation.fresh is None else len(federation.fresh.rows)

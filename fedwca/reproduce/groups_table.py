@@ -30,7 +30,7 @@ def groups_beside(
         citation: paper and table of the values; empty where there are none.
     """
     results = {row.name: row for row in table}
-    groups = list(dict.fromkeys(group for row in table for group in row.domains))
+    groups = list(dict.fromkeys(group for row in table if row.runs for group in row.domains))
     shown_groups = [TRAINING, *groups, *([NEW] if len(groups) > 1 else [])]
     first, compared = next(iter(rows)), len(rows) > 1
     lines, entries = [], []

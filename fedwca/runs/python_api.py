@@ -57,6 +57,8 @@ def bench(
     check_one_process("bench", ["fedwca bench"])
     if out is not None and not str(out):
         raise UsageError("out is empty; leave it out for a new folder in runs/")
+    if resume and out is None:
+        raise UsageError("resume=True needs out, the folder of the run that goes on")
     request = _request(settings, preset, config, overrides, keep, loggers)
     return start_run(replace(request, out=None if out is None else expand_home(out), reuse=resume), reporter)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedwca.core.files import expand_home, name_unwritable, write_text_atomically
+from fedwca.errors import UsageError
 from fedwca.results.find_runs import find_run
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.read_run import Run, read_run
@@ -19,6 +20,8 @@ from fedwca.runs.final_model_predictions import lazy_predictions
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}
+FILES: dict[str, str] = {"html": "report.html", "md": "report.md", "latex": "report.tex"}
+"""File of each format."""
 
 
 def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequence[str] = ()) -> str:
@@ -31,9 +34,11 @@ def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequ
 
     Raises:
         FedwcaError: a run is missing or damaged.
-        UsageError: no run is named, or there is no such column.
+        UsageError: no run is named, or there is no such column or format.
     """
     runs = check_several("runs", runs)
+    if form not in FILES:
+        raise UsageError(f"form {form!r}: takes {', '.join(FILES)}")
     loaded = [read_run(find_run(run)) for run in runs]
     names = distinct_names([str(run) for run in runs], [run.name for run in loaded])
     if form == "html":
@@ -52,17 +57,19 @@ def write_report(
 
     Args:
         runs: run folders, or their names in ``runs/``.
-        out: the file; None: ``report.html`` in the run folder if there is a single run, else in the working directory.
+        out: the file; None: ``report.html``, or its like, in the run folder if there is a single run, else in the
+            working directory.
         form: format of the report; None: by the file's suffix, HTML for others.
         columns: names of additional table columns, as of ``fedwca report --column``.
 
     Raises:
         FedwcaError: a run is missing or damaged, or the file cannot be written.
-        UsageError: no run is named, or there is no such column.
+        UsageError: no run is named, or there is no such column or format.
     """
     runs = check_several("runs", runs)
-    text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
-    file = expand_home(out) if out else (find_run(runs[0]) if len(runs) == 1 else Path()) / "report.html"
+    form = form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html")
+    text = render_report(runs, form, columns)
+    file = expand_home(out) if out else (find_run(runs[0]) if len(runs) == 1 else Path()) / FILES[form]
     with name_unwritable(f"--out {file}"):
         write_text_atomically(file, text)
     return file

@@ -56,6 +56,17 @@ def test_a_model_comes_back_as_it_was(kind: Kind, tmp_path: Path, network: Netwo
     assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.md"]
 
 
+@pytest.mark.skipif(not formats.check_installed("onnx"), reason="the extra onnx is missing")
+def test_auto_is_a_device_that_the_library_has(
+    tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, "onnx", network, about)
+    monkeypatch.setattr("fedwca.export.load_model.resolve_device", lambda name: "cuda" if name == "auto" else name)
+    assert open_model(path, "auto").logits(comparison_images(8, 2)).shape == (2, len(about.classes))
+    with pytest.raises(UsageError, match="--device cuda: the installed onnxruntime runs ONNX files on the CPU alone"):
+        open_model(path, "cuda")
+
+
 @kinds
 def test_normalisation_is_inside(kind: Kind, tmp_path: Path, network: Network, about: ModelDescription) -> None:
     network.mean.fill_(0.25)  # type: ignore[operator]

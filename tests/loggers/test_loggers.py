@@ -99,7 +99,7 @@ def test_a_folders_id_is_drawn_once_and_is_anothers_in_another_folder_of_that_na
     assert tracking_id(run) != first
 
 
-def test_tensorboard_gets_accuracies_by_round(tmp_path: Path) -> None:
+def test_tensorboard_gets_accuracies_by_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -111,6 +111,9 @@ def test_tensorboard_gets_accuracies_by_round(tmp_path: Path) -> None:
     assert [(event.step, event.value) for event in events.Scalars("accuracy")] == [(0, 60.0), (1, 60.0)]
     log(loggers.build(f"tensorboard:folder={tmp_path / 'elsewhere'}"), tmp_path / "run", 1)
     assert list((tmp_path / "elsewhere/run/wca/0-1").iterdir())
+    monkeypatch.chdir(tmp_path / "run")
+    log(loggers.build(f"tensorboard:folder={tmp_path / 'from inside'}"), Path(), 1)
+    assert [path.name for path in (tmp_path / "from inside").iterdir()] == ["run"]
 
 
 def test_tensorboard_gets_final_accuracies_and_pictures(tmp_path: Path) -> None:

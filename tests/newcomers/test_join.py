@@ -310,6 +310,8 @@ def test_statistics_that_stay_with_clients_are_measured_at_one_that_trains_nothi
 def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
     with pytest.raises(UsageError, match="at least 2 images"):
         join(weighted, tinted(0, 1, 1))
+    with pytest.raises(UsageError, match="epochs=-1: takes 0 or more"):
+        join(weighted, tinted(0, 1), epochs=-1)
     with pytest.raises(UsageError, match="keeps every client's model apart"):
         join(federation(Local()), tinted(0, 1))
     with pytest.raises(UsageError, match="has no rounds"):

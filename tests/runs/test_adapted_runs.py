@@ -199,6 +199,9 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
         assert all(len(adaptation[key]) == 5 + 6 for key in ("accuracy_before", "steps", "taken", "entropy"))
     plain, tent = last["fedavg"], last["tent"]
     assert tent["adaptation"]["accuracy_before"] == [*plain["accuracy_validation"][:5], *plain["accuracy"][5:]]
+    about = model_of(open_run(finished.path, "fedavg"), 0)[1]
+    assert (about.domain, about.source) == (None, "all domains")
+    assert "also chose the round" in about.notes[-1]
     prox, plus_plus = (open_run(finished.path, name) for name in names[2:])
     assert torch.equal(prox.server.rows, plus_plus.server.rows)  # steps at test time change no training
     images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
@@ -231,6 +234,8 @@ def test_pictures_of_an_adapted_source_model_are_of_what_the_table_shows(tmp_pat
     folder = bench(**settings, overrides=overrides, out=tmp_path / "run").path
     (last,) = read_rounds(folder)
     assert last["adaptation"]["accuracy_before"] != accuracy_of_all(last)
+    description = model_of(open_run(folder, "Adapted"), 0)[1]  # the model as it was delivered, so the source model
+    assert description.accuracy == description.source_accuracy == last["adaptation"]["accuracy_before"][0]
     pictured = predict_for_pictures(folder)
     right = [100 * float((p == t).mean()) for p, t in zip(pictured.predicted, pictured.truth, strict=True)]
     assert right == pytest.approx(accuracy_of_all(last))

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,9 @@ def test_tables_of_papers_say_how_many_diverged() -> None:
     rows = {"A": "a", "B": "b", "C": "c"}
     grid, entries = groups_beside("t", table, rows, {("C", "new clients"): (70.0, None)}, "Table 1")
     value_by_row = {line[0]: line[1] for line in grid.rows}
+    lost = replace(row("d", {}, [0]), domains={"training clients": [], "new clients": []})
+    heads = [line[0] for line in groups_beside("t", [lost], {"D": "d"}, {}, "")[0].rows]
+    assert heads == ["training clients: D (diverged in round 8)"]
     assert value_by_row["new clients: B (diverged in 2 of 3 runs)"] == "60.00"
     assert value_by_row["new clients: C (diverged in 3 of 3 runs)"] == "–"
     assert NOTE in grid.notes

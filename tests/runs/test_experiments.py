@@ -321,6 +321,11 @@ def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_
     assert not list((tmp_path / "all").rglob("*.safetensors"))
     page = fedwca.write_report([tmp_path / "all/shades-brass"], tmp_path / "page.md")
     assert "FedAvg" in page.read_text()
+    by_format = [fedwca.write_report([tmp_path / "all/shades-brass"], form=form) for form in ("md", "latex", "html")]  # type: ignore[arg-type]
+    assert [path.name for path in by_format] == ["report.md", "report.tex", "report.html"]
+    assert by_format[0].read_text() == page.read_text()
+    with pytest.raises(UsageError, match="form 'pdf': takes html, md, latex"):
+        fedwca.write_report([tmp_path / "all/shades-brass"], form="pdf")  # type: ignore[arg-type]
 
 
 def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,6 +340,8 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
     for runs, text in (([], "runs is empty"), (str(tmp_path), "runs needs a list"), (tmp_path, "runs needs a list")):
         with pytest.raises(UsageError, match=text):
             fedwca.write_report(runs, tmp_path / "page.md")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="resume=True needs out"):
+        fedwca.bench(resume=True, **settings)
     with pytest.raises(UsageError, match="no such run"):
         fedwca.resume(tmp_path / "nowhere")
     monkeypatch.setenv("WORLD_SIZE", "2")
