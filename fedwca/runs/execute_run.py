@@ -46,7 +46,8 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
                 for record in run.schedule.merged(records, folder.append, progress):
                     if rounds_began_at == run.started:  # the first record; it comes when its round has ended
                         rounds_began_at = max(run.started, time.perf_counter() - seconds_spent(record))
-                    log_session.on_record(to_plain(record))
+                    if run.loggers:
+                        log_session.on_record(to_plain(record))
             order = [method.name for method, _ in run.plan.methods]
             folder.rewrite(
                 lambda _: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"])

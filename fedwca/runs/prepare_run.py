@@ -20,6 +20,7 @@ from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
+from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.environment import describe_environment, describe_start
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.run_identity import run_identity
@@ -118,7 +119,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     if ranks.world is not None:
         schedule = lead_run(ranks, config, plan.methods, checkpointer, digests)
         warn_of_fewer_together(config.trials_at_once or 1, 1 if schedule.size > 1 else config.trials_at_once, reporter)
-    finished_rounds = sum(record["round"] >= 0 for record in records)
+    finished_rounds = sum(record["round"] >= 0 for record in ended_rounds(records))
     environment = {
         **describe_environment(device),
         **describe_start(),
@@ -137,7 +138,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     return PreparedRun(
         *(folder, plan, splits, domains, checkpointer, claimed.started, claimed.loggers, schedule, needed, device),
         profile=claimed.profile,
-        before=sum(map(seconds_spent, records)),
+        before=sum(map(seconds_spent, records)) / subgroups,  # those went through rounds side by side
     )
 
 

@@ -29,6 +29,7 @@ from fedwca.results import checkpoints
 from fedwca.results.environment import describe_environment
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import read_notes
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
@@ -516,6 +517,23 @@ def test_a_second_process_is_refused(every: Path, tmp_path: Path) -> None:
     assert run.code == 2
     assert f"{folder}: another process is at work here" in run.err
     assert resume(folder).code == 0
+
+
+def test_a_run_that_another_process_ended_meanwhile_is_left_alone(
+    every: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+
+    def take_over(path: Path, again: bool) -> RunFolder:
+        for name in ("rounds.jsonl", "summary.json"):
+            shutil.copy(every / name, folder)
+        return RunFolder(path, again=again)
+
+    monkeypatch.setattr("fedwca.runs.resuming.resume_run.RunFolder", take_over)
+    run = resume(folder)
+    assert run.code == 2
+    assert "another process was at work here until now; run this again" in run.err
+    assert result(folder)[1] == result(every)[1]
 
 
 def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:

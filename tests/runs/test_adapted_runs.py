@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,11 +213,14 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
     assert json.loads(joined.out)["adaptation"]["fields"]["steps"] == 50
 
 
-def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_path: Path) -> None:
+def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: dict[str, Any] = {"clients": 3, "new_clients": 2, "samples": 12, "batch_size": 8, "rounds": 1}
     method: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
     small = {"training.steps": 2, "model.width": 8}
-    path = bench(preset="upfl-released", **sizes, **method, overrides=small, out=tmp_path / "run").path
+    request = partial(bench, preset="upfl-released", **sizes, **method, overrides=small, out=tmp_path / "run")
+    path = request().path
     last = read_rounds(path, number=0)
     assert len(last) == 2
     for record in last:
@@ -225,6 +229,9 @@ def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_p
         assert adaptation["accuracy_before"] == shown
     first, second = (open_run(path, "fedtta_pp", source_model=number).federation for number in (0, 1))
     assert all(torch.equal(a.train, b.train) for a, b in zip(first.clients, second.clients, strict=True))
+    # A finished run of all domains is read without its images.
+    monkeypatch.setattr("fedwca.runs.resuming.resume_checks.load", lambda config: pytest.fail("images are read"))
+    assert request(resume=True).path == path
 
 
 def test_pictures_of_an_adapted_source_model_are_of_what_the_table_shows(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import random
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from torch import Tensor
 
 import fedwca
 from fedwca.aggregators import aggregators
+from fedwca.aggregators.fedamp import FedAMP
+from fedwca.aggregators.local import Local
 from fedwca.aggregators.one_hot import OneHot
 from fedwca.aggregators.wca import WCA
 from fedwca.centrals.pooled import Pooled
@@ -37,6 +41,7 @@ from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.runs import check_components
 from fedwca.runs import execute_run as execute
 from fedwca.runs.check_components import dry_run_components
+from fedwca.runs.records.round_record import starts_from_own
 from fedwca.runs.reporter import RunReporter
 from tests.read_rounds import read_rounds
 
@@ -359,3 +364,21 @@ def test_a_word_is_not_taken_for_a_list_of_letters(method: str, words: str, tmp_
     with pytest.raises(FedwcaError, match=rf"^{words}:? needs a list, such as \['local'\]"):
         fedwca.bench(**arguments) if method == "bench" else fedwca.compare(["fedavg"], **arguments)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "weights", "own"),
+    [
+        (Local(), torch.eye(3), True),
+        (Local(), torch.tensor([[1.0, 0, 0], [math.nan] * 3, [0, 0, 1]]), True),  # the second was absent
+        (Local(), torch.ones(3, 1), False),  # round 0
+        (FedAMP(), torch.tensor([[0.5, 0.5, 0], [math.nan] * 3, [0, 0, 1]]), False),
+        (WCA(), torch.eye(3), False),
+    ],
+)
+def test_weights_are_not_recorded_where_clients_start_from_their_own_models(
+    aggregator: Aggregator, weights: torch.Tensor, own: bool
+) -> None:
+    outcome = SimpleNamespace(weights=weights, present=torch.tensor([True, False, True]))
+    method = SimpleNamespace(aggregator=aggregator)
+    assert starts_from_own(method, outcome) == own  # type: ignore[arg-type]

@@ -86,7 +86,11 @@ def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
     monkeypatch.setattr(sizes, "free_bytes", lambda device: 10_000)
     assert restore_trials_at_once(stacked, network, images, 2).trials_at_once == 1
     explicit = stacked.model_copy(update={"trials_at_once": 2})
+    assert restore_trials_at_once(explicit, network, images, 2).trials_at_once == 1
+    monkeypatch.undo()
     assert restore_trials_at_once(explicit, network, images, 2).trials_at_once == 2
+    one_client = explicit.model_copy(update={"workers": 1})
+    assert restore_trials_at_once(one_client, network, images, 2).trials_at_once == 1
 
 
 def test_the_loop_takes_trials_one_by_one(images: list[ClientImages]) -> None:

@@ -95,8 +95,9 @@ def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tupl
     check_has_rounds(run)
     trial = trial or run.runs[0]
     name = method or run.composed
-    records = [record for record in run.rounds(name, trial) if record["round"] >= 1]
-    if records and any(len(row) > 1 for row in records[0]["weights"] or () if isinstance(row, list)):
+    # Rounds in which each client starts from its own model alone record no weights.
+    records = [record for record in run.rounds(name, trial) if record["round"] >= 1 and record.get("weights")]
+    if records and any(len(row) > 1 for row in records[0]["weights"] if isinstance(row, list)):
         return name, records
     reason = f"{run.labels.get(name, name)} has no second round with more than one cluster model"
     raise style.NotDrawn(reason if method else f"{reason}; --method names another method")

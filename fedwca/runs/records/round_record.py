@@ -84,7 +84,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
     return {
         "labels": outcome.labels,
         **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if grouped else {}),
-        "weights": outcome.weights,
+        **({} if starts_from_own(method, outcome) else {"weights": outcome.weights}),
         **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
         **outcome.report,
         **({} if outcome.gathered is None else {"gathered": outcome.gathered}),
@@ -110,6 +110,14 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         + (len(uploads) if outcome.signature else 0),
         "seconds": {**phases, **outcome.seconds},
     }
+
+
+def starts_from_own(method: Method, outcome: Outcome) -> bool:
+    """Whether each client that took part started from its own model alone: K² weights would say no more than that."""
+    weights = outcome.weights
+    if not method.aggregator.grouping.keeps_models_apart or weights.shape[0] != weights.shape[1]:
+        return False
+    return bool((weights.diagonal()[outcome.present.cpu()] == 1).all())
 
 
 def check_report_names(aggregator: Aggregator) -> None:
@@ -151,6 +159,5 @@ def label_entropy(labels: Tensor) -> float:
 
 
 def seconds_spent(record: Mapping[str, Any]) -> float:
-    """Elapsed seconds of a round and its evaluation."""
-    seconds = record.get("seconds", {})
-    return float(seconds.get("round", 0.0) + seconds.get("evaluate", 0.0))
+    """Elapsed seconds of a round, its evaluation and its record."""
+    return float(sum(record.get("seconds", {}).get(phase, 0.0) for phase in ("round", "evaluate", "record")))

@@ -71,14 +71,14 @@ def restore_trials_at_once(
         clients: unlabeled images of one federation.
         original: trials that went through each round together when the run began.
     """
-    restored = original
-    if engine_name(config) != "stacked" or (
-        original > 1
-        and config.trials_at_once is None
-        and not fits_memory(config, network, clients, len(clients), original)
-    ):
-        restored = 1
-    return config.model_copy(update={"trials_at_once": restored})
+    possible = engine_name(config) == "stacked" and (
+        original == 1
+        or (
+            (config.workers or original * len(clients)) >= original * len(clients)
+            and fits_memory(config, network, clients, len(clients), original)
+        )
+    )
+    return config.model_copy(update={"trials_at_once": original if possible else 1})
 
 
 def fits_memory(

@@ -62,7 +62,7 @@ def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
     """
     metadata = read_configuration(path)
     plan = with_canonical_domain(plan)
-    if plan.domain is None and is_set_up(metadata):
+    if plan.domain_role is not None and plan.domain is None and is_set_up(metadata):
         plan = plan.at(load(plan.config)[1])
     return differing_settings(with_added_settings(metadata), plan.described())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import validate
+from fedwca.errors import UsageError
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
@@ -61,6 +62,8 @@ def resume_run(
     check_same_components(path, metadata, plan)
     plan = replace(plan, config=locate_paths(config, metadata, path))
     with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
+        if read_configuration(path) != metadata or read_run(path).is_done():
+            raise UsageError(f"{path}: another process was at work here until now; run this again")
         dataset, domain = load_same_images(plan.config, metadata, path)
         claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)
