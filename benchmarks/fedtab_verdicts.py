@@ -89,16 +89,17 @@ def gap_row(columns: Columns, method: str, verdict: str) -> list[str]:
 
 
 def judge_rival(columns: Columns, rival: str, plan: Plan) -> str:
-    """Whether FedTAB is above a rival on the digits, and in the second test whether the rival is ahead elsewhere."""
+    """Whether FedTAB is above a rival on the digits, and where the rival is ahead, which refutes in the second test."""
     gaps = {name: gap_to(seeds, rival) for name, (_, seeds) in columns.items()}
-    ahead = gaps.get(NAMES["embedded"]) if plan is SECOND else None
-    if ahead is not None and ahead.high is not None and ahead.high < 0:
+    embedded = gaps.get(NAMES["embedded"])
+    behind = embedded is not None and embedded.high is not None and embedded.high < 0
+    if behind and plan is SECOND:
         return f"{REFUTED} on digits-mini"
     digits = [(gaps[name], seeds) for name, (key, seeds) in columns.items() if is_digits(key)]
     if any(gap is not None and not excludes_zero(gap) for gap, seeds in digits if has_all_seeds(seeds)):
         return REFUTED
     complete = len(digits) == 2 and all(gap is not None and has_all_seeds(seeds) for gap, seeds in digits)
-    return "ahead on Digit-Five" if complete else OPEN
+    return f"ahead on Digit-Five{', behind on digits-mini' * behind}" if complete else OPEN
 
 
 def judge_equal_compute(columns: Columns, method: str) -> str:
@@ -128,7 +129,8 @@ def threshold_row(columns: Columns, plan: Plan) -> list[str]:
         complete = complete and len(found) == len(thresholds)
         moves += found
         lacking = f" ({len(found)} of {len(thresholds)})" if len(found) < len(thresholds) else ""
-        cells.append(f"{max(found, key=abs):+.1f}{lacking}" if found else NOT_RUN)
+        begun = any(name in piece["methods"] for name in thresholds for piece in records_of(seeds))
+        cells.append(f"{max(found, key=abs):+.1f}{lacking}" if found else "some pieces" if begun else NOT_RUN)
     if any(abs(move) > LARGEST_MOVE for move in moves):
         return [*cells, REFUTED]
     return [*cells, "not refuted" if complete and is_complete(columns) else OPEN]
@@ -160,10 +162,10 @@ def gate_row(columns: Columns, plan: Plan) -> list[str]:
 
 
 def judge_part(columns: Columns, method: str) -> str:
-    """On how many data sets FedTAB is above the gate alone, so that what it has besides is needed."""
+    """In how many columns FedTAB is above the gate alone, so that what it has besides is needed."""
     gaps = [gap for _, seeds in columns.values() if (gap := gap_to(seeds, method))]
     needed = sum(excludes_zero(gap) for gap in gaps)
-    return f"{PARTS[method]} needed on {needed} of {len(gaps)}" if gaps else OPEN
+    return f"{PARTS[method]} needed in {needed} of {len(gaps)} columns" if gaps else OPEN
 
 
 def verdicts(plan: Plan) -> str:

@@ -81,13 +81,14 @@ class OpenRound:
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, computed from their own images."""
         with work.clock("evidence"):
+            blend = Blend(work.own)
             if (self.round or self.method.aggregator.offers_in_round_0) and not self.last_phase:
-                return blend_mixtures(self.method.aggregator, self.round, work)
-            if any(labels is not None for labels in work.labels):
-                return Blend(work.own)
+                blend = blend_mixtures(self.method.aggregator, self.round, work)
+            if (self.round and not self.last_phase) or any(labels is not None for labels in work.labels):
+                return blend
             # Measured with the source model as the client has it; in the last phase with that of labelled clients.
             with torch.no_grad():  # the same pass makes the labels; its result is reused there
-                return Blend(work.own, notes={"trust": measure_trust(work.outputs(work.own))})
+                return replace(blend, notes={**blend.notes, "trust": measure_trust(work.outputs(work.own))})
 
     def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[SimulatedUpload]:
         """What trained clients send back."""

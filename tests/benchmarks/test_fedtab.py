@@ -395,13 +395,13 @@ def test_verdicts_state_what_each_rule_says(tmp_path: Path, monkeypatch: pytest.
         file.write_text(json.dumps(result))
     table = rows()
     assert table["another threshold moves the mean by"] == ["-2.5", "-2.5", "refuted"]
-    assert table["minus gated FedAvg"][2] == "clusters are needed on 2 of 2"
+    assert table["minus gated FedAvg"][2] == "clusters are needed in 2 of 2 columns"
     file = tmp_path / "digits-synth-10-0.003.json"
     result = json.loads(file.read_text())
     del result["methods"]["gated FedAvg"], result["methods"]["FedWCA twice the epochs"]
     file.write_text(json.dumps(result))
     table = rows()
-    assert table["minus gated FedAvg"][1:] == ["19 of 20 pieces", "clusters are needed on 1 of 1"]
+    assert table["minus gated FedAvg"][1:] == ["19 of 20 pieces", "clusters are needed in 1 of 1 columns"]
     assert table["minus FedWCA twice the epochs"][1] == "19 of 20 pieces"
 
 
