@@ -64,9 +64,8 @@ def load_federation(opened: OpenedRun) -> TrainedFederation:
     keys, clients = Keys(config.seed + unit.source_model, unit.trial), opened.federation.clients
     public, fresh = opened.federation.public_images, None
     if method.public_objective is not None and public is not None:
-        # An engine moves its network to where it computes.
-        network, seed = copy.deepcopy(opened.network), config.seed + unit.source_model
-        fresh = prepare_fresh_models(config, method, network, public, seed, keys, len(clients), [0])
+        network = copy.deepcopy(opened.network)  # an engine moves its network to where it computes
+        fresh = prepare_fresh_models(config, method, network, public, keys, len(clients), [0])
     return TrainedFederation(
         method,
         opened.network,

@@ -96,8 +96,8 @@ class _Bench:
         keys, clients = Keys(self.config.seed + index, trial_key.trial), len(federation.clients)
         fresh_models, public = None, None
         if method.public_objective is not None and (images := federation.public_images) is not None:
-            new, seed = number_newcomers(federation.newcomers), self.config.seed + index
-            fresh_models = prepare_fresh_models(config, method, network, images, seed, keys, clients, new)
+            new = number_newcomers(federation.newcomers)
+            fresh_models = prepare_fresh_models(config, method, network, images, keys, clients, new)
             public = self.schedule.engines(config, [(network, holders_of(images, clients))]).engines[0]
         newcomers = Newcomers.of(config, network, federation.newcomers, fresh_models)
         return Trial(federation.metrics, keys, newcomers, public)

@@ -109,9 +109,9 @@ class SequentialEngine(LocalEngine):
 
         def work(client: int) -> Tensor:
             with self._replica() as replica:
-                return self._apply_batch_norm(client, self._mix(weights[client], rows), replica)
+                return self._model(client, weights, rows, replica)
 
-        return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
+        return torch.stack(self._map(work))
 
     def _apply_batch_norm(self, client: int, row: Tensor, replica: Replica) -> Tensor:
         """A mixed model ``[P]`` as a client has it: with that client's statistics if they are not mixed."""
@@ -134,7 +134,7 @@ class SequentialEngine(LocalEngine):
                 replica.bind(self._model(client, weights, rows, replica))
                 return classify_logits(replica.predict(self._plain_test[client]).logits)
 
-        return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
+        return self._map(work, clients)
 
     def adapt(
         self,
@@ -154,7 +154,7 @@ class SequentialEngine(LocalEngine):
                 (adapted,) = adapt_models(ImagesToAdapt(replica, self._plain_test[client]), row[None], adaptation, lr)
                 return adapted
 
-        return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
+        return self._map(work, clients)
 
     def _model(self, client: int, weights: Tensor | None, rows: Tensor | None, replica: Replica) -> Tensor:
         """A client's model ``[P]``: a mixture of rows as the client has it, or its own in the bank."""
@@ -162,7 +162,14 @@ class SequentialEngine(LocalEngine):
             return self.bank[client]
         return self._apply_batch_norm(client, self._mix(weights[client], rows), replica)
 
-    def _map(self, work: Callable[[int], T], clients: Sequence[int], done: Callable[[int], None]) -> list[T]:
+    def _map(
+        self,
+        work: Callable[[int], T],
+        clients: Sequence[int] | None = None,
+        done: Callable[[int], None] = lambda client: None,
+    ) -> list[T]:
+        """The result of ``work`` for each client, by default for all, on as many threads as there are workers."""
+        clients = range(len(self.images)) if clients is None else clients
         if self.workers == 1:
             results = []
             with limit_to_one_thread():

@@ -90,7 +90,6 @@ def prepare_fresh_models(
     method: Method,
     network: Network,
     public: Tensor,
-    seed: int,
     keys: Keys,
     clients: int,
     new: Sequence[int],
@@ -102,12 +101,11 @@ def prepare_fresh_models(
         method: a method that learns from public images.
         network: the model that all clients start from, with the method's extra networks.
         public: public images ``[N, 3, H, W]`` uint8.
-        seed: seed of the initial weights.
-        keys: the trial's source of random numbers.
+        keys: the trial's source of random numbers; their seed is that of the initial weights, too.
         clients: number of clients that train; newcomers are numbered after them.
         new: numbers of the newcomers, by which their model sizes are drawn; see `number_newcomers`.
     """
-    rows = untrained_rows(architecture(config), method.trained, network, seed)
+    rows = untrained_rows(architecture(config), method.trained, network, keys.seed)
     engine = choose_engine(config, network, holders_of(public, len(rows)))
     sizes = draw_sizes(keys, [clients + number for number in new], len(rows))
     return FreshModels(rows.to(engine.bank), sizes, engine, keys, clients)
