@@ -95,11 +95,14 @@ def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tupl
     check_has_rounds(run)
     trial = trial or run.runs[0]
     name = method or run.composed
-    # Rounds in which each client starts from its own model alone record no weights.
-    records = [record for record in run.rounds(name, trial) if record["round"] >= 1 and record.get("weights")]
+    later_records = [record for record in run.rounds(name, trial) if record["round"] >= 1]
+    records = [record for record in later_records if record.get("weights")]
     if records and any(len(row) > 1 for row in records[0]["weights"] if isinstance(row, list)):
         return name, records
-    reason = f"{run.labels.get(name, name)} has no second round with more than one cluster model"
+    label = run.labels.get(name, name)
+    reason = f"{label} has no second round with more than one cluster model"
+    if later_records and not records:
+        reason = f"clients of {label} start from their own models alone"
     raise style.NotDrawn(reason if method else f"{reason}; --method names another method")
 
 
