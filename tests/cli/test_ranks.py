@@ -6,19 +6,26 @@ import contextlib
 import io
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fedwca import cli
 from fedwca.cli.ranks import leave_ranks
+from fedwca.runs.ranks import rank_lifecycle
+from fedwca.runs.ranks.rank_lifecycle import follow_run
+from fedwca.runs.ranks.rank_schedule import RankSchedule
+from fedwca.runs.reporter import Progress
 from tests.read_rounds import read_rounds
 
 from .conftest import SMALL, Run, call
@@ -203,6 +210,31 @@ def test_a_rank_that_rank_0_has_not_heard_of_prints_its_own_error(
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     leave_ranks(1, io.StringIO(said))
     assert (stderr.getvalue(), ended) == (printed, [1])
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_of_other_ranks_reach_rank_0_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, sent = list[str](), queue.SimpleQueue[tuple[str, Any]]()
+    schedule = object.__new__(RankSchedule)
+    schedule.leads, schedule._stop, schedule._warned = True, None, set()
+    schedule.channel = SimpleNamespace(send=sent.put)  # type: ignore[assignment]
+    schedule.world = SimpleNamespace(check=lambda: None)  # type: ignore[assignment]
+    opening = {"versions": {}, "config": {}, "digests": {}, "per_trial": 1, "begun": {}}
+    for name, value in {
+        "check_versions": lambda versions: None,
+        "validate": lambda config: SimpleNamespace(precision="fp32", device="cpu"),
+        "compose": lambda config: [],
+        "load": lambda config: (SimpleNamespace(name="made"), None),
+        "describe_images": lambda dataset: {},
+        "RankSchedule": lambda world, per_trial: schedule,
+        "TrialSplits": lambda *_: None,
+        "Checkpointer": lambda *_: None,
+        "run_bench": lambda *_: filter(None, map(warnings.warn, ("drawn", "drawn", "kept"))),
+    }.items():
+        monkeypatch.setattr(rank_lifecycle, name, value)
+    follow_run(SimpleNamespace(everyone=SimpleNamespace(broadcast_object=lambda _: opening)))  # type: ignore[arg-type]
+    list(schedule._news(sent, Progress(warn=told.append)))
+    assert told == ["drawn", "kept"]
 
 
 def test_with_debug_an_error_of_any_kind_ends_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,4 +86,6 @@ def follow_run(world: RankWorld) -> None:
     schedule, splits = RankSchedule(world, opening["per_trial"]), TrialSplits(config, dataset, domain)
     with matmul_precision(config.precision, resolve_device(config.device)):
         checkpointer, progress = Checkpointer(schedule, opening["begun"]), schedule.sending_progress()
-        schedule.send_records(run_bench(config, methods, splits, progress, checkpointer, schedule))
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: progress.warn(str(message))  # this rank is silent
+            schedule.send_records(run_bench(config, methods, splits, progress, checkpointer, schedule))

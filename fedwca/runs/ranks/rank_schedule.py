@@ -50,6 +50,7 @@ class RankSchedule(Schedule):
         self.leads = self.subgroup.index == 0
         self.channel = RankZeroChannel(world)
         self._stop: Exception | None = None
+        self._warned = set[str]()
 
     def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
         """See `Schedule.mine`; the units of this rank's subgroup."""
@@ -172,7 +173,8 @@ class RankSchedule(Schedule):
                     yield record
                 case "ended", (label, accuracy):
                     progress.method_end(label, accuracy)
-                case "warning", message:
+                case "warning", message if message not in self._warned:
+                    self._warned.add(message)
                     progress.warn(message)
         if self._stop is not None:
             raise self._stop
