@@ -240,7 +240,7 @@ def resize_images(images: Images, size: int) -> Images:
     if 0 in images.shape[1:3]:
         raise DataError(f"images of {images.shape[1]} × {images.shape[2]} pixels show nothing; 1 × 1 is the least")
     resized = np.empty((len(images), size, size, 3), np.uint8)
-    batch_size = max(1, min(1024, 2**26 // math.prod(images.shape[1:])))  # at most 256 MB of floats
+    batch_size = max(1, min(1024, 2**26 // max(math.prod(images.shape[1:]), 3 * size**2)))  # at most 256 MB of floats
     for start in range(0, len(images), batch_size):
         batch = torch.from_numpy(np.ascontiguousarray(images[start : start + batch_size])).permute(0, 3, 1, 2).float()
         batch = interpolate(batch, (size, size), mode="bilinear", antialias=True)

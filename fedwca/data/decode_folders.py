@@ -23,6 +23,8 @@ from fedwca.errors import DataError
 
 SHOWN = 5
 """Images that do not decode whose reasons an error gives."""
+LONGEST = 40
+"""Characters of a folder's name in the name of its cache file, whose length file systems bound."""
 SLICE = 1024
 """Images decoded before they are written to disk: a data set may be larger than memory."""
 
@@ -100,13 +102,14 @@ def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...
 def list_unread(path: Path, classes: Sequence[str]) -> list[Path]:
     """List what `list_image_files` skips although a user may expect it to be read; hidden names are left out.
 
-    These are, inside class folders, sub-folders and images of unsupported formats, and, beside them, all images.
+    These are, inside class folders, sub-folders, images of unsupported formats and links that lead nowhere, and, beside
+    them, all images.
     """
     files_beside = [file for file in sorted(path.iterdir()) if not is_hidden(file) and not file.is_dir()]
     entries = (file for name in classes for file in sorted((path / name).iterdir()) if not is_hidden(file))
-    unsupported = (file for file in entries if file.suffix.lower() not in SUFFIXES)
+    unread = (file for file in entries if file.suffix.lower() not in SUFFIXES or not file.is_file())
     return [
-        *(file for file in unsupported if file.is_dir() or is_image(file)),
+        *(file for file in unread if file.is_dir() or is_image(file)),
         *(file for file in files_beside if is_image(file)),
     ]
 
@@ -125,7 +128,7 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
         DataError: files do not decode; the message names the first of them.
     """
     shape = f"{size}{'-stretched' * stretch}"
-    cached = cache_dir() / "folders" / f"{folder.name}-{shape}-{_listing(folder, files)}.npy"
+    cached = cache_dir() / "folders" / f"{folder.name[:LONGEST]}-{shape}-{_listing(folder, files)}.npy"
     return decode_with_cache(cached, len(files), size, lambda start, stop: _decoded(files[start:stop], size, stretch))
 
 

@@ -129,9 +129,10 @@ def labelled_clients(
     else:
         too_few = "a client that trains would have fewer than 2 images to train on"
         problem = "new clients would have no image" if enough else too_few
+        more_samples = "" if samples is None or enough else "more --samples, "
         raise DataError(
-            f"{dataset.name}: {problem}, in {MOST_DRAWS} deals; take fewer --clients or --new-clients, or a partition "
-            "that is less skewed"
+            f"{dataset.name}: {problem}, in {MOST_DRAWS} deals; take {more_samples}fewer --clients or --new-clients, "
+            "or a partition that is less skewed"
         )
     images = [
         ClientImages(

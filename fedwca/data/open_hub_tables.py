@@ -86,8 +86,12 @@ class HubTable:
             f"{', '.join(self.columns)}"
         )
 
-    def texts(self, column: str) -> list[str]:
+    def texts(self, column: str, of_classes: bool = False) -> list[str]:
         """The values of a column as text, classes by their names.
+
+        Args:
+            column: its name.
+            of_classes: refuse negative numbers, by which many tables say that there is no label.
 
         Raises:
             DataError: a value is empty, is neither text nor an integer, or is not the number of a declared class.
@@ -95,7 +99,9 @@ class HubTable:
         names, texts = self.class_names(column), []
         values = self.rows.select_columns([column]).with_format("arrow")[:].column(0).to_pylist()
         for row, value in enumerate(values):
-            out_of_range = names is not None and isinstance(value, int) and not 0 <= value < len(names)
+            largest = float("inf") if names is None else len(names) - 1
+            least = 0 if of_classes or names is not None else -largest
+            out_of_range = isinstance(value, int) and not least <= value <= largest
             if out_of_range or not isinstance(value, str | int) or not str(value).strip():
                 raise DataError(
                     f"{self.place}, split {self.split}, row {row}: column {column!r} holds {value!r}, which is no name "

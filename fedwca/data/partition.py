@@ -96,7 +96,8 @@ def leave_one_out(
         if name != target and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
         if name == target and not len(client.test):
-            raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
+            needed = "images of the published test part" if published_split else "3 images or more"
+            raise DataError(f"a client of target domain {name!r} has no test image; it needs {needed}")
     return federation
 
 

@@ -139,23 +139,24 @@ class DomainNet(DatasetSource):
         return {domain: len(listed) for domain, listed in self._listed().items()}
 
     def has_domain(self, domain: str, folder: Path) -> bool:
-        """Whether a folder holds both lists of a domain; without them its images are not read."""
-        return all(path.is_file() for path in _list_paths(folder, domain))
+        """Whether a folder holds a domain's images and both its lists, without which they are not read."""
+        return (folder / domain).is_dir() and all(path.is_file() for path in _list_paths(folder, domain))
 
     def _listed(self) -> dict[str, list[ListedImage]]:
-        """Images to read of each domain whose lists are there.
+        """Images to read of each domain whose folder and lists are there.
 
         Raises:
-            DatasetMissing: fewer than two domains have both lists.
+            DatasetMissing: fewer than two domains have a folder and both lists.
         """
         from fedwca.datasets._domainnet_lists import draw_balanced, read_lists
 
-        place, images_by_domain, missing_lists = self.own_folder, {}, []
+        place, images_by_domain, missing_paths = self.own_folder, {}, []
         for index, domain in enumerate(self.domains):
-            if missing := [path.name for path in _list_paths(place, domain) if not path.is_file()]:
-                missing_lists += missing
+            missing = [path.name for path in _list_paths(place, domain) if not path.is_file()]
+            if missing := [*missing, *([] if (place / domain).is_dir() else [domain])]:
+                missing_paths += missing
                 continue
             images_by_domain[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])
         if len(images_by_domain) < 2:
-            raise self.missing_files_error(f"there is no {', '.join(missing_lists)}")
+            raise self.missing_files_error(f"there is no {', '.join(missing_paths)}")
         return images_by_domain

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -131,15 +131,16 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
     counts: Counter[str] = Counter()
     try:
         with FileLock(plan.folder / ".download.lock", timeout=0):
-            for part in plan.parts:
+            for number, part in enumerate(plan.parts, start=1):
                 if isinstance(part, HubCopy):
                     counts += fetch_hub_copy(part, plan.folder, report)
-                    continue
-                # The catalogue's size is approximate; a server that states no size must not fill the disk.
-                path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
-                if part.unpack:
-                    unpack_archive(part, path, plan.folder)
-            _write_record(plan, counts)
+                else:
+                    # The catalogue's size is approximate; a server that states no size must not fill the disk.
+                    path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
+                    if part.unpack:
+                        unpack_archive(part, path, plan.folder)
+                _write_record(replace(plan, parts=plan.parts[:number]), counts)
+            _write_record(plan, counts, digest_files(plan.folder))
     except Timeout:
         raise FedwcaError(f"{plan.folder}: another `fedwca data get` is at work on it") from None
     return counts
@@ -150,8 +151,8 @@ def _bytes_there(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
-    """Write beside the files when and from where they came, and a digest of all of them."""
+def _write_record(plan: DownloadPlan, counts: Counter[str], digest: str | None = None) -> None:
+    """Write beside the files when and from where they came, and in the end a digest of all of them."""
     file, now = plan.folder / RECORD, datetime.now(UTC).isoformat(timespec="seconds")
     sources = [
         {"repository": part.repository, "revision": part.revision}
@@ -162,7 +163,7 @@ def _write_record(plan: DownloadPlan, counts: Counter[str]) -> None:
     previous = _read_record(file)  # what earlier calls fetched is there too
     sources = [*(source for source in previous.get("from", ()) if source not in sources), *sources]
     images = {**previous.get("images", {}), **counts}
-    record = {"time": now, "from": sources, "images": images, "digest": digest_files(plan.folder)}
+    record = {"time": now, "from": sources, "images": images, "digest": digest}
     write_text_atomically(file, json.dumps(record, indent=1) + "\n")
 
 

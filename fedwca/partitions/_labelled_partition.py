@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def check_distinct(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Check that no value is repeated, since each is a group of clients."""
-    if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
-        raise ValueError(f"has {repeated[0]:g} twice; each value is a group of clients")
+    """Check that no value is repeated, since each is a group of clients, which is named after it."""
+    names = [f"{value:g}" for value in values]
+    if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
+        raise ValueError(f"has {repeated[0]} twice; each value is a group of clients")
     return values
 
 

@@ -63,7 +63,7 @@ class SkewedDomains(DomainPartition):
             ratio = self.source_ratio if name == domain else self.target_ratio
             random = np.random.default_rng([index])
             positions = long_tail(data.labels, len(dataset.classes), ratio, random, reverse=name != domain)
-            domains[name] = data.subset(positions)
+            domains[name] = data if ratio == 1 else data.subset(positions)  # which would read all images of a file
         return FederatedDataset(dataset.name, dataset.classes, domains)
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:

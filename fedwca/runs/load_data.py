@@ -49,11 +49,11 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
         raise DataError(f"data set {config.dataset!r}: load gave {describe_value(loaded)}; right is a FederatedDataset")
     dataset = loaded.resized(model.stored_side)
     partition: Partition = component("partition", config.partition, config.components)
+    if len(dataset.classes) < 2:
+        warnings.warn(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning, stacklevel=2)
     if domain_key is None:
         return partition.choose_images(dataset, None), None
     domain = dataset.domain(domain_of(config) or files.default_domain or next(iter(dataset.domains))).name
-    if len(dataset.classes) < 2:
-        warnings.warn(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning, stacklevel=2)
     if domain_key == "source" and config.checkpoint is None:
         warn_of_absent_classes(dataset, domain)
     return partition.choose_images(dataset, domain), domain

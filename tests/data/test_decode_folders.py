@@ -167,8 +167,15 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     (root / "cat/inner").mkdir()
     (root / "cat/picture.svg").write_text("<svg/>")
     shutil.copy(root / "cat/__0.jfif", root / "beside.jfif")
-    with pytest.warns(DatasetWarning, match=r"3 files or folders are not read, such as cat/inner"):
+    (root / "cat/more.png").mkdir()
+    (root / "cat/moved.png").symlink_to("elsewhere.png")
+    with pytest.warns(DatasetWarning, match=r"5 files or folders are not read, such as cat/inner"):
         assert len(read_image_folder(root, 8)[0]) == 3
+
+
+def test_long_names_have_a_cache(tmp_path: Path) -> None:
+    root = write_images(tmp_path / ("図" * 80), {"": {"cat": 2, "dog": 2}})
+    assert isinstance(read_image_folder(root, 8)[0], np.memmap)
 
 
 def test_an_empty_folder_says_what_is_right(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,15 @@ def test_what_is_not_there_is_said_with_the_layout(tmp_path: Path) -> None:
     ) as caught:
         datasets.build({"name": "domainnet", "root": tmp_path}).load()
     assert "https://ai.bu.edu/M3SDA/" in str(caught.value)
+
+
+def test_lists_of_a_domain_whose_images_are_still_to_come(tmp_path: Path) -> None:
+    root = write_domainnet(tmp_path / "domainnet", ("clipart", "real", "sketch"))
+    shutil.rmtree(root / "sketch")
+    assert list(load(tmp_path).domains) == ["clipart", "real"]
+    shutil.rmtree(root / "real")
+    with pytest.raises(DatasetMissing, match=r"there is no .*real, sketch"):
+        datasets.build({"name": "domainnet", "root": tmp_path}).load()
 
 
 def test_the_first_domain_with_lists_is_the_default(tmp_path: Path) -> None:

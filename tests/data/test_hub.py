@@ -243,6 +243,22 @@ def test_rows_without_a_label_and_columns_that_nothing_tells(tmp_path: Path) -> 
     assert len(load(tmp_path / "y", ",splits=train").domains["photo"]) == 2
 
 
+def test_numbers_of_classes_and_names_of_units(tmp_path: Path) -> None:
+    kinds = {"image": datasets.Image(), "writer": datasets.ClassLabel(names=["x", "y", "z"])}
+    rows = {**columns(6), "label": [3, 4, 3, 4, 3, 4]}
+    for name, labels in (("x", rows["label"]), ("y", [3, 4, 3, 4, 3, -1])):
+        (tmp_path / name).mkdir()
+        features = datasets.Features(
+            {column: kinds.get(column, datasets.Value("int64" if column == "label" else "string")) for column in rows}
+        )
+        datasets.Dataset.from_dict({**rows, "label": labels}, features=features).to_parquet(
+            tmp_path / name / "train.parquet"
+        )
+    assert load(tmp_path / "x", ",unit=writer").classes == ("3", "4")
+    with pytest.raises(DataError, match="row 5: column 'label' holds -1"):
+        load(tmp_path / "y", ",unit=writer")
+
+
 def test_errors_without_a_network_or_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidConfig, match=r"is OWNER/NAME of the Hugging Face hub, or a folder such as \./images"):
         find_dataset("hub:mnist")

@@ -136,6 +136,7 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
         ("dirichlet:new=0.1+1e308", {}, UsageError, r"new\.1: Input should be less than or equal to 1000000"),
         ("dirichlet:new=0.1+0", {}, UsageError, r"new\.1: Input should be greater than 0 \(given '0'\)$"),
         ("dirichlet:new=0.1+0.1", {}, UsageError, "has 0.1 twice"),
+        ("dirichlet:new=0.1234567+0.12345671", {}, UsageError, "has 0.123457 twice"),
         ("shards:kept=0", {}, UsageError, r"kept\.0: Input should be greater than 0 \(given '0'\)$"),
         ("shards:kept=1.5", {}, UsageError, r"kept\.0: Input should be less than or equal to 1 \(given '1\.5'\)$"),
         ("shards:kept=many", {}, UsageError, r"kept\.0: Input should be a valid number.* \(given 'many'\)$"),

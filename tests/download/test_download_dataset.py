@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,6 +255,28 @@ def test_a_digest_is_of_any_name(tmp_path: Path) -> None:
     digest = digest_files(tmp_path)
     (tmp_path / os.fsdecode(b"\xff.png")).write_bytes(b"2")
     assert digest_files(tmp_path) != digest
+
+
+@pytest.mark.usefixtures("mnist")
+def test_what_came_before_an_interruption_is_on_record(tmp_path: Path) -> None:
+    fetched, fetch = list[str](), module.fetch_file
+
+    def fetch_two(part: Any, *rest: Any) -> Path:
+        if len(fetched) == 2:
+            raise KeyboardInterrupt
+        fetched.append(part.path)
+        return fetch(part, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "fetch_file", fetch_two)
+        assert call("data", "get", "digit-five", "--data", str(tmp_path)).code == 130
+    file = tmp_path / "digit_five" / "download.json"
+    record = json.loads(file.read_text())
+    assert (len(record["from"]), record["digest"]) == (2, None)
+    assert call("data", "get", "digit-five", "--data", str(tmp_path)).code == 0
+    whole = json.loads(file.read_text())
+    assert record["from"] == whole["from"][:2]
+    assert (len(whole["from"]), len(whole["digest"])) == (4, 64)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "null", '{"from": null}', '{"from": [], "images": []}', "[" * 100_000])
