@@ -225,7 +225,7 @@ def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> 
         by=choice.by,
         scores=[value if math.isfinite(value) else None for value in choice.scores.tolist()],
         weights=joined.weights.tolist(),
-        report={name: value.tolist() for name, value in joined.report.items()},
+        report={name: value.flatten().tolist() for name, value in joined.report.items()},
         epochs=joined.epochs,
         adaptation=steps,
         size=joined.size,

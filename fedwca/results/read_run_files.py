@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -96,16 +97,14 @@ def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises:
         FedwcaError: a line is damaged; the message names it.
     """
-    file = run / "rounds.jsonl"
-    text = _text(file) if file.exists() else ""
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    clients = None
+    file, clients = run / "rounds.jsonl", None
+    lines = _lines(file) if file.exists() else iter(())
     for number, line in lines:
         problem = f"{file}, line {number}: is not the record of a round"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == lines[-1][0]:
+            if next(lines, None) is None:
                 return
             raise FedwcaError(f"{problem} ({error})") from None
         _check(RoundRecord, record, problem)
@@ -113,6 +112,24 @@ def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             raise FedwcaError(f"{problem} (of {len(record['accuracy'])} clients; there are {clients} before)")
         clients = len(record["accuracy"])
         yield line, record
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Number and text of the lines of a file that are not blank, one in memory at a time.
+
+    What another process appends meanwhile is left out.
+    """
+    try:
+        check_not_special(file)
+        with file.open("rb") as lines:
+            remaining = os.fstat(lines.fileno()).st_size
+            for number, line in enumerate(lines, 1):
+                text = line[: max(0, remaining)].decode("utf-8", "replace").rstrip("\r\n")
+                if text.strip():
+                    yield number, text
+                remaining -= len(line)
+    except OSError as error:
+        raise FedwcaError(f"{file}: cannot be read ({error.strerror or error})") from None
 
 
 def _with_nan(record: dict[str, Any]) -> dict[str, Any]:

@@ -151,13 +151,12 @@ def _by_name(numbers: Mapping[TrialKey, Mapping[str, float]]) -> dict[str, dict[
 
 
 def _counted_domains(last: Mapping[str, Mapping[TrialKey, Record]], domains: Sequence[str]) -> list[str]:
-    """Domains with a counted client; all domains if no client is counted."""
-    all_domains = list(dict.fromkeys(domains))
+    """Domains with a counted client."""
     accuracies = [record["accuracy"] for runs in last.values() for record in runs.values()]
     counted = {
         d for values in accuracies for d, accuracy in zip(domains, values, strict=True) if not math.isnan(accuracy)
     }
-    return [domain for domain in all_domains if domain in counted] or all_domains
+    return [domain for domain in dict.fromkeys(domains) if domain in counted]
 
 
 def _more(row: Row) -> list[tuple[str, Mapping[TrialKey, float]]]:

@@ -171,13 +171,31 @@ def test_weights_are_those_of_the_records(run: Run) -> None:
         pictures.weights(run, method=next(iter(run.labels)), trial=(9, 9))
 
 
-def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:
+def test_an_animation_is_a_gif_of_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
     run = read_run(write_run(tmp_path / "run"))
     save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
     with Image.open(tmp_path / "weights.gif") as animation:
         assert animation.n_frames == int(run.config["rounds"]) - 1
+    monkeypatch.setattr(sys.modules["fedwca.results.pictures.weights"], "FRAMES", 2)
+    save(pictures.weights_animation(run), tmp_path / "short.gif", dpi=30)
+    with Image.open(tmp_path / "short.gif") as animation:
+        assert animation.n_frames == 2
+
+
+def test_titles_of_animations_are_no_formulas(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run"))
+    run.methods["wca"]["label"] = r"a $\x$ b"
+    save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
+
+
+def test_a_title_counts_the_runs_whose_rounds_are_drawn(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", methods=1, trials=1)
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    last = {**json.loads(lines[-1]), "diverged": "values that are not finite"}
+    (folder / "rounds.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n")
+    assert "nothing is measured" not in pictures.accuracy(read_run(folder)).get_suptitle()
 
 
 def test_cost_counts_from_the_source_model(run: Run) -> None:

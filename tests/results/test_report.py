@@ -294,13 +294,17 @@ def test_rounds_of_a_run_that_is_too_large_for_a_page_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = read_run(write_run(tmp_path / "run", trials=2, rounds=30))
+    for record in run.lines:
+        if record["round"] == 0:
+            record["trust"] = [0.25] * len(record["accuracy"])
     (whole,) = page_data([run], ["run"])
     monkeypatch.setattr("fedwca.results.report.page_data.MOST", 500)
     (data,) = page_data([run], ["run"])
     assert (whole["every"], len(data["units"])) == (1, 1)
     shown = data["units"][0]["methods"]["wca"]
-    assert len(shown["rounds"]) == len(shown["accuracy"]) <= 2 + 31 / data["every"] < 31
+    assert len(shown["rounds"]) == len(shown["accuracy"]) <= 3 + 31 / data["every"] < 31
     assert shown["rounds"][shown["shown"]] == shown["rounds"][-1] == 30
+    assert [trust for trust in shown["trust"] if trust] == [[0.25] * len(shown["accuracy"][0])]
     assert len(data["methods"][-1]["curve"]) == 31, "curves are whole"
 
 

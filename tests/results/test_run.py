@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fedwca.config.component_registries import registry_of
 from fedwca.errors import FedwcaError
 from fedwca.results.read_run import Run, read_run
-from fedwca.results.read_run_files import read_records
+from fedwca.results.read_run_files import read_lines, read_records
 from fedwca.results.results_table import ON_REQUEST
 from fedwca.results.run_schemas import SCHEMA, UNCHECKED, RoundRecord
 
@@ -174,3 +174,17 @@ def test_a_record_of_steps_that_lacks_something_is_damaged(steps: dict[str, Any]
     assert RoundRecord(**{**record, "adaptation": complete})
     with pytest.raises(ValidationError, match=why):
         RoundRecord(**{**record, "adaptation": steps})
+
+
+def test_rounds_are_read_a_line_at_a_time_and_no_further_than_the_file_was_long(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", methods=1, trials=1)
+    file = folder / "rounds.jsonl"
+    records = read_records(folder)
+    half = file.read_text().splitlines()[-1]
+    file.write_text(file.read_text() + half[:20])
+    lines = read_lines(folder)
+    next(lines)
+    with file.open("a") as appended:  # the rest of the line comes while it is read
+        appended.write(half[20:] + "\n")
+    assert len(list(lines)) == len(records) - 1
+    assert len(read_records(folder)) == len(records) + 1

@@ -15,6 +15,7 @@ from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
 from fedwca.results.shown_records import Record
 from fedwca.results.statistics import deviation
+from fedwca.results.trial_key import TrialKey
 
 
 def accuracy(run: Run) -> Any:
@@ -24,7 +25,8 @@ def accuracy(run: Run) -> Any:
         NotDrawn: no rounds were kept.
     """
     check_has_rounds(run)
-    count = max((len(row.runs) for row in run.table), default=0)  # those that did not diverge
+    drawn = [counted_rounds(run.lines_of(name)) for name in run.labels]
+    count = max((len(set(map(TrialKey.of, records))) for records in drawn), default=0)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
     curves = {name: (label, run.lines_of(name)) for name, label in run.labels.items()}
     return _draw_figure(curves, run.title, describe_rounds(run.first_model, run.lines), band, list(curves)[-1])

@@ -54,7 +54,8 @@ def figure(width: float, height: float, title: str) -> Any:
     fig = NotebookFigure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)
     max_characters = max(30, int(width * 12))  # characters at 11 points
-    fig.suptitle("\n".join(textwrap.fill(line, max_characters) for line in title.splitlines()), fontsize=11)
+    text = "\n".join(textwrap.fill(line, max_characters) for line in title.splitlines())
+    show_literally(fig.suptitle(text, fontsize=11))  # at once: an animation is saved without `show_as_text`
     return fig
 
 

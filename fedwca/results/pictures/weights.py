@@ -13,6 +13,8 @@ from fedwca.results.shown_records import Record
 from fedwca.results.trial_key import TrialKey
 
 PANELS = 4
+FRAMES = 100
+"""Maximum number of rounds of an animation."""
 MOST = 40
 """Maximum number of clients with a row each; more are averaged by domain and cluster."""
 Groups = Sequence[tuple[str, int]]
@@ -31,9 +33,17 @@ def weights(run: Run, method: str | None = None, trial: TrialKey | None = None) 
         NotDrawn: the method has at most one cluster model, or no second round.
     """
     method, records = select_records(run, method, trial)
-    step = (len(records) - 1) / max(1, min(PANELS, len(records)) - 1)
-    indices = list(dict.fromkeys(round(index * step) for index in range(min(PANELS, len(records)))))
-    return draw_weights({"": [records[index] for index in indices]}, run.domains, _title(run, method, records[0]))
+    return draw_weights({"": spread(records, PANELS)}, run.domains, _title(run, method, records[0]))
+
+
+def spread(records: Sequence[Record], most: int) -> list[Record]:
+    """At most so many records at equal distances, the first and the last among them.
+
+    >>> spread(list(range(10)), 4), spread([5], 4)
+    ([0, 3, 6, 9], [5])
+    """
+    step = (len(records) - 1) / max(1, min(most, len(records)) - 1)
+    return [records[place] for place in dict.fromkeys(round(i * step) for i in range(min(most, len(records))))]
 
 
 def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str], title: str) -> Any:
@@ -62,7 +72,7 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
 
 
 def weights_animation(run: Run, method: str | None = None, trial: TrialKey | None = None) -> Any:
-    """A matplotlib animation of `weights` over all rounds from the second on.
+    """A matplotlib animation of `weights` over the rounds from the second on, at most `FRAMES` of them.
 
     Raises:
         NotDrawn: as `weights`.
@@ -70,6 +80,7 @@ def weights_animation(run: Run, method: str | None = None, trial: TrialKey | Non
     from matplotlib.animation import FuncAnimation
 
     method, records = select_records(run, method, trial)
+    records = spread(records, FRAMES)  # all frames are in memory until the file is written
     groups = group_clients(run.domains, records)
     rows, columns = _shape(run.domains, records[0], groups)
     fig = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))

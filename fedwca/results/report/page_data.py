@@ -84,7 +84,8 @@ def _clients(all_records: list[Record], every: int = 1) -> dict[str, Any]:
         every: which rounds are taken: each of so many, the one that tables show, and the last.
     """
     shown = [record for runs in shown_records(all_records).values() for record in runs.values()][:1]
-    places = {*range(0, len(all_records), every), *map(all_records.index, [*shown, *all_records[-1:]])}
+    once = [record for record in all_records if "trust" in record]  # in round 0, or in the last phase
+    places = {*range(0, len(all_records), every), *map(all_records.index, [*shown, *once, *all_records[-1:]])}
     records = [all_records[place] for place in sorted(places)]
     return {
         "rounds": [record["round"] + 1 for record in records],
