@@ -30,7 +30,8 @@ def read_images(path: Path, side: int, stretch: bool = False) -> Tensor:
         images = _read_archive(path)
     else:
         images = decode_all([partial(decode_image, file, side, stretch) for file in _image_files(path)], side)
-    return torch.from_numpy(resize_images(images, side)).permute(0, 3, 1, 2).contiguous()
+    # Channels last in memory, as engines hold them.
+    return torch.from_numpy(resize_images(images, side)).permute(0, 3, 1, 2)
 
 
 def check_images(path: Path) -> int:

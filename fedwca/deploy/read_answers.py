@@ -116,7 +116,10 @@ def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
     statistics = model[expected.layout.trained :]
     if bool((statistics.abs() > LARGEST).any()):
         return f"has BatchNorm statistics beyond {LARGEST:g}"
-    for _, variance in expected.layout.norms:
+    for mean, variance in expected.layout.norms:
+        # With pooled statistics, squares of means are part of the variances.
+        if bool((mean.of(model).abs() > LARGEST**0.5).any()):
+            return f"{mean.name} has means beyond {LARGEST**0.5:.3g}"
         if bool((variance.of(model) < 0).any()):
             return f"{variance.name} has variances below 0"
     return ""

@@ -89,6 +89,9 @@ def test_what_was_learned_in_another_deployment_is_kept_aside(folder: Path, fede
     assert aside.read_bytes() == learned_state
     assert kind(answered(folder, other_parcel)) == "upload"  # a restarted server sends everything again
     assert aside.read_bytes() == learned_state
+    assert kind(answered(folder, asked(federation("fedavg")))) == "upload"
+    assert aside.read_bytes() == learned_state
+    assert (folder / "client.safetensors.old-2").exists()
 
 
 @pytest.mark.parametrize(

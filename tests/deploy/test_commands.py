@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fedwca.cli.client import count_images
@@ -250,6 +251,7 @@ def test_images_are_read_from_folders_and_archives(tmp_path: Path) -> None:
     assert images[:, 0].float().mean((1, 2)).tolist() == [0.0, 1.0]
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 3), np.uint8))
     assert read_images(tmp_path / "x.npz", 32).shape == (5, 3, 32, 32)
+    assert images.is_contiguous(memory_format=torch.channels_last), "an engine needs no copy"
 
 
 def test_images_of_a_client_have_the_same_order_where_paths_ignore_case(

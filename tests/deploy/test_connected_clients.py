@@ -96,7 +96,7 @@ def with_places(
 
     def exchange(grid: object, nodes: list[int], seconds: float) -> list[tuple[int, Reply]]:
         asked_nodes.append(nodes)
-        return [(node, replies[node]) for node in nodes]
+        return [(node, replies[node]) for node in nodes if node in replies]
 
     def release(number: int, online: set[str]) -> None:
         names[number] = names[number] if names[number] in online else ""
@@ -109,6 +109,7 @@ def with_places(
     monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
     clients = make_clients(nodes, [], rejoin)
     clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
+    clients.session.knows = lambda name: name in names.values()  # type: ignore[method-assign, assignment]
     return clients, asked_nodes
 
 
@@ -136,6 +137,16 @@ def test_who_is_connected_keeps_its_place_whichever_node_says_so_first(
     replies = {11: Reply({"identity": "a", "number": 0}), rival: Reply({"identity": "b", "number": 0})}
     clients, _ = with_places(monkeypatch, sorted(replies), {0: name_of("a")}, replies, rejoin=True)
     assert clients.find() == {0: 11}
+
+
+@pytest.mark.parametrize(("newcomer", "nodes"), [("a", [11]), ("c", [11, 12])], ids=["it has one", "12 said nothing"])
+def test_nobody_loses_its_place_to_who_has_one_or_while_a_node_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, newcomer: str, nodes: list[int]
+) -> None:
+    names = {0: name_of("a"), 1: name_of("b")}
+    clients, _ = with_places(monkeypatch, nodes, names, {11: Reply({"identity": newcomer, "number": 1})}, rejoin=True)
+    clients.find()
+    assert names == {0: name_of("a"), 1: name_of("b")}
 
 
 def test_who_was_turned_away_with_a_key_is_asked_again_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:

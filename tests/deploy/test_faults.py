@@ -94,6 +94,7 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     ),
     "variance": (lambda p: bent(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 1e3}), "has variances below 0"),
     "nearly 0": (lambda p: bent(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 0.01}), "has variances below 0"),
+    "squares": (lambda p: bent(p, **{MEAN: p.models["model"][MEAN] * 0 - 1e9}), r"means beyond 3\.16e\+07"),
     "mean": (lambda p: bent(p, **{MEAN: p.models["model"][MEAN] * 0 + 1e20}), r"statistics beyond 1e\+15"),
     "size": (lambda p: reported(p, alpha=torch.tensor([1.0])), r"must have shape \(2,\)"),
     "undeclared": (lambda p: reported(p, gamma=torch.tensor([1.0])), "is no report that the aggregator declares"),

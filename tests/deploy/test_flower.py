@@ -186,6 +186,14 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
     assert _parse_args_run_superlink().parse_args(arguments).runtime_dependency_install is asked_for
 
 
+def test_processes_of_one_machine_use_no_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NO_PROXY", "inside.example")
+    monkeypatch.delenv("no_proxy", raising=False)
+    env = flower_environment(tmp_path)
+    assert env["NO_PROXY"] == "inside.example,127.0.0.1,localhost,::1"
+    assert env["no_proxy"] == "127.0.0.1,localhost,::1"
+
+
 @pytest.mark.parametrize("name", [*PARTS, "fedpcl_pl"])
 @pytest.mark.timeout(600)
 def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Path, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def _resume(client: Client, state_file: Path, parcel: Parcel) -> bool:
 
 def _set_aside(state_file: Path) -> None:
     """Rename a state file that cannot be used; it is not deleted, as the client's own model may be in it."""
-    set_aside = state_file.with_name(f"{state_file.name}.old")
+    names = (f"{state_file.name}.old{f'-{number}' * (number > 1)}" for number in count(1))
+    set_aside = next(path for path in map(state_file.with_name, names) if not path.exists())
     state_file.replace(set_aside)
     log.warning("this client begins afresh; what it had kept is now %s", set_aside)

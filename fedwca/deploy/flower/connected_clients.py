@@ -82,8 +82,9 @@ class ConnectedClients:
 
     def _give_number(self, node: int, hello: _Hello, online: Sequence[int]) -> None:
         """Let the session give a node's client its number."""
-        if hello.wish is not None and self.deployment.rejoin:
-            self.session.release(hello.wish, {self._names[present] for present in online if present in self._names})
+        all_known = all(present in self._names for present in online)  # one that has said nothing may have that place
+        if hello.wish is not None and self.deployment.rejoin and all_known and not self.session.knows(hello.name):
+            self.session.release(hello.wish, {self._names[present] for present in online})
         number = self.session.admit(hello.name, hello.wish)
         # Two nodes of one name would answer for one client: only the later one is used from now on.
         for older in [older for older, assigned in self._numbers.items() if assigned == number is not None]:

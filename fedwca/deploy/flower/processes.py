@@ -60,13 +60,19 @@ def find_flwr() -> Path:
 def flower_environment(home: Path) -> dict[str, str]:
     """Return a child process's environment: Flower's files in ``home``, and `QUIET` unless the user's overrides it.
 
+    Messages between processes of one machine go through no proxy.
+
     Raises:
         UsageError: Flower is not installed.
     """
     # Flower starts further processes by name: its programs must come first.
     path = os.pathsep.join([str(find_flwr().parent), os.environ.get("PATH", "")])
     home.mkdir(parents=True, exist_ok=True)
-    return {**QUIET, **os.environ, "FLWR_HOME": str(home.resolve()), "PATH": path}
+    direct = {
+        name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost", "::1"]))
+        for name in ("NO_PROXY", "no_proxy")
+    }
+    return {**QUIET, **os.environ, **direct, "FLWR_HOME": str(home.resolve()), "PATH": path}
 
 
 def server_command(server: Path, host: str, port: int, insecure: bool) -> list[str]:

@@ -194,25 +194,27 @@ class FlowerServer:
         up: dict[int, int] = {}
         silent = set(down)
         self._say(asked=len(messages))
-        for node, reply in exchange_messages(self.grid, messages, self.deployment.deadline):
-            client = owners[node]
-            silent.discard(client)
-            if reply.has_error():
-                log.warning("round %d: %s failed: %s", number, self._call(client), describe_failure(reply))
-                continue
-            up[client] = count_bytes(reply.content)
-            try:
-                answer = from_record(reply.content, self.session.context.max_answer_bytes)
-            except FedwcaError as error:
-                log.warning("round %d: %s refused: %s", number, self._call(client), printable(str(error)[:500]))
-                continue
-            if answer.kind == "done" and parcels[client][1].kind == "final":
-                delivered.add(client)
-            else:
-                self.session.receive(client, answer)
+        try:
+            for node, reply in exchange_messages(self.grid, messages, self.deployment.deadline):
+                client = owners[node]
+                silent.discard(client)
+                if reply.has_error():
+                    log.warning("round %d: %s failed: %s", number, self._call(client), describe_failure(reply))
+                    continue
+                up[client] = count_bytes(reply.content)
+                try:
+                    answer = from_record(reply.content, self.session.context.max_answer_bytes)
+                except FedwcaError as error:
+                    log.warning("round %d: %s refused: %s", number, self._call(client), printable(str(error)[:500]))
+                    continue
+                if answer.kind == "done" and parcels[client][1].kind == "final":
+                    delivered.add(client)
+                else:
+                    self.session.receive(client, answer)
+        finally:
+            self._say(asked=0)
         for client in sorted(silent):
             log.warning("round %d: %s did not answer in time", number, self._call(client))
-        self._say(asked=0)
         self._count(number, down, up)
         return delivered
 
