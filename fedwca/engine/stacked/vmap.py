@@ -142,6 +142,20 @@ def stack_tensors(tensors: Sequence[Tensor]) -> Tensor | UnequalTensors:
     return UnequalTensors(tuple(tensors))
 
 
+def join_unpadded(trees: Sequence[Tree]) -> Tree:
+    """Join trees of tensors ``[g, …]`` of several groups to one of ``[G, …]``, or `UnequalTensors` where shapes differ.
+
+    >>> len(join_unpadded([{"x": torch.ones(1, 2)}, {"x": torch.ones(1, 1)}])["x"])
+    2
+    """
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {name: join_unpadded([tree[name] for tree in trees]) for name in _names_in_all(trees)}
+    if all(isinstance(tree, Tensor) and tree.shape[1:] == first.shape[1:] for tree in trees):
+        return first if len(trees) == 1 else torch.cat(list(trees))
+    return stack_tensors([value for tree in trees for value in tree.unbind()])
+
+
 def join_trees(trees: Sequence[Tree]) -> Tree:
     """Join trees of tensors ``[g, …]`` of several groups to one of ``[G, …]``; shorter tensors are padded with zeros.
 

@@ -19,7 +19,7 @@ from fedwca.engine.stacked.evidence import StackedEvidence
 from fedwca.engine.stacked.received_models import StackedReceived
 from fedwca.engine.stacked.targets import StackedContext, split_targets, targets_tree
 from fedwca.engine.stacked.train import Capture, train
-from fedwca.engine.stacked.vmap import Tree, UnequalTensors, join_trees, map_tree, stack_trees
+from fedwca.engine.stacked.vmap import Tree, UnequalTensors, join_trees, join_unpadded
 from fedwca.engine.timing import Mark
 
 
@@ -85,13 +85,7 @@ class StackedWorker(StackedEvidence):
                     Targets(**part["targets"]), self.batch.network.network.classifier.out_features, task.labeler
                 )
         # These may differ in shape between clients: padding would be read as if it were observed.
-        by_client = stack_trees(
-            [
-                map_tree(lambda values, i=i: values[i], part["by_client"])  # type: ignore[misc]
-                for part, group in zip(parts, self.batch.alike, strict=True)
-                for i in range(group.stop - group.first)
-            ]
-        )
+        by_client = join_unpadded([part["by_client"] for part in parts])
         targets = join_trees([part["targets"] for part in parts])
         return {**targets, "notes": by_client["notes"]}, by_client["observed"]
 
