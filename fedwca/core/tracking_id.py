@@ -8,6 +8,11 @@ from pathlib import Path
 from fedwca.core.files import write_text_atomically
 
 
+def name_run(run: Path) -> str:
+    """The name of a run folder, which ``.`` and ``..`` do not say."""
+    return run.resolve().name if run.name in ("", "..") else run.name
+
+
 def tracking_id(run: Path) -> str:
     """The ID of a run, 32 hex digits, drawn once and kept in its folder.
 

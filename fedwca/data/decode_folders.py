@@ -23,8 +23,6 @@ from fedwca.errors import DataError
 
 SHOWN = 5
 """Images that do not decode whose reasons an error gives."""
-LONGEST = 40
-"""Characters of a folder's name in the name of its cache file, whose length file systems bound."""
 SLICE = 1024
 """Images decoded before they are written to disk: a data set may be larger than memory."""
 
@@ -128,8 +126,13 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
         DataError: files do not decode; the message names the first of them.
     """
     shape = f"{size}{'-stretched' * stretch}"
-    cached = cache_dir() / "folders" / f"{folder.name[:LONGEST]}-{shape}-{_listing(folder, files)}.npy"
+    cached = cache_dir() / "folders" / f"{shorten_name(folder.name)}-{shape}-{_listing(folder, files)}.npy"
     return decode_with_cache(cached, len(files), size, lambda start, stop: _decoded(files[start:stop], size, stretch))
+
+
+def shorten_name(name: str) -> str:
+    """The first 80 bytes of a folder's name, for the name of a cache file, whose length file systems bound."""
+    return os.fsencode(name)[:80].decode(errors="ignore")
 
 
 def decode_with_cache(cached: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> Images:

@@ -99,9 +99,8 @@ class HubTable:
         names, texts = self.class_names(column), []
         values = self.rows.select_columns([column]).with_format("arrow")[:].column(0).to_pylist()
         for row, value in enumerate(values):
-            largest = float("inf") if names is None else len(names) - 1
-            least = 0 if of_classes or names is not None else -largest
-            out_of_range = isinstance(value, int) and not least <= value <= largest
+            negative = isinstance(value, int) and value < 0 and (of_classes or names is not None)
+            out_of_range = negative or (names is not None and isinstance(value, int) and value >= len(names))
             if out_of_range or not isinstance(value, str | int) or not str(value).strip():
                 raise DataError(
                     f"{self.place}, split {self.split}, row {row}: column {column!r} holds {value!r}, which is no name "

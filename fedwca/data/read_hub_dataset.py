@@ -17,7 +17,7 @@ from fedwca.core.printable import printable
 from fedwca.data.archives import Archive
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import FederatedDataset, Images, Integers, canonical_domain, sorted_classes
-from fedwca.data.decode_folders import LONGEST, decode_all, decode_with_cache
+from fedwca.data.decode_folders import decode_all, decode_with_cache, shorten_name
 from fedwca.data.image_files import DECODER, decode_image
 from fedwca.data.open_hub_tables import CONFIGURATION, SPLIT, HubTable, open_hub_tables
 from fedwca.data.read_domains import assemble_dataset
@@ -195,7 +195,7 @@ def _decode(place: str | Path, name: str, parts: Sequence[_Part], size: int) -> 
     for part in parts:
         sha.update(f"{part.table.fingerprint}\0{part.image}\0".encode())
         sha.update(np.ascontiguousarray(part.rows, "<i8").data)
-    file = f"{Path(place).name[:LONGEST]}-{name[:LONGEST]}-{size}-{sha.hexdigest()[:32]}.npy".replace("/", "_")
+    file = f"{shorten_name(Path(place).name)}-{shorten_name(name)}-{size}-{sha.hexdigest()[:32]}.npy".replace("/", "_")
     starts = np.cumsum([0, *(len(part.rows) for part in parts)])
 
     def decoders(start: int, stop: int) -> list[Callable[[], Images]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -148,13 +149,18 @@ class DomainNet(DatasetSource):
         Raises:
             DatasetMissing: fewer than two domains have a folder and both lists.
         """
+        from fedwca.data.dataset import DatasetWarning
         from fedwca.datasets._domainnet_lists import draw_balanced, read_lists
 
         place, images_by_domain, missing_paths = self.own_folder, {}, []
         for index, domain in enumerate(self.domains):
             missing = [path.name for path in _list_paths(place, domain) if not path.is_file()]
-            if missing := [*missing, *([] if (place / domain).is_dir() else [domain])]:
-                missing_paths += missing
+            has_images = (place / domain).is_dir()
+            if not missing and not has_images:
+                sentence = f"{place} has lists of {domain}, but no folder {domain}; the domain is left out"
+                warnings.warn(sentence, DatasetWarning, stacklevel=2)
+            if missing or not has_images:
+                missing_paths += [*missing, *([] if has_images else [domain])]
                 continue
             images_by_domain[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])
         if len(images_by_domain) < 2:

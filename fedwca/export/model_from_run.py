@@ -110,8 +110,6 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
     # If the run's predictions were means over draws of features, the model's own predictions differ from them.
     notes = _notes(opened, holder)
     dealt = bool(opened.about.get("newcomers"))  # images of all domains, so that no client has one of its own
-    if dealt:
-        notes = (*notes, "The images that it was measured on also chose the round, so its accuracy may be too high.")
     try:
         recorded = opened.network.draws is None and is_delivered(opened, network, members)
         measured = recorded_accuracy(opened, members) if recorded else None
@@ -120,6 +118,8 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
         warnings.warn(f"{opened.path}: the accuracy of the exported model is not measured: {error}", stacklevel=2)
         unmeasured = "Its accuracy was not measured: where it was exported, its images could not be read."
         measured, notes = MeasuredAccuracy(None, None, 0), (*notes, unmeasured)
+    if dealt and measured.own is not None:
+        notes = (*notes, "It was measured on validation images, which choose the round that tables show.")
     return describe_model(
         opened,
         network,

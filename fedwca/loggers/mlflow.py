@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.core.tracking_id import tracking_id
+from fedwca.core.tracking_id import name_run, tracking_id
 from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, plain_settings, register, scalars
 
 BATCH = 100
@@ -58,7 +58,7 @@ class MLflow(Logger):
         experiment = experiment_entry.experiment_id if experiment_entry else client.create_experiment(self.experiment)
         tag = tracking_id(run)
         runs = client.search_runs([experiment], f"tags.`fedwca.run` = '{tag}'", max_results=1)
-        name = run.resolve().name
+        name = name_run(run)
         run_id = (runs or [client.create_run(experiment, run_name=name, tags={"fedwca.run": tag})])[0].info.run_id
         # MLflow accepts no other value for a parameter that it has; a killed process may have sent only some.
         sent = runs[0].data.params if runs else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.files import expand_home
+from fedwca.core.tracking_id import name_run
 from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, plain_settings, register, scalars
 
 
@@ -29,7 +30,7 @@ class TensorBoard(Logger):
         Steps are finished rounds, 0 before round 0. At the end, settings and final accuracies are written under HPARAMS
         for each method, source model and trial, and pictures into ``pictures``.
         """
-        root = expand_home(self.folder) / run.resolve().name if self.folder else run / "tensorboard"
+        root = expand_home(self.folder) / name_run(run) if self.folder else run / "tensorboard"
         events = _EventFiles(root, config)
         try:
             yield LogSession(events.log, events.end)

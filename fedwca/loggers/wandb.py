@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.core.tracking_id import tracking_id
+from fedwca.core.tracking_id import name_run, tracking_id
 from fedwca.loggers import Logger, LogSession, Record, RunEnd, curve_name, register, scalars
 
 
@@ -35,7 +35,7 @@ class WandB(Logger):
         settings = wandb.Settings(silent=True, console="off")
         session = wandb.init(
             project=self.project,
-            name=run.resolve().name,
+            name=name_run(run),
             id=tracking_id(run),
             resume="allow" if self.mode == "online" else None,
             dir=str(run),

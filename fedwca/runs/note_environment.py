@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fedwca.errors import FedwcaError
 from fedwca.results.environment import changed_values, describe_move
 from fedwca.results.read_run_files import read_environment
 from fedwca.results.write_run import RunFolder
+
+
+def count_subgroups(run: Path) -> int:
+    """Number of subgroups of ranks that a run began with, which went through rounds side by side."""
+    try:
+        ranks = read_environment(run).get("ranks") or {}
+    except FedwcaError:
+        ranks = {}
+    return int(ranks.get("world", 1)) // int(ranks.get("per_trial", 1)) or 1
 
 
 def note_environment(folder: RunFolder, environment: Mapping[str, Any], finished_rounds: int) -> str | None:

@@ -30,7 +30,7 @@ from fedwca.results.write_run import RunFolder
 from fedwca.runs.bench_units import units_of
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import build_network
-from fedwca.runs.note_environment import note_environment
+from fedwca.runs.note_environment import count_subgroups, note_environment
 from fedwca.runs.ranks.rank_lifecycle import lead_run
 from fedwca.runs.records.round_record import seconds_spent
 from fedwca.runs.reporter import PlannedRun, RunReporter
@@ -138,7 +138,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     return PreparedRun(
         *(folder, plan, splits, domains, checkpointer, claimed.started, claimed.loggers, schedule, needed, device),
         profile=claimed.profile,
-        before=sum(map(seconds_spent, records)) / subgroups,  # those went through rounds side by side
+        before=sum(map(seconds_spent, records)) / count_subgroups(folder.path),  # they went through rounds side by side
     )
 
 

@@ -416,3 +416,20 @@ def test_in_the_second_test_a_rival_that_is_ahead_on_digits_mini_refutes() -> No
                 verdicts.judge_rival(columns, "FedSCAl", plan) for plan in (verdicts.FIRST, verdicts.SECOND)
             ]
     assert judged == {"below": ["not decided", "refuted on digits-mini"], "level": ["not decided", "not decided"]}
+
+
+def test_a_rival_that_is_ahead_on_digits_mini_is_named_in_the_first_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    below, above = Difference(-4.0, None, 5, -6.0, -2.0, None), Difference(4.0, None, 5, 2.0, 6.0, None)
+    monkeypatch.setattr(verdicts, "gap_to", lambda seeds, method: seeds["gap"])
+    monkeypatch.setattr(verdicts, "has_all_seeds", lambda seeds: True)
+    columns: Any = {
+        f"Digit-Five, rate {lr}": (f"digits, learning rate {lr}", {"gap": above}) for lr in ("0.001", "0.003")
+    }
+    columns["digits-mini"] = ("embedded, learning rate 0.003", {"gap": below})
+    assert verdicts.judge_rival(columns, "FedWCA", verdicts.FIRST) == "ahead on Digit-Five, behind on digits-mini"
+
+
+def test_thresholds_of_some_pieces_are_not_called_not_run() -> None:
+    piece = {"source": "usps", "methods": {"FedTAB": {}, "least 4 tenths": {}}}
+    columns: Any = {"Digit-Five": ("digits, learning rate 0.003", {10: [piece, {**piece, "methods": {"FedTAB": {}}}]})}
+    assert verdicts.threshold_row(columns, verdicts.FIRST)[0] == "some pieces"

@@ -233,8 +233,11 @@ def test_warnings_of_other_ranks_reach_rank_0_once(monkeypatch: pytest.MonkeyPat
     }.items():
         monkeypatch.setattr(rank_lifecycle, name, value)
     follow_run(SimpleNamespace(everyone=SimpleNamespace(broadcast_object=lambda _: opening)))  # type: ignore[arg-type]
-    list(schedule._news(sent, Progress(warn=told.append)))
-    assert told == ["drawn", "kept"]
+    for message in ("trust", "trust"):
+        sent.put(("warning", message))
+    with pytest.warns(UserWarning, match="drawn|kept") as warned:  # of equal ones the command line shows the first
+        list(schedule._news(sent, Progress(warn=told.append)))
+    assert ([str(warning.message) for warning in warned], told) == (["drawn", "drawn", "kept"], ["trust"])
 
 
 def test_with_debug_an_error_of_any_kind_ends_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +245,7 @@ def test_with_debug_an_error_of_any_kind_ends_the_rank(monkeypatch: pytest.Monke
     monkeypatch.setattr(cli, "mute_rank", lambda: io.StringIO())
     left = list[int]()
     monkeypatch.setattr(cli, "leave_ranks", lambda code, muted: left.append(code))
+    monkeypatch.setattr(cli, "prepare_streams", lambda: None)
     with contextlib.redirect_stderr(io.StringIO()) as said, pytest.raises(SystemExit):
         cli.main()
     assert left == [1]

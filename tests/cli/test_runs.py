@@ -7,11 +7,13 @@ import errno
 import json
 import re
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
@@ -182,7 +184,7 @@ def test_a_question_that_is_not_answered(
     def ask(*_: object, **__: object) -> str:
         raise error
 
-    monkeypatch.setattr("typer._click.termui.visible_prompt_func", ask)
+    monkeypatch.setattr(sys.modules[typer.confirm.__module__], "visible_prompt_func", ask)
     run = call("runs", "rm", "now")
     assert (run.code, said in run.err) == (code, True), run.err
     assert (runs / "now").exists()

@@ -144,9 +144,12 @@ def test_nobody_loses_its_place_to_who_has_one_or_while_a_node_is_not_known(
     monkeypatch: pytest.MonkeyPatch, newcomer: str, nodes: list[int]
 ) -> None:
     names = {0: name_of("a"), 1: name_of("b")}
-    clients, _ = with_places(monkeypatch, nodes, names, {11: Reply({"identity": newcomer, "number": 1})}, rejoin=True)
-    clients.find()
-    assert names == {0: name_of("a"), 1: name_of("b")}
+    replies = {11: Reply({"identity": newcomer, "number": 1})}
+    clients, asked_nodes = with_places(monkeypatch, nodes, names, replies, rejoin=True)
+    for _ in range(2):
+        clients.find()
+        assert names == {0: name_of("a"), 1: name_of("b")}
+    assert asked_nodes[1:] == ([nodes] if 12 in nodes else []), "who was turned away meanwhile is asked again"
 
 
 def test_who_was_turned_away_with_a_key_is_asked_again_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:

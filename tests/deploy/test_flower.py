@@ -186,12 +186,22 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
     assert _parse_args_run_superlink().parse_args(arguments).runtime_dependency_install is asked_for
 
 
-def test_processes_of_one_machine_use_no_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NO_PROXY", "inside.example")
-    monkeypatch.delenv("no_proxy", raising=False)
+@pytest.mark.parametrize(
+    ("upper", "lower", "expected"),
+    [
+        ("", "", "127.0.0.1,localhost,::1"),
+        ("a.example", "", "a.example,127.0.0.1,localhost,::1"),
+        ("a.example", "b.example", "b.example,127.0.0.1,localhost,::1"),  # as libraries do, lower case counts
+        ("*", "", "*"),
+    ],
+)
+def test_processes_of_one_machine_use_no_proxy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, upper: str, lower: str, expected: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", upper)
+    monkeypatch.setenv("no_proxy", lower)
     env = flower_environment(tmp_path)
-    assert env["NO_PROXY"] == "inside.example,127.0.0.1,localhost,::1"
-    assert env["no_proxy"] == "127.0.0.1,localhost,::1"
+    assert env["NO_PROXY"] == env["no_proxy"] == expected
 
 
 @pytest.mark.parametrize("name", [*PARTS, "fedpcl_pl"])

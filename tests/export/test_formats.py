@@ -61,6 +61,7 @@ def test_auto_is_a_device_that_the_library_has(
     tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path, "onnx", network, about)
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     monkeypatch.setattr("fedwca.export.load_model.resolve_device", lambda name: "cuda" if name == "auto" else name)
     assert open_model(path, "auto").logits(comparison_images(8, 2)).shape == (2, len(about.classes))
     with pytest.raises(UsageError, match="--device cuda: the installed onnxruntime runs ONNX files on the CPU alone"):

@@ -202,7 +202,7 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
     assert tent["adaptation"]["accuracy_before"] == [*plain["accuracy_validation"][:5], *plain["accuracy"][5:]]
     about = model_of(open_run(finished.path, "fedavg"), 0)[1]
     assert (about.domain, about.source) == (None, "all domains")
-    assert "also chose the round" in about.notes[-1]
+    assert "validation images, which choose the round" in about.notes[-1]
     prox, plus_plus = (open_run(finished.path, name) for name in names[2:])
     assert torch.equal(prox.server.rows, plus_plus.server.rows)  # steps at test time change no training
     images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)

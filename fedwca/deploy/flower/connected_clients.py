@@ -86,6 +86,8 @@ class ConnectedClients:
         if hello.wish is not None and self.deployment.rejoin and all_known and not self.session.knows(hello.name):
             self.session.release(hello.wish, {self._names[present] for present in online})
         number = self.session.admit(hello.name, hello.wish)
+        if number is None and self.deployment.rejoin and not all_known:
+            return  # asked again in the next round
         # Two nodes of one name would answer for one client: only the later one is used from now on.
         for older in [older for older, assigned in self._numbers.items() if assigned == number is not None]:
             self._numbers[older] = None

@@ -68,11 +68,11 @@ def flower_environment(home: Path) -> dict[str, str]:
     # Flower starts further processes by name: its programs must come first.
     path = os.pathsep.join([str(find_flwr().parent), os.environ.get("PATH", "")])
     home.mkdir(parents=True, exist_ok=True)
-    direct = {
-        name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost", "::1"]))
-        for name in ("NO_PROXY", "no_proxy")
-    }
-    return {**QUIET, **os.environ, **direct, "FLWR_HOME": str(home.resolve()), "PATH": path}
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if direct.strip() != "*":  # all hosts, which holds only where nothing else is named
+        direct = ",".join(filter(None, [direct, "127.0.0.1", "localhost", "::1"]))
+    proxies = {"NO_PROXY": direct, "no_proxy": direct}
+    return {**QUIET, **os.environ, **proxies, "FLWR_HOME": str(home.resolve()), "PATH": path}
 
 
 def server_command(server: Path, host: str, port: int, insecure: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -138,6 +139,7 @@ class RankZeroChannel:
     def __init__(self, world: RankWorld) -> None:
         self.world = world
         self.group = cast("ProcessGroup", dist.new_group(backend="gloo", timeout=PATIENCE))
+        self._lock = threading.Lock()  # threads of clients may warn at once
 
     def send(self, value: Any) -> None:
         """Send a value and return when it has been sent.
@@ -146,7 +148,7 @@ class RankZeroChannel:
             RankFailed: rank 0 cannot go on, or is gone.
         """
         payload = to_bytes(value)
-        with watch_ranks(self.world):
+        with watch_ranks(self.world), self._lock:
             dist.send(torch.tensor([len(payload)]), 0, self.group)
             dist.send(payload, 0, self.group)
 

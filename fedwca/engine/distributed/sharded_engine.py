@@ -120,7 +120,7 @@ class ShardedEngine:
         rows: Tensor | None = None,
         clients: Sequence[int] | None = None,
     ) -> list[AdaptedModel]:
-        """As the protocol says, each client at its own rank; other ranks' adapted models are empty."""
+        """As the protocol says, each client at its own rank; adapted models come without their rows."""
         chosen = range(len(self.images)) if clients is None else clients
         own_models = self.within.adapt(adaptation, lr, weights, rows, self._of(self.ranks.index, chosen))
         return self._gather_values(own_models, chosen)

@@ -33,13 +33,13 @@ def weights(run: Run, method: str | None = None, trial: TrialKey | None = None) 
         NotDrawn: the method has at most one cluster model, or no second round.
     """
     method, records = select_records(run, method, trial)
-    return draw_weights({"": spread(records, PANELS)}, run.domains, _title(run, method, records[0]))
+    return draw_weights({"": spread_records(records, PANELS)}, run.domains, _title(run, method, records[0]))
 
 
-def spread(records: Sequence[Record], most: int) -> list[Record]:
+def spread_records(records: Sequence[Record], most: int) -> list[Record]:
     """At most so many records at equal distances, the first and the last among them.
 
-    >>> spread(list(range(10)), 4), spread([5], 4)
+    >>> spread_records(list(range(10)), 4), spread_records([5], 4)
     ([0, 3, 6, 9], [5])
     """
     step = (len(records) - 1) / max(1, min(most, len(records)) - 1)
@@ -80,7 +80,7 @@ def weights_animation(run: Run, method: str | None = None, trial: TrialKey | Non
     from matplotlib.animation import FuncAnimation
 
     method, records = select_records(run, method, trial)
-    records = spread(records, FRAMES)  # all frames are in memory until the file is written
+    records = spread_records(records, FRAMES)  # all frames are in memory until the file is written
     groups = group_clients(run.domains, records)
     rows, columns = _shape(run.domains, records[0], groups)
     fig = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))

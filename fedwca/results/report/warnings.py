@@ -148,7 +148,7 @@ def _alone(records: Sequence[Record]) -> Iterator[str]:
         yield f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody."
     affected_rounds = 0
     for record in (record for record in records if grouped and record.get("weights")):
-        rows = record.get("weights", ())
+        rows = record["weights"]
         contributors = Counter(c for c, row in zip(record.get("labels", ()), rows, strict=True) if not _missing(row))
         affected_rounds += any(contributors[c] == 1 < record["labels"].count(c) for c in contributors)
     if affected_rounds:

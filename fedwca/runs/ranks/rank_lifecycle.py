@@ -87,5 +87,5 @@ def follow_run(world: RankWorld) -> None:
     with matmul_precision(config.precision, resolve_device(config.device)):
         checkpointer, progress = Checkpointer(schedule, opening["begun"]), schedule.sending_progress()
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: progress.warn(str(message))  # this rank is silent
+            warnings.showwarning = lambda message, *_, **__: schedule.send_warning(str(message))  # this rank is silent
             schedule.send_records(run_bench(config, methods, splits, progress, checkpointer, schedule))

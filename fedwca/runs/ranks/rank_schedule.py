@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -116,6 +117,11 @@ class RankSchedule(Schedule):
         if self.leads:
             self.channel.send(("end", None))
 
+    def send_warning(self, text: str) -> None:
+        """Send a Python warning to rank 0, which issues it; those of ranks that lead no subgroup are left out."""
+        if self.leads:
+            self.channel.send(("python warning", text))
+
     def sending_progress(self) -> Progress:
         """A progress object that sends ends of methods and warnings to rank 0."""
         if not self.leads:
@@ -173,6 +179,8 @@ class RankSchedule(Schedule):
                     yield record
                 case "ended", (label, accuracy):
                     progress.method_end(label, accuracy)
+                case "python warning", text:
+                    warnings.warn(text, stacklevel=1)
                 case "warning", message if message not in self._warned:
                     self._warned.add(message)
                     progress.warn(message)

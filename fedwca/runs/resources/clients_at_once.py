@@ -75,17 +75,25 @@ def restore_trials_at_once(
         original == 1
         or (
             (config.workers or original * len(clients)) >= original * len(clients)
-            and fits_memory(config, network, clients, len(clients), original)
+            and fits_memory(config, network, clients, len(clients), original, config.trials_at_once is not None)
         )
     )
     return config.model_copy(update={"trials_at_once": original if possible else 1})
 
 
 def fits_memory(
-    config: RunConfig, network: Network, clients: Sequence[ClientImages], clients_per_trial: int, trials: int
+    config: RunConfig,
+    network: Network,
+    clients: Sequence[ClientImages],
+    clients_per_trial: int,
+    trials: int,
+    whole: bool = False,
 ) -> bool:
-    """Whether that many clients of each trial, processed at the same time, fit into four fifths of the free memory."""
-    available = _usable_bytes(config)
+    """Whether that many clients of each trial, processed at the same time, fit into the free memory.
+
+    Four fifths of it count, or with ``whole`` all, as for a number that the user has set.
+    """
+    available = free_bytes(resolve_device(config.device)) if whole else _usable_bytes(config)
     fixed, per_client = _bytes(config, network, clients)
     return available is None or trials * (fixed + clients_per_trial * per_client) <= available
 
