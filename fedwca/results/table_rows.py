@@ -151,12 +151,12 @@ def _by_name(numbers: Mapping[TrialKey, Mapping[str, float]]) -> dict[str, dict[
 
 
 def _counted_domains(last: Mapping[str, Mapping[TrialKey, Record]], domains: Sequence[str]) -> list[str]:
-    """Domains with a counted client."""
+    """Domains with a counted client; all if no client is counted in any run that did not diverge."""
     accuracies = [record["accuracy"] for runs in last.values() for record in runs.values()]
     counted = {
         d for values in accuracies for d, accuracy in zip(domains, values, strict=True) if not math.isnan(accuracy)
     }
-    return [domain for domain in dict.fromkeys(domains) if domain in counted]
+    return [domain for domain in dict.fromkeys(domains) if accuracies and (domain in counted or not counted)]
 
 
 def _more(row: Row) -> list[tuple[str, Mapping[TrialKey, float]]]:

@@ -126,7 +126,7 @@ def test_a_client_that_joins_is_given_a_model_of_its_own(run: Path, tmp_path: Pa
     assert "by step" not in said.out
     card = (tmp_path / "said/model.safetensors.md").read_text()
     assert "Joined the only cluster after training, with 6 images and no labels; its model was generated from" in card
-    assert "| Made from | labelled images of digits_plain: training clients |" in card
+    assert "| Made from | labelled images of digits_plain: all domains |" in card
     step = call(*arguments, str(tmp_path / "no"), "--method", "odpfl_hn", "--adapt", "entropy")
     assert (step.code, "which no steps go with; leave --adapt out" in step.err) == (2, True)
     untrained = call(*arguments, str(tmp_path / "no"), "--method", "fedsr", "--adapt", "generated")
