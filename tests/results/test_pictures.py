@@ -175,6 +175,7 @@ def test_an_animation_is_a_gif_of_every_round(tmp_path: Path, monkeypatch: pytes
     from PIL import Image
 
     run = read_run(write_run(tmp_path / "run"))
+    run.methods["wca"]["label"] = r"a $\x$ b"  # no formula
     save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
     with Image.open(tmp_path / "weights.gif") as animation:
         assert animation.n_frames == int(run.config["rounds"]) - 1
@@ -182,12 +183,6 @@ def test_an_animation_is_a_gif_of_every_round(tmp_path: Path, monkeypatch: pytes
     save(pictures.weights_animation(run), tmp_path / "short.gif", dpi=30)
     with Image.open(tmp_path / "short.gif") as animation:
         assert animation.n_frames == 2
-
-
-def test_titles_of_animations_are_no_formulas(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "run"))
-    run.methods["wca"]["label"] = r"a $\x$ b"
-    save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
 
 
 def test_a_title_counts_the_runs_whose_rounds_are_drawn(tmp_path: Path) -> None:
