@@ -98,10 +98,6 @@ class Session:
             self.state = replace(self.state, names=set_name(names, number, ""))
             self._informed.discard(number)
 
-    def knows(self, name: str) -> bool:
-        """Whether a client has a place already."""
-        return name in self.state.names
-
     def open(self, available: Collection[int]) -> dict[int, Parcel]:
         """Begin a round, or repeat it, and return the parcel to send to each sampled client.
 

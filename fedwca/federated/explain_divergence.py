@@ -29,7 +29,6 @@ def explain_divergence(opened: OpenRound, client: int, upload: SimulatedUpload, 
     if not bool(upload.weights.isfinite().all()):
         return f"aggregator {opened.method.aggregator.name!r}: blend gave it weights that are not finite"
 
-    # With the rows' own BatchNorm statistics: those that stay with this client are perhaps no longer finite.
     def look(work: ClientWork) -> list[float | None]:
         # An objective may read more than it is given here, which must neither hide the finding nor end one rank alone.
         with suppress(Exception), torch.no_grad():
@@ -40,6 +39,7 @@ def explain_divergence(opened: OpenRound, client: int, upload: SimulatedUpload, 
                 return [loss]
         return [None]
 
+    # With the rows' own BatchNorm statistics: those that stay with this client are perhaps no longer finite.
     (loss,) = opened.engine.run(
         SingleStep(opened.offer, opened.rows, opened.task, [client], look, as_trained=True, source=opened.source)
     )

@@ -109,7 +109,7 @@ def with_places(
     monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
     clients = make_clients(nodes, [], rejoin)
     clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
-    clients.session.knows = lambda name: name in names.values()  # type: ignore[method-assign, assignment]
+    clients.session.state = SimpleNamespace(names=names.values())  # type: ignore[assignment]
     return clients, asked_nodes
 
 

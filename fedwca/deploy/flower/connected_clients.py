@@ -83,7 +83,8 @@ class ConnectedClients:
     def _give_number(self, node: int, hello: _Hello, online: Sequence[int]) -> None:
         """Let the session give a node's client its number."""
         all_known = all(present in self._names for present in online)  # one that has said nothing may have that place
-        if hello.wish is not None and self.deployment.rejoin and all_known and not self.session.knows(hello.name):
+        may_release = self.deployment.rejoin and all_known and hello.name not in self.session.state.names
+        if hello.wish is not None and may_release:
             self.session.release(hello.wish, {self._names[present] for present in online})
         number = self.session.admit(hello.name, hello.wish)
         if number is None and self.deployment.rejoin and not all_known:
