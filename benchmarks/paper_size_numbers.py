@@ -14,12 +14,14 @@ from paper_size_pieces import BY_MOMENTS, KINDS, TABLE2, Kind
 from fedwca.config.method_spec import parse_method
 
 RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
-DIGITS, PACS, MOMENTS_PACS, PAPER_DIGITS = (
-    next(kind for kind in KINDS if kind.name == name) for name in ("digits", "pacs", "moments_pacs", "paper_digits")
+DIGITS, MOMENTS_SOURCE, PACS, MOMENTS_PACS, PAPER_DIGITS = (
+    next(kind for kind in KINDS if kind.name == name)
+    for name in ("digits", "moments_source", "pacs", "moments_pacs", "paper_digits")
 )
 OWN = "fedwca"
+SOURCE_ADA_BN = "source_ada_bn"
 MOMENTS, ONE_HOT_BY_MOMENTS = (parse_method(method).name for method in BY_MOMENTS)
-RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
+RIVALS = (SOURCE_ADA_BN, "local", "fedavg", "one_hot")
 """What FedWCA is compared with by target domain."""
 Run = tuple[str, int]
 """A source domain, and the seed of a source model."""
@@ -35,35 +37,34 @@ def finished(kind: Kind) -> list[dict[str, Any]]:
     return [piece for piece in pieces if piece["complete"] or needed <= piece["methods"].keys()] or pieces
 
 
-def with_one_hot_by_moments(kind: Kind) -> list[dict[str, Any]]:
-    """The finished pieces of a kind, with One-hot by moments where it was run from the same source model.
-
-    One-hot by moments is taken from the pieces of kind ``moments_pacs``.
-    """
-    pieces = {(piece["source"], piece["seed"]): piece for piece in finished(kind)}
-    for piece in finished(MOMENTS_PACS):
-        entries = pieces.get((piece["source"], piece["seed"]), {"methods": {}})["methods"]
-        one_hot = piece["methods"].get(ONE_HOT_BY_MOMENTS)
-        if one_hot and MOMENTS in entries and entries[MOMENTS]["source_weights"] == one_hot["source_weights"]:
-            entries[ONE_HOT_BY_MOMENTS] = one_hot
-    return list(pieces.values())
+def finished_with(other: Kind, method: str, kind: Kind) -> list[dict[str, Any]]:
+    """The finished pieces of a kind, with a method of another kind where that was run from the same source model."""
+    entries, pieces = by_run(finished(other), method), []
+    for piece in finished(kind):
+        source_models = {entry.get("source_weights") for entry in piece["methods"].values()} - {None}
+        entry = entries.get((piece["source"], piece["seed"]), {})
+        added = {method: entry} if entry.get("source_weights") in source_models else {}
+        pieces.append(piece | {"methods": piece["methods"] | added})
+    return pieces
 
 
 def finished_by_moments(kind: Kind) -> list[dict[str, Any]]:
     """The pieces in which FedWCA and One-hot have the clusters by moments, of this kind and of kind ``digits``.
 
     Those of kind ``digits`` are the runs in ``kind.known``: their clusters by first layers equal those by moments.
+    Source + AdaBN of the others is taken from kind ``moments_source``.
 
     Raises:
         ValueError: such a piece of kind ``digits`` has One-hot in other clusters.
     """
-    pieces, repeats = finished(kind), []
+    pieces, repeats = finished_with(MOMENTS_SOURCE, SOURCE_ADA_BN, kind), []
     for piece in finished(DIGITS) if pieces else []:
         if (piece["source"], piece["seed"]) in kind.known:
             methods_by_moments = {MOMENTS: piece["methods"][MOMENTS], ONE_HOT_BY_MOMENTS: piece["methods"]["one_hot"]}
             if len({tuple(entry["labels"]) for entry in methods_by_moments.values()}) > 1:
                 raise ValueError(f"digits-{piece['source']}-{piece['seed']} has other clusters by moments than One-hot")
-            repeats.append(piece | {"methods": methods_by_moments})
+            untrained = {SOURCE_ADA_BN: piece["methods"][SOURCE_ADA_BN]}
+            repeats.append(piece | {"methods": untrained | methods_by_moments})
     return pieces + repeats
 
 

@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paper_size_numbers import MOMENTS, ONE_HOT_BY_MOMENTS, OWN, PACS, by_target, finished, with_one_hot_by_moments
+from paper_size_numbers import (
+    MOMENTS,
+    MOMENTS_PACS,
+    ONE_HOT_BY_MOMENTS,
+    OWN,
+    PACS,
+    by_target,
+    finished,
+    finished_with,
+)
 from paper_size_pieces import KINDS
 
 from fedwca.results.pictures import style
@@ -40,7 +49,7 @@ def draw_by_target(file: Path) -> None:
     axes = figure.subplots(1, len(RIVALS), sharey=True)
     for axis, (rival, label) in zip(axes, RIVALS.items(), strict=True):
         for kind, method, name, marker, colour in SHOWN:
-            pieces = with_one_hot_by_moments(kind) if kind is PACS else finished(kind)
+            pieces = finished_with(MOMENTS_PACS, ONE_HOT_BY_MOMENTS, PACS) if kind is PACS else finished(kind)
             rival_method = ONE_HOT_BY_MOMENTS if kind is PACS and rival == "one_hot" else rival
             source_accuracy, fedwca, rival_accuracy = (
                 by_target(pieces, key) for key in ("source_only", method, rival_method)

@@ -37,6 +37,8 @@ SEEDS = (20, 21, 22)
 """Seeds of the source models of the tables with all images; nothing was designed or tuned on them."""
 BY_MOMENTS = ("FedWCA by moments=fedwca/clusterer=ada_bn", "One-hot by moments=one_hot/clusterer=ada_bn")
 """FedWCA and One-hot with the same clusters."""
+BY_FIRST_LAYERS_AND_MOMENTS = (("mnist", 21), ("mnist", 22), ("mnistm", 21), ("mnistm", 22), ("usps", 22))
+"""Runs of kind ``digits`` in which clusters by first layers are those by moments, so that One-hot is the same."""
 TF32: dict[str, Any] = {"precision": "tf32"}
 """The precision in which torch computes convolutions by default on recent GPUs."""
 TEN_TF32: dict[str, Any] = {"rounds": 10, "trials": 1, **TF32}
@@ -75,8 +77,16 @@ KINDS = (
         SEEDS,
         {"clients": 4, "rounds": 10, "trials": 1},
         BY_MOMENTS,
-        # In these runs the clusters by first layers are those by moments, so One-hot of kind ``digits`` is the same.
-        known=(("mnist", 21), ("mnist", 22), ("mnistm", 21), ("mnistm", 22), ("usps", 22)),
+        known=BY_FIRST_LAYERS_AND_MOMENTS,
+    ),
+    Kind(
+        "moments_source",
+        "digit_five",
+        DIGITS,
+        SEEDS,
+        {"clients": 4, "rounds": 10, "trials": 1},
+        ("source_ada_bn",),
+        known=BY_FIRST_LAYERS_AND_MOMENTS,
     ),
     Kind("pacs", "pacs", PACS, SEEDS, TEN_TF32, MAIN, 64, "cuda", may_lack=("fedwca by update",)),
     Kind("moments_pacs", "pacs", PACS, SEEDS, TEN_TF32, BY_MOMENTS, 64, "cuda"),

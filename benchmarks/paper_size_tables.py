@@ -16,15 +16,16 @@ from paper_size_numbers import (
     PACS,
     PAPER_DIGITS,
     RIVALS,
+    SOURCE_ADA_BN,
     by_run,
     by_target,
     finished,
     finished_by_moments,
+    finished_with,
     label_of,
     means,
     methods,
     methods_of_any,
-    with_one_hot_by_moments,
 )
 from paper_size_pieces import KINDS, Kind
 from readings import PAIR_NOTE, gains_by_right, mean_by_pair, name_machine, noted
@@ -216,7 +217,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
         table, next(kind for kind in KINDS if kind.name == "moments"), (MOMENTS,), finished_by_moments
     ),
     "paper_size-pacs": partial(table, PACS, (OWN, MOMENTS)),
-    "paper_size-moments_pacs": partial(table, MOMENTS_PACS, (MOMENTS,)),
+    "paper_size-moments_pacs": partial(table, MOMENTS_PACS, (MOMENTS,), partial(finished_with, PACS, SOURCE_ADA_BN)),
     "paper_size-paper_digits-rounds": partial(curves, PAPER_DIGITS, 20),
     "paper_size-paper_digits-targets": partial(targets, PAPER_DIGITS, ("source_only", "source_ada_bn", "one_hot", OWN)),
     "paper_size-digits-right": partial(gains_by_source_model, DIGITS),
@@ -226,7 +227,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
         PACS,
         MOMENTS,
         ("source_ada_bn", "local", "fedavg", ONE_HOT_BY_MOMENTS, "fedscal"),
-        with_one_hot_by_moments,
+        partial(finished_with, MOMENTS_PACS, ONE_HOT_BY_MOMENTS),
     ),
     "paper_size-pacs-targets": partial(
         targets, PACS, ("source_only", "source_ada_bn", "local", "fedavg", OWN, MOMENTS, "fedscal")

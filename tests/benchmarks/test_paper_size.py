@@ -47,7 +47,8 @@ def test_pieces_are_those_whose_data_exist(data: Path) -> None:
     assert len(by_name) == 12 + 1 + 7 + 12 + 12 + 25 + 20 + 20
     assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(by_name)
     assert [piece.name for piece in pieces.pieces(data, small=True)] == [
-        *("digits-mnist-20", "digits40-synth-20", "moments-mnist-20", "pacs-art_painting-20"),
+        *("digits-mnist-20", "digits40-synth-20", "moments-mnist-20"),
+        *("moments_source-mnist-20", "pacs-art_painting-20"),
         *("moments_pacs-art_painting-20", "paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
     ]
     (data / "office_home").rmdir()
@@ -332,7 +333,7 @@ def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
             for entry in result["methods"].values():
                 entry["source_weights"] = weights
             file.write_text(json.dumps(result))
-    joined = numbers.with_one_hot_by_moments(numbers.PACS)
+    joined = numbers.finished_with(numbers.MOMENTS_PACS, numbers.ONE_HOT_BY_MOMENTS, numbers.PACS)
     assert numbers.by_target(joined, numbers.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
     assert numbers.by_target(joined, numbers.MOMENTS)["photo", 21, "x"] == 50.0
 
