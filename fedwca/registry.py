@@ -62,10 +62,11 @@ class Registry(Generic[T]):
         kind: what messages call a component, for example ``"aggregator"``.
         package: the package whose files are the components, and the entry-point group.
         requires: methods that every component must have; the error for a plugin without them names those it lacks.
+        states: class attributes that every component must set, likewise.
     """
 
-    def __init__(self, kind: str, package: str, requires: tuple[str, ...] = ()) -> None:
-        self.kind, self.package, self.requires = kind, package, requires
+    def __init__(self, kind: str, package: str, requires: tuple[str, ...] = (), states: tuple[str, ...] = ()) -> None:
+        self.kind, self.package, self.requires, self.states = kind, package, requires, states
         self._classes: dict[str, type[T]] = {}
         self._checked: set[str] = set()
 
@@ -87,6 +88,7 @@ class Registry(Generic[T]):
         if not isinstance(cls, type):
             raise UsageError(f"{self.kind} {name!r} is not a class but {cls!r}")
         missing = [method for method in self.requires if not _has(cls, method)]
+        missing += [attribute for attribute in self.states if not hasattr(cls, attribute)]
         if missing or not issubclass(cls, Component):
             lacks = ", ".join(missing) or "the base class fedwca.registry.Component"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")

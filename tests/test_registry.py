@@ -27,6 +27,7 @@ from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.datasets import DatasetSource
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
+from fedwca.partitions import Partition
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.registry import Registry
 from tests.read_rounds import read_rounds
@@ -397,6 +398,18 @@ def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
     message = r"Nameless has no name; put @register\(NAME\) above the class, after `from fedwca.aggregators import reg"
     with pytest.raises(InvalidConfig, match=message):
         aggregators.parse(Nameless())
+
+
+def test_a_partition_states_its_setting() -> None:
+    partitions: Registry[Partition] = Registry("partition", "fedwca.loggers", states=("setting", "default_baseline"))
+
+    class Whole(Partition):
+        """Everything to everybody."""
+
+        setting = "ffreeda"
+
+    with pytest.raises(UsageError, match=r"partition 'whole' \(.*Whole\) lacks default_baseline"):
+        partitions("whole")(Whole)
 
 
 def test_a_registered_name_is_found_however_it_is_written() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedwca.config.baselines import Baseline, baseline, baseline_names
 from fedwca.config.build_component import component, partition_of
 from fedwca.config.component_registries import registry_of
-from fedwca.config.method_checks import check_clusterer_is_used, check_models_are_given, check_views_are_known
+from fedwca.config.method_checks import check_clusterer_is_used, check_views_are_known
 from fedwca.config.run_config import Components, RunConfig
 from fedwca.core.aggregator import Aggregator
 from fedwca.core.clusterer import Clusterer
@@ -43,7 +43,6 @@ def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Compone
     if central is not None and central.oracle:
         label = f"{label} (ORACLE)"
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
-    check_models_are_given(aggregator, labeler, (*objectives, *finish))
     check_views_are_known((*objectives, *finish))
     return Method(name, label, aggregator, labeler, objectives, built_clusterer, finish, central, adaptation=adaptation)
 

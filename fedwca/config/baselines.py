@@ -18,6 +18,7 @@ from fedwca.config.method_spec import NOTHING, SEVERAL, MethodSpec
 from fedwca.config.method_values import MethodValues
 from fedwca.config.run_config import SPECS, Components
 from fedwca.config.spell_out import spell_out
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.files import toml_names
 from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
@@ -110,6 +111,18 @@ def _read_baseline(name: str, setting: str) -> Baseline:
         return Baseline(**spell_out(values))
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, f"baseline {name}: ")) from error
+
+
+def is_stated(name: str, key: str, setting: str = Domains.setting) -> bool:
+    """Whether the file of a setting's baseline states a value, by its dotted key; False if there is no such file.
+
+    >>> is_stated("fedtta_prox", "training.lr", "upfl"), is_stated("fedtta_prox", "training.clip", "upfl")
+    (False, True)
+    """
+    if name not in baseline_names(setting):
+        return False
+    own = baseline(name, setting)
+    return key in dict(flatten_keys({"training": own.training, "components": own.components}))
 
 
 def baseline_for(

@@ -16,7 +16,6 @@ from fedwca.config.build_component import component, partition_of
 from fedwca.config.config_layers import lay_over, merge
 from fedwca.config.describe_method import describe_method
 from fedwca.config.method_checks import (
-    check_adaptation_is_used,
     check_epochs_are_whole,
     check_layers_can_stay,
     check_models_can_be_generated,
@@ -150,7 +149,6 @@ def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> t
     model = component("model", config.model, config.components)
     rounds = config.rounds if max_rounds is None else min(max_rounds, config.rounds)
     with _name_in_errors(method.name):
-        check_adaptation_is_used(method)
         check_fits_partition(method, training, config.batch_norm, partition, config.checkpoint is not None)
         check_public_images(method, built_partition)
         check_sizes(method, model, config.checkpoint is not None)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedwca.config.method_values import LENGTHS, drop_overridden_values
-from fedwca.config.run_config import Layer, RunConfig, validate
+from fedwca.config.run_config import TABLES, Layer, RunConfig, validate
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 
 TRAINING_WORDS = ("epochs", "lr", "batch_size")
 """Fields of `Training` that have an option of their own."""
+TABLE_TYPES = tuple(TABLES.values())
 REPEATED = {"baseline": "baselines", "objective": "objectives"}
 """Repeatable option → field that holds all its values."""
 
@@ -39,7 +40,12 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
     known_names = [*RunConfig.model_fields, *TRAINING_WORDS]
     if unknown_names := [word for word in words if word not in known_names]:
         raise UsageError(describe_unknown("setting", unknown_names[0], known_names))
-    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
+    # A training may be given as an instance, of which what was set counts, as of a table.
+    layer = {
+        word: value.model_dump(exclude_unset=True) if isinstance(value, TABLE_TYPES) else value
+        for word, value in words.items()
+        if word not in TRAINING_WORDS
+    }
     training = {word: words[word] for word in TRAINING_WORDS if word in words}
     return merge(layer, {"training": training}) if training else layer
 
@@ -70,16 +76,19 @@ def lay_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> Layer:
     return merged
 
 
-def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
+def resolve(
+    layers: Mapping[str, Layer], is_stated: Callable[[str, str], bool] = lambda method, key: False
+) -> tuple[RunConfig, dict[str, str]]:
     """The configuration merged from layers, and the origin of each value that was set, by dotted key.
 
     Args:
         layers: origin → layer in increasing precedence, such as ``{"preset paper": …, "config": …, "CLI": …}``.
+        is_stated: see `drop_overridden_values`.
     """
     values: Layer = {}
     origins: dict[str, str] = {}
     for origin, layer in layers.items():
-        values = lay_over(drop_overridden_values(values, layer), layer)
+        values = lay_over(drop_overridden_values(values, layer, is_stated), layer)
         origins |= {key: origin for key, _ in flatten_keys(layer)}
     leaves = dict(flatten_keys(values))
     return validate(values), {k: origin for k, origin in origins.items() if k in leaves or not k.startswith("methods.")}

@@ -33,6 +33,8 @@ def describe_method(method: Method) -> dict[str, Any]:
     description: dict[str, Any] = {"components": component_values(method)}
     if method.finish:
         description["finish"] = [objective.name for objective in method.finish]
+    if set(method.finish) & set(method.objectives):  # the components do not tell that they are in both
+        description["objectives"] = [objective.name for objective in method.objectives]
     for name in ("training", "finish_training"):
         if (values := getattr(method, name)) is not None:
             description[name] = values.model_dump(mode="json")

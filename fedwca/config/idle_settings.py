@@ -8,6 +8,7 @@ from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
+from fedwca.registry import canonical_name
 
 NOT_TRAINED = {
     "source_training": "no source model is trained",
@@ -43,7 +44,7 @@ def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], par
     if not any(method.central for method in methods):
         reasons["central_training"] = "no method of this run trains a model at one place"
     for key in keys:
-        table = key.partition(".")[0]
+        table = canonical_name(key.partition(".")[0])
         if table in reasons and table not in idle_tables(partition):
             raise UsageError(f"{key} is given, but {reasons[table]}; leave it out")
 

@@ -11,11 +11,10 @@ from typing import get_args
 import torch
 
 from fedwca.core.architecture import Architecture
-from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.core.interfaces import Aggregator, Objective
 from fedwca.core.objective import ImageView
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
-from fedwca.federated.extra_networks import make_networks
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
@@ -33,24 +32,6 @@ def check_clusterer_is_used(aggregator: Aggregator, clusterer: str | None) -> No
         )
 
 
-def check_models_are_given(aggregator: Aggregator, labeler: PseudoLabeler, objectives: Sequence[Objective]) -> None:
-    """Refuse a pseudo-labeler or an objective that reads a model that the aggregator does not provide.
-
-    Raises:
-        UsageError: names the part and the model.
-    """
-    parts_and_models = [
-        (labeler, labeler.models),
-        *((objective, (*objective.anchors, *objective.teachers)) for objective in objectives),
-    ]
-    for part, models in parts_and_models:
-        if missing := [model for model in models if model not in aggregator.references]:
-            raise UsageError(
-                f"{part.name!r} reads the model {missing[0]!r}, which aggregator {aggregator.name!r} does not give; it "
-                f"gives {', '.join(aggregator.references)}"
-            )
-
-
 def check_views_are_known(objectives: Sequence[Objective]) -> None:
     """Refuse an objective that reads an unknown view of the images.
 
@@ -63,34 +44,6 @@ def check_views_are_known(objectives: Sequence[Objective]) -> None:
             raise UsageError(
                 f"{objective.name!r} reads the view {unknown_views[0]!r}; there are {', '.join(known_views)}"
             )
-
-
-def check_adaptation_is_used(method: Method) -> None:
-    """Refuse an objective that needs a missing adaptation, an adaptation beside a last phase, and untrained networks.
-
-    Args:
-        method: composed.
-
-    Raises:
-        UsageError: says what to change.
-    """
-    adaptation = method.adaptation
-    adapting = [objective for objective in (*method.objectives, *method.finish) if objective.adapts]
-    if adapting and adaptation is None:
-        raise UsageError(
-            f"objective {adapting[0].name!r} trains through a step of an adaptation; say which, such as --adaptation "
-            "learned"
-        )
-    if method.finish and adaptation is not None:
-        raise UsageError(
-            "clients without labels have a last phase or an adaptation, not both; take --finish none or --adaptation "
-            "none"
-        )
-    if adaptation is not None and make_networks(adaptation, 2, 2) and not adapting:
-        raise UsageError(
-            f"adaptation {adaptation.name!r} has a network of its own, which no objective of this method trains; add "
-            "--objective adapted, or take --adaptation entropy"
-        )
 
 
 def check_models_can_be_generated(method: Method, engine: str, partition: type[Partition]) -> None:

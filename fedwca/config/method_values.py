@@ -29,8 +29,18 @@ class MethodValues(UserValues):
         return {kind: names for kind, names in nonempty.items() if names}
 
 
-def drop_overridden_values(values: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+def drop_overridden_values(
+    values: Mapping[str, Any],
+    layer: Mapping[str, Any],
+    is_stated: Callable[[str, str], bool] = lambda method, key: False,
+) -> dict[str, Any]:
     """A lower layer without its values for single methods that an upper layer sets for all methods.
+
+    Args:
+        values: the lower layer.
+        layer: the upper one.
+        is_stated: whether a method's own file states a dotted key. There a value for all methods does not reach the
+            method, so the lower layer's value stays.
 
     >>> low = {"methods": {"tent": {"training": {"lr": 0.1, "clip": 1}}}}
     >>> drop_overridden_values(low, {"training": {"lr": 0.3}})
@@ -39,7 +49,7 @@ def drop_overridden_values(values: Mapping[str, Any], layer: Mapping[str, Any]) 
     overridden = {key for key, _ in flatten_keys({name: layer.get(name, {}) for name in ("training", "components")})}
     if any(f"training.{name}" in overridden for name in LENGTHS):
         overridden |= {f"training.{name}" for name in LENGTHS}
-    return leave_out(values, lambda _, key: key in overridden)
+    return leave_out(values, lambda method, key: key in overridden and not is_stated(method, key))
 
 
 def leave_out(values: Mapping[str, Any], is_left_out: Callable[[str, str], bool]) -> dict[str, Any]:

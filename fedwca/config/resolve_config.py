@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedwca.config.assemble_method import USUAL_CLUSTERER
-from fedwca.config.baselines import option_selecting
+from fedwca.config.baselines import is_stated, option_selecting
 from fedwca.config.build_component import partition_of
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose
@@ -113,12 +114,18 @@ def resolve_plan(
         base, usable_file_layer = without_idle_clusterer(base, usable_file_layer, cli_with_set, partition)
         return {f"preset {preset_name}": base, "config": usable_file_layer, "CLI": cli_with_set}
 
+    is_stated_here = partial(is_stated, setting=partition.setting)
     layers = build_layers(None)
-    config, origins = resolve(layers)
+    config, origins = resolve(layers, is_stated_here)
     if partition.domain_role and domain_of(config) is None and (domain := default_domain(config)) is not None:
         layers = build_layers(domain)
-        config, origins = resolve(layers)
+        config, origins = resolve(layers, is_stated_here)
         config = config.model_copy(update={partition.domain_role: domain})
+    if not config.composed and (unread := sorted(cli.keys() & COMPOSED)):
+        raise UsageError(
+            f"{unread[0]} is given, but this run has baselines alone, as composed = false says; leave {unread[0]} out, "
+            "or give composed = true"
+        )
     base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
         reason = f"with {option_selecting(partition)} {NOT_TRAINED[table]}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from fedwca.core.adaptation import Adaptation
-from fedwca.core.interfaces import Aggregator
+from fedwca.core.interfaces import Aggregator, Objective
+from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network, make_networks
@@ -22,7 +23,9 @@ def check_training_fits(method: Method, training: Training) -> None:
     Raises:
         UsageError: names the part or the setting.
     """
+    _check_models_are_given(method)
     with torch.random.fork_rng(devices=[]):  # extra networks are made to see what they are called
+        _check_adaptation_is_used(method)
         _check_whole_model_is_trained(method, training)
         _check_networks_are_trained(method, training)
         _check_gradients_can_be_inferred(method, training)
@@ -85,4 +88,57 @@ def _check_gradients_can_be_inferred(method: Method, training: Training) -> None
         raise UsageError(
             f"aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective reads; add --objective "
             "control"
+        )
+
+
+def _check_models_are_given(method: Method) -> None:
+    """Refuse a pseudo-labeler or an objective that reads a model that the aggregator does not provide."""
+    aggregator = method.aggregator
+    parts_and_models = [
+        (method.pseudo_labeler, method.pseudo_labeler.models),
+        *((part, (*part.anchors, *part.teachers)) for part in (*method.objectives, *method.finish)),
+    ]
+    for part, models in parts_and_models:
+        if missing := [model for model in models if model not in aggregator.references]:
+            raise UsageError(
+                f"{part.name!r} reads the model {missing[0]!r}, which aggregator {aggregator.name!r} does not give; it "
+                f"gives {', '.join(aggregator.references)}"
+            )
+
+
+def _check_adaptation_is_used(method: Method) -> None:
+    """Refuse an objective that needs a missing adaptation, an adaptation beside a last phase, or untrained networks."""
+    adaptation = method.adaptation
+    adapting = [objective for objective in (*method.objectives, *method.finish) if objective.adapts]
+    if adapting and adaptation is None:
+        raise UsageError(
+            f"objective {adapting[0].name!r} trains through a step of an adaptation; say which, such as --adaptation "
+            "learned"
+        )
+    if method.finish and adaptation is not None:
+        raise UsageError(
+            "clients without labels have a last phase or an adaptation, not both; take --finish none or --adaptation "
+            "none"
+        )
+    if adaptation is not None and make_networks(adaptation, 2, 2) and not adapting:
+        raise UsageError(
+            f"adaptation {adaptation.name!r} has a network of its own, which no objective of this method trains; add "
+            "--objective adapted, or take --adaptation entropy"
+        )
+
+
+def check_networks_are_there(method: Method, network: Network) -> None:
+    """Refuse a model without the extra networks of a method's parts, which would train as if these were not there.
+
+    Raises:
+        UsageError: names the part, and how to give the model its networks.
+    """
+    with torch.random.fork_rng(devices=[]):
+        names = {part.name: [*make_networks(part, 2, 2)] for part in method.trained}
+    draws = [part.name for part in method.trained if isinstance(part, Objective) and part.feature_draws]
+    lacking = [part for part, networks in names.items() if not set(networks) <= set(network.extras)]
+    if lacking := [*lacking, *(draws if network.draws is None else ())]:
+        raise UsageError(
+            f"{lacking[0]!r} trains networks beside the model, which this model does not have; build the engine with "
+            "fedwca.federated.extra_networks.grow_network(network, method.trained, seed)"
         )

@@ -12,7 +12,8 @@ from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys
-from fedwca.federated.check_training import check_training_fits
+from fedwca.errors import UsageError
+from fedwca.federated.check_training import check_networks_are_there, check_training_fits
 from fedwca.federated.close_round import Outcome, close_round
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import open_round
@@ -58,7 +59,7 @@ def run_round(
         server: what the server holds.
         method: the components.
         engine: owns the clients' images and the bank.
-        training: epochs and optimiser.
+        training: epochs and optimiser, where the method has none of its own.
         keys: where random numbers come from.
         domains: true domains ``[K]``, passed on to oracles only.
         participation: share of the clients that take part in a round after the first, above 0 and at most 1.
@@ -66,10 +67,14 @@ def run_round(
 
     Raises:
         Diverged: a client's model has values that are not finite.
-        UsageError: in round 0, the parts of the method cannot be trained as ``training`` says.
+        UsageError: in round 0, the parts of the method cannot be trained as ``training`` says, or not on this model.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
+    training = method.training_in(training)
     if not round:
+        if (objective := method.public_objective) is not None:
+            raise UsageError(f"objective {objective.name!r} trains on public images, which a round alone does not do")
         check_training_fits(method, training)
+        check_networks_are_there(method, engine.network)
     opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
     return close_round(opened, engine.run(opened))

@@ -28,7 +28,7 @@ def control_update(
     >>> control_update(one, 2 * one, 3 * one, one, steps=4, lr=0.5)  # 2 - 1 + 2/2
     tensor([2.])
     """
-    reach = torch.as_tensor(steps * lr, device=own.device)
+    reach = torch.as_tensor(steps, dtype=torch.float64, device=own.device) * lr
     return torch.where(reach > 0, own - control + (start - end) / torch.where(reach > 0, reach, 1).to(own.dtype), own)
 
 

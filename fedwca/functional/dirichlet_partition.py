@@ -50,15 +50,15 @@ def dirichlet_partition(
         raise UsageError(f"alpha must be above 0, not {alpha}")
     if by not in ("class", "client"):
         raise UsageError(f"no rule '{by}'; there are 'class' and 'client'")
+    if not len(labels):
+        return [np.zeros(0, np.int64) for _ in range(clients)]
     classes, counts = np.unique(labels, return_counts=True)
     pools = [random.permutation(np.flatnonzero(labels == label)) for label in classes]
     if by == "class":
         shares = random.dirichlet(np.full(clients, alpha), len(classes))
         ends = np.rint(shares.cumsum(1) * counts[:, None]).astype(np.int64)[:, :-1]
         splits = [np.split(pool, cuts) for pool, cuts in zip(pools, ends, strict=True)]
-        return [
-            np.sort(np.concatenate([split[k] for split in splits] or [np.zeros(0, np.int64)])) for k in range(clients)
-        ]
+        return [np.sort(np.concatenate([split[k] for split in splits])) for k in range(clients)]
     remaining, dealt = counts.copy(), []
     for _ in range(clients):
         probabilities = random.dirichlet(alpha * counts / counts.sum())

@@ -116,6 +116,7 @@ def adaptive_threshold(
     mean = mean_of_rows(entropies, keep)
     spread = ((entropies - mean).square().masked_fill(~keep, 0).sum() / (count - 1).clamp_min(1)).sqrt()
     ranked = entropies.masked_fill(~keep, torch.inf).sort().values
+    ranked = torch.cat([ranked, ranked.new_full((1,), torch.inf)])  # without samples there is no median either
     median = ranked.gather(0, ((count - 1) // 2).clamp_min(0)[None])[0].nan_to_num(posinf=0.0)
     skewness = torch.where(spread > 1e-6, 3 * (mean - median) / torch.where(spread > 1e-6, spread, 1), 0)
     return base + skewness.clamp(low, high)

@@ -29,7 +29,7 @@ def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric
         first of equals, -1 where there is none.
 
     Raises:
-        UsageError: shapes do not fit, or a vector is zero where ``metric`` is cosine.
+        UsageError: shapes do not fit, a value is not finite, or a vector is zero where ``metric`` is cosine.
 
     >>> x = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 9.0]])
     >>> member_distances(x, torch.tensor([0.0, 4.0]), torch.tensor([0, 1, 1]), metric="euclidean")
@@ -41,6 +41,8 @@ def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric
             f"{list(labels.shape)}"
         )
     rows, labels = torch.cat([x, newcomer[None]]).double().cpu(), labels.cpu()
+    if not bool(rows.isfinite().all()):
+        raise UsageError("a signature has values that are not finite, so its distances are unknown")
     if metric == "cosine":
         length = vector_norm(rows, dim=1, keepdim=True)
         if not bool((length > 0).all()):

@@ -40,14 +40,14 @@ def shard_partition(
         Ascending positions of each client's images; together all N, each once.
 
     Raises:
-        UsageError: there are fewer shards than classes, a class has fewer groups than shards, or shards of one class
-            are too many to be dealt to different clients.
+        UsageError: there are no labels, fewer shards than classes, a class with fewer groups than shards, or too many
+            shards of one class to be dealt to different clients.
 
     >>> labels = np.array([0, 1, 0, 1, 0, 1, 0, 1])
     >>> [sorted(set(labels[own].tolist())) for own in shard_partition(labels, 2, 2, np.random.default_rng(0), True)]
     [[0, 1], [0, 1]]
     """
-    check_counts(clients=clients, per_client=per_client)
+    check_counts(clients=clients, per_client=per_client, labels=len(labels))
     classes, counts = np.unique(labels, return_counts=True)
     shard_counts = _count_shards(counts, clients * per_client)
     shards: list[Positions] = []

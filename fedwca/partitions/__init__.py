@@ -96,5 +96,7 @@ class Partition(Component):
         """Describe in a line which clients have what; arguments as for a call."""
 
 
-partitions: Registry[Partition] = Registry("partition", __name__, requires=("__call__", "describe"))
+partitions: Registry[Partition] = Registry(
+    "partition", __name__, requires=("__call__", "describe"), states=("setting", "default_baseline")
+)
 register = partitions

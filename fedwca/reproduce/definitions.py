@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedwca.config.baselines import settings
 from fedwca.config.config_layers import lay_over, merge
+from fedwca.config.method_values import drop_overridden_values
 from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.config.spell_out import spell_out
@@ -222,4 +223,5 @@ def layered_settings(
             name: values for name, values in quick["methods"].items() if name in table_definition.rows.values()
         }
     base = merge(quick, {**table_definition.layer(), "dataset": dataset})
-    return lay_over(lay_over(base, table_definition.smaller) if is_quick else base, user_layer)
+    base = lay_over(base, table_definition.smaller) if is_quick else base
+    return lay_over(drop_overridden_values(base, user_layer), user_layer)

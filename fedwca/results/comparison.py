@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from fedwca.data.dataset import canonical_domain
+from fedwca.describe_problems import describe_unknown
+from fedwca.errors import UsageError
 from fedwca.results.describe_run import first_model, shown_round
 from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
+from fedwca.results.method_names import find_spelling
 from fedwca.results.results_table import ON_REQUEST, check_columns
 from fedwca.results.statistics import FEWEST, Difference, Sample, paired_difference, sample_of
 from fedwca.results.table_rows import Row
@@ -70,12 +74,16 @@ class Comparison:
         )
 
     def part(self, method: str, source: str | None = None) -> dict[SourceTrial, float]:
-        """A method's trial means for one source; None: for all sources together."""
-        return _of_source(self.runs[method], source)
+        """A method's trial means for one source; None: for all sources together.
+
+        Raises:
+            UsageError: no method or source has this name, however it is spelled; likewise below.
+        """
+        return _of_source(self.runs[self._method(method)], self._source(source))
 
     def diverged_part(self, method: str, source: str | None = None) -> list[Divergence]:
         """A method's diverged runs for one source; None: for all sources together."""
-        return list(_of_source(self.diverged.get(method, {}), source).values())
+        return list(_of_source(self.diverged.get(self._method(method), {}), self._source(source)).values())
 
     def mark(self, method: str, source: str | None = None) -> str:
         """Suffix of a method's label: how many of these runs diverged; empty if none did."""
@@ -88,12 +96,12 @@ class Comparison:
 
     def number(self, method: str, name: str, source: str | None = None) -> Sample | None:
         """As `sample`, for one of the method's ``numbers``; None if no run has it."""
-        values = _of_source(self.numbers.get(method, {}).get(name, {}), source)
+        values = _of_source(self.numbers.get(self._method(method), {}).get(name, {}), self._source(source))
         return sample_of(list(values.values())) if values else None
 
     def domain(self, method: str, name: str, source: str) -> Sample:
         """As `sample`, for the clients of one domain in the runs of one source."""
-        return sample_of(self.domains.get(method, {}).get(source, {}).get(name, ()))
+        return sample_of(self.domains.get(self._method(method), {}).get(source, {}).get(name, ()))
 
     def domain_names(self, source: str) -> list[str]:
         """Domains of clients in the runs of one source, as far as they are known."""
@@ -102,9 +110,22 @@ class Comparison:
 
     def difference(self, method: str, source: str | None = None) -> Difference | None:
         """Paired difference to the reference; None for the reference itself, without a reference or without pairs."""
-        if self.reference is None or method == self.reference:
+        if self.reference is None or self._method(method) == self.reference:
             return None
         return paired_difference(self.part(method, source), self.part(self.reference, source))
+
+    def _method(self, name: str) -> str:
+        if (found := find_spelling(self.labels, name)) is None:
+            raise UsageError(describe_unknown("method", name, self.labels))
+        return found
+
+    def _source(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        spelled = (source for source in self.sources if canonical_domain(source) == canonical_domain(name))
+        if (found := next(spelled, None)) is None:
+            raise UsageError(describe_unknown(self.named, name, self.sources))
+        return found
 
     def flat(self) -> list[dict[str, Any]]:
         """One entry per method and source, and one per method for all sources together if there are several."""

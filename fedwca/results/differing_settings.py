@@ -34,8 +34,9 @@ def _leaves(configuration: Mapping[str, Any]) -> dict[str, Any]:
         settings.pop(name, None)
     for name, method in configuration["methods"].items():
         settings[f"{name}.rounds"] = method["rounds"]
-        training = {key: method[key] for key in ("finish", "training", "finish_training") if key in method}
-        settings |= dict(flatten_keys(to_plain(training), f"{name}."))
+        names = ("finish", "objectives", "training", "finish_training")
+        values = {key: method[key] for key in names if key in method}
+        settings |= dict(flatten_keys(to_plain(values), f"{name}."))
         for part in to_plain(method["components"]):
             fields = {key: value for key, value in part.items() if key not in ("kind", "name")}
             settings |= dict(flatten_keys(fields, f"{name}.{part['kind']}.{part['name']}."))

@@ -65,6 +65,7 @@ class Configuration(_Values):
     split_digest: str | None = None
     dataset_name: Text | None = None
     checkpoint_digest: Text | None = None
+    weights_digest: Text | None = None
     classes: list[Text] = []
     places: dict[Literal["directory", "from_run"], str] | None = None
 

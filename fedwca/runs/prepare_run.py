@@ -40,9 +40,9 @@ from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials
 from fedwca.runs.resources.disk_estimate import check_disk_space, estimate_checkpoints
 from fedwca.runs.resources.engine_names import engine_name
 from fedwca.runs.resources.select_kernels import KernelChoice, choose_kernels, restore_kernels
-from fedwca.runs.resuming.checkpoint_digest import digest_checkpoint
 from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.runs.resuming.find_resume_points import rewind_run
+from fedwca.runs.resuming.start_files import digest_start_files
 from fedwca.runs.run_images import describe_images, describe_places
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.split_trials import TrialSplits
@@ -151,10 +151,9 @@ def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logg
         keep: retention policy of checkpoints.
         loggers: the run's loggers.
     """
-    checkpoint = digest_checkpoint(plan.config)
     return {
         **plan.described(),
-        **({} if checkpoint is None else {"checkpoint_digest": checkpoint}),
+        **digest_start_files(plan.config),
         "schema": SCHEMA,
         "places": describe_places(run),
         "identity_without": SAME_NUMBERS,

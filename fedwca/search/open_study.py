@@ -26,7 +26,7 @@ def open_study(optuna: Any, folder: Path, about: Mapping[str, Any], direction: s
         direction: ``maximize`` or ``minimize``.
 
     Raises:
-        UsageError: the study is of another search, or its tries used other images or another checkpoint.
+        UsageError: the study is of another search, or its tries used other images or began from another model.
     """
     mend_lines(folder / JOURNAL, folder / f"{JOURNAL}.lock")
     study = optuna.create_study(
@@ -60,11 +60,12 @@ def check_same_search(study: Any, folder: Path, about: Mapping[str, Any]) -> Non
         UsageError: it is not.
     """
     recorded = {**about, **study.user_attrs.get("about", {})}  # a study of an earlier release lacks some of it
-    if recorded.get("checkpoint_digest") != about.get("checkpoint_digest"):
-        raise UsageError(
-            f"--out {folder}: its tries began from another model than the checkpoint holds now; put that one back or "
-            "name another folder"
-        )
+    for key, file in {"checkpoint_digest": "the checkpoint", "weights_digest": "the file of weights"}.items():
+        if recorded.get(key) != about.get(key):
+            raise UsageError(
+                f"--out {folder}: its tries began from another model than {file} holds now; put that one back or name "
+                "another folder"
+            )
     if _typed({**recorded, "images": None}) != _typed({**about, "images": None}):
         raise UsageError(f"--out {folder}: holds a search with other settings; name another folder or remove it")
     if recorded["images"] != about["images"]:

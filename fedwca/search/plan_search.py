@@ -15,7 +15,7 @@ from fedwca.errors import DataError, UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.load_data import load
-from fedwca.runs.resuming.checkpoint_digest import digest_checkpoint
+from fedwca.runs.resuming.start_files import digest_start_files
 from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.split_trials import split_trial
@@ -109,9 +109,8 @@ def plan_search(spec: Search) -> PlannedSearch:
         "criterion": spec.criterion,
         "params": sorted(map(repr, params)),
         "images": describe_images(dataset),
+        **digest_start_files(plan.config),
     }
-    if (checkpoint := digest_checkpoint(plan.config)) is not None:
-        about["checkpoint_digest"] = checkpoint
     return PlannedSearch(request, params, grid, tries, plan.config.seed, about)
 
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+import torchvision
 
 from fedwca.config.added_fields import with_added_fields
 from fedwca.config.run_config import RunConfig
+from fedwca.core.tensor_files import file_digest
 from fedwca.models.lenet import LeNet
 from fedwca.results.read_run import read_run
 from fedwca.runs.resuming.reuse_runs import comparable_settings
@@ -88,6 +90,38 @@ def test_a_checkpoint_that_holds_another_model_makes_other_runs(shades: Path, tm
     assert "is not there, so it is not known whether it is still the same" in without_file.err
     put(1)
     assert call("compare", *arguments, *small).out == first.out
+
+
+def test_a_file_of_weights_with_other_content_makes_other_runs(shades: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "runs", tmp_path / "own.pth"
+
+    def put(seed: int) -> None:
+        torch.manual_seed(seed)
+        torch.save(torchvision.models.resnet18().state_dict(), file)
+
+    put(1)
+    model = ["--model", f"resnet18:side=32,frozen=true,weights={file}", "--rounds", "1"]
+    arguments = [
+        "source-only",
+        *model,
+        "--source",
+        "amber",
+        "--format",
+        "csv",
+        "--data",
+        str(shades),
+        "--out",
+        str(out),
+    ]
+    first = call("compare", *arguments, *SIZE.split())
+    assert first.code == 0, first.err
+    assert json.loads(next(out.glob("*/config.json")).read_text())["weights_digest"] == file_digest(file)
+    put(2)
+    refused = call("compare", *arguments, *SIZE.split())
+    assert (refused.code, refused.out) == (1, "")
+    assert f"began from another model than {file} holds now" in refused.err
+    put(1)
+    assert call("compare", *arguments, *SIZE.split()).out == first.out
 
 
 def test_a_dry_run_says_what_is_missing_and_runs_nothing(first: tuple[Path, Run], shades: Path) -> None:

@@ -12,15 +12,18 @@ import pytest
 from fedwca.aggregators.wca import WCA
 from fedwca.component import Component
 from fedwca.config.added_fields import with_added_fields
-from fedwca.config.config_layers import resolve
+from fedwca.config.config_layers import layer_from_words, resolve
+from fedwca.config.describe_method import describe_method
 from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
-from fedwca.config.run_config import RunConfig, validate
+from fedwca.config.run_config import TABLES, RunConfig, validate
 from fedwca.config.spell_out import spell_out
 from fedwca.core.objective import Objective
 from fedwca.core.plain_values import to_plain
+from fedwca.core.training_settings import SourceTraining
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
+from fedwca.results.differing_settings import differing_settings
 
 METHOD_FIELDS = {"aggregator": "ta", "objective": "lam", "pseudo_labeler": "mu", "clusterer": "level"}
 
@@ -445,3 +448,39 @@ def test_a_field_without_default_that_was_added_since_a_run_is_left_out(monkeypa
     monkeypatch.setitem(objectives._classes, "exacting", Exacting)
     stored = {"kind": "objective", "name": "exacting"}
     assert with_added_fields({"m": {"components": [stored]}}) == {"m": {"components": [{"share": 0.5, **stored}]}}
+
+
+@pytest.mark.parametrize("words", [{}, {"lr": 0.01}, {"batch_size": 8, "target": "neon"}])
+def test_a_training_may_be_an_instance(words: dict[str, Any]) -> None:
+    values = {"momentum": 0.5, "epochs": 2}
+    for table in ("training", *(() if "target" in words else ("source_training",))):
+        table_values = values if table == "training" else {"epochs": 2}
+        instance = TABLES[table](**table_values)
+        layers = [layer_from_words({table: given, **words}) for given in (instance, table_values)]
+        assert layers[0] == layers[1]
+        first, second = (resolve_plan(layer) for layer in layers)
+        assert (first.config, first.origins) == (second.config, second.origins)
+    with pytest.raises(UsageError, match=r"source_training\.epochs is given"):
+        resolve_plan(layer_from_words({"target": "neon", "source_training": SourceTraining(epochs=2)}))
+
+
+def test_an_objective_of_the_rounds_and_of_the_last_phase_is_not_lost() -> None:
+    plan = resolve_plan({"target": "neon", "objectives": ["cross_entropy", "shot"]})
+    composed, _ = plan.methods[-1]
+    assert [objective.name for objective in composed.objectives] == ["cross_entropy", "shot"]
+    described = describe_method(composed)
+    plain = describe_method(resolve_plan({"target": "neon", "baselines": ["sfda"], "composed": False}).methods[0][0])
+    assert described != plain
+    assert "objectives" not in plain
+    differences = differing_settings(
+        *({"config": {}, "methods": {"x": {"rounds": 1, **method}}} for method in (described, plain))
+    )
+    assert differences == {"x.objectives": (["cross_entropy", "shot"], None)}
+
+
+def test_parts_beside_a_file_without_a_composed_method_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(resolve_plan({"baselines": ["fedavg"], "composed": False}).described()))
+    with pytest.raises(UsageError, match="aggregator is given, but this run has baselines alone"):
+        resolve_plan({"aggregator": "one_hot"}, file=file)
+    assert resolve_plan({"aggregator": "one_hot", "composed": True}, file=file).methods[-1][0].name == "one_hot"

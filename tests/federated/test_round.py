@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from fedwca.adaptations.learned import Learned
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
@@ -23,8 +25,12 @@ from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
+from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.control import Control
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.digest import Digest
 from fedwca.objectives.shot import Shot
+from fedwca.objectives.simple_representation import SimpleRepresentation
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.two_model import TwoModel
 
@@ -228,3 +234,28 @@ def test_two_models_disagree_once_starts_are_mixed(loop: SequentialEngine) -> No
     training = Training(epochs=2, lr=0.1, batch_size=8)
     _, outcomes = rounds(loop, composed, 3, training=training)
     assert sum(int((~upload.targets.models_agree).sum()) for upload in outcomes[-1].uploads.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objectives": (SimpleRepresentation(),)}, "'simple_representation' trains networks beside the model"),
+        ({"objectives": (AdaptedCrossEntropy(),), "adaptation": Learned()}, "'learned' trains networks beside the"),
+        ({"objectives": (AdaptedCrossEntropy(),)}, "trains through a step of an adaptation"),
+        ({"objectives": (Shot(), Control())}, "'control' reads the model 'control', which aggregator 'fedavg'"),
+        ({"objectives": (CrossEntropy(), Digest())}, "'digest' trains on public images"),
+    ],
+    ids=str,
+)
+def test_what_a_round_alone_would_leave_out_is_refused(
+    loop: SequentialEngine, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        rounds(loop, replace(method("fedavg"), **changes), 1)
+
+
+def test_a_round_trains_as_the_method_says(loop: SequentialEngine) -> None:
+    own = Training(epochs=1, lr=0.03, batch_size=8)
+    expected, _ = rounds(loop, method("fedavg"), 1, training=own)
+    server, _ = rounds(loop, replace(method("fedavg"), training=own), 1)
+    assert torch.equal(server.rows, expected.rows)

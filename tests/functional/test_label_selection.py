@@ -84,3 +84,8 @@ def test_entropies_that_hardly_vary_leave_the_base(rest: float, expected: float)
     # Entropies 0, 0 and about 2e-7 or 1.5e-5: standard deviations of 1e-7, which is near rounding, and of 9e-6.
     sure = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1 - rest, rest]], dtype=torch.float64)
     assert float(adaptive_threshold(sure)) == pytest.approx(expected)
+
+
+def test_without_samples_the_threshold_is_the_base() -> None:
+    assert float(adaptive_threshold(torch.zeros(0, 3))) == pytest.approx(0.8)
+    assert float(adaptive_threshold(torch.full((2, 3), 1 / 3), mask=torch.zeros(2))) == pytest.approx(0.8)

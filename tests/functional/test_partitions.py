@@ -243,3 +243,11 @@ def test_long_tail_by_hand() -> None:
     assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay empty
     with pytest.raises(UsageError, match=r"ratio must be 1 or more, not 0\.5"):
         long_tail(labels, 3, 0.5, seeded())
+
+
+def test_no_images_are_dealt_or_refused() -> None:
+    none, random = np.zeros(0, np.int64), np.random.default_rng(0)
+    for by in ("class", "client"):
+        assert [own.tolist() for own in dirichlet_partition(none, 2, 1.0, random, by=by)] == [[], []]
+    with pytest.raises(UsageError, match="labels must be at least 1, not 0"):
+        shard_partition(none, 2, 2, random)

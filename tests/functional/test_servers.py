@@ -74,6 +74,8 @@ def test_control_by_hand_and_without_a_step() -> None:
     together = control_update(*stacked, steps[:, None], 0.5)
     assert together[:, 0].tolist() == [2.5, 2.0, 4.0]
     torch.testing.assert_close(vmap(lambda s: control_update(c, c_k, start, end, s, 0.5))(steps), together)
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    assert control_update(zero, zero, one, zero, 4, 0.1).item() == pytest.approx(2.5, rel=1e-12)
 
 
 def scaffold_by_hand(

@@ -282,3 +282,9 @@ def test_quick_sizes_are_of_the_model_that_the_user_names(name: str, kept: bool,
     layers = ({"model": name}, {}) if place == "option" else ({}, {"model": name})
     layer = layered_settings(definition("table2").under(preset, "pacs"), "pacs", True, *layers)
     assert ("resnet18" in layer["components"]["model"]) is kept
+
+
+def test_a_rate_for_all_reaches_every_row_of_a_quick_table() -> None:
+    layer = layered_settings(definition("upfl-table1"), "mnist", True, {"training": {"lr": 0.05}})
+    assert [name for name, values in layer["methods"].items() if "lr" in values.get("training", {})] == []
+    assert "lr" in layered_settings(definition("upfl-table1"), "mnist", True, {})["methods"]["scaffold"]["training"]

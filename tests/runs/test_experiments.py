@@ -342,6 +342,9 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
         fedwca.compare("fedavg", out=tmp_path / "out", **settings)
     with pytest.raises(UsageError, match="methods is empty; name at least one"):
         fedwca.compare([], out=tmp_path / "out", **settings)
+    for layer in ({"baselines": ["local"]}, {"composed": True}):
+        with pytest.raises(UsageError, match="a comparison's methods are named by methods"):
+            fedwca.compare(["fedavg"], out=tmp_path / "out", **{**settings, **layer})
     for runs, text in (([], "runs is empty"), (str(tmp_path), "runs needs a list"), (tmp_path, "runs needs a list")):
         with pytest.raises(UsageError, match=text):
             fedwca.write_report(runs, tmp_path / "page.md")  # type: ignore[arg-type]

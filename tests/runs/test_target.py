@@ -153,7 +153,11 @@ def test_a_teacher_that_is_not_read_needs_no_source_model() -> None:
 
 @pytest.mark.parametrize(
     ("key", "why"),
-    [("finish_training.lr", "has a last phase"), ("central_training.lr", "trains a model at one place")],
+    [
+        ("finish_training.lr", "has a last phase"),
+        ("central_training.lr", "trains a model at one place"),
+        ("central-training.lr", "trains a model at one place"),
+    ],
 )
 def test_values_of_a_training_that_no_method_has_are_refused(key: str, why: str) -> None:
     layer = {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False}

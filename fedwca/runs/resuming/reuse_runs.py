@@ -24,8 +24,8 @@ from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import is_empty_folder
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.resuming.checkpoint_digest import digest_checkpoint
 from fedwca.runs.resuming.resume_checks import differing_request
+from fedwca.runs.resuming.start_files import digest_start_files, start_files
 from fedwca.runs.run_images import check_same_data, check_same_digest
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
@@ -77,11 +77,11 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             reporter.warn(
                 f"{dataset_text}: the images are not there, so it is not known whether they are still the same"
             )
-    if finished_runs and (checkpoint := plan.config.checkpoint) is not None:
-        if (digest := digest_checkpoint(plan.config)) is not None:
-            check_same_checkpoint(plan, digest, finished_runs)
+    for key, file in start_files(plan.config).items() if finished_runs else ():
+        if (digest := digest_start_files(plan.config).get(key)) is not None:
+            check_same_start(plan, key, digest, finished_runs)
         elif not missing:  # otherwise running the missing methods raises an error
-            reporter.warn(f"{dataset_text}: {checkpoint} is not there, so it is not known whether it is still the same")
+            reporter.warn(f"{dataset_text}: {file} is not there, so it is not known whether it is still the same")
     for path in dict.fromkeys(run.path for run in finished_runs.values()):
         names = {name for name, run in finished_runs.items() if run.path == path}
         labels = [method.label for method, _ in plan.methods if method.name in names]
@@ -114,29 +114,30 @@ def check_same_images(config: RunConfig, runs: Iterable[Run]) -> None:
         check_same_digest(dataset, run.about, run.path)
 
 
-def check_same_checkpoint(plan: RunPlan, digest: str, runs: Mapping[str, Run]) -> None:
-    """Check that finished runs began from the model that the checkpoint file now holds.
+def check_same_start(plan: RunPlan, key: str, digest: str, runs: Mapping[str, Run]) -> None:
+    """Check that finished runs began from the model that a file now holds.
 
-    Runs of earlier releases store the model's digest in each method's first record instead; there, methods that train
-    their own start model are not checked.
+    Runs of earlier releases store the digest of a checkpoint's model in each method's first record instead, where
+    methods that train their own start model are not checked, and none of a file of weights.
 
     Args:
         plan: the requested run.
-        digest: hash of the checkpoint file.
+        key: of the file, as in `start_files`.
+        digest: hash of the file.
         runs: finished run by method.
 
     Raises:
         CheckpointError: a run began from another model.
     """
+    file = start_files(plan.config)[key]
     own_start_methods = {method.name for method, _ in plan.methods if method.central is not None}
     for name, run in runs.items():
-        digests = {run.about.get("checkpoint_digest")} - {None}
-        if not digests and name not in own_start_methods:
+        digests = {run.about.get(key)} - {None}
+        if not digests and key == "checkpoint_digest" and name not in own_start_methods:
             digests = {record.get("source_digest") for record in run.rounds(name) if record["round"] == -1} - {None}
         if digests - {digest}:
             raise CheckpointError(
-                f"{run.path}: began from another model than {plan.config.checkpoint} holds now; put that one back, "
-                "or name another --out"
+                f"{run.path}: began from another model than {file} holds now; put that one back, or name another --out"
             )
 
 
