@@ -95,6 +95,12 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
             "clients without labels do not; they all need labels, as with --partition shards"
         )
     averages_layers = local_layers and len(method.aggregator.deliver_new(2, torch.zeros(1)).nonzero()) > 1
+    draws = [objective.name for objective in method.objectives if objective.feature_draws]
+    if averages_layers and draws:
+        raise UsageError(
+            "new clients get the mean of all clients' last layers for the mean of their outputs, which it is not where "
+            f"objective {draws[0]!r} draws features; take new=sampled, as pfl-sampled does"
+        )
     if averages_layers and (local_layers > 1 or model.classifier == "wn"):
         kind = f"{local_layers} layers" if local_layers > 1 else "a weight-normalised classifier"
         raise UsageError(

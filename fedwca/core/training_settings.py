@@ -45,7 +45,8 @@ class Training(UserValues):
     clip: PositiveFloat | None = None
     """Largest norm of a step's gradient, before weight decay; none: no clipping."""
     cosine: PositiveInt | None = None
-    """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant."""
+    """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant. Steps of adaptations
+    do not follow it, nor new clients that learn from public images."""
     decay: float = Field(1.0, gt=0, le=1)
     """Factor by which a method's learning rates at clients, those of adaptations too, fall over decay_rounds rounds."""
     decay_rounds: PositiveInt = 10
@@ -109,8 +110,17 @@ class Training(UserValues):
         from fedwca.functional.learning_rate import cosine_learning_rate
 
         lr = self.lr if self.cosine is None else cosine_learning_rate(self.lr, round, self.cosine)
-        lr *= self.decay ** (round / self.decay_rounds)
-        return self.model_copy(update={"lr": lr, "cosine": None, "decay": 1.0})
+        return self.model_copy(update={"lr": lr * self.decayed(round), "cosine": None, "decay": 1.0})
+
+    def decayed(self, round: int) -> float:
+        """What `decay` alone leaves of a learning rate in a round, from 0 to 1.
+
+        Steps of an adaptation follow no cosine, which ends at 0: they are taken after training, too.
+
+        >>> Training(cosine=2, decay=0.25, decay_rounds=2).decayed(1)
+        0.5
+        """
+        return self.decay ** (round / self.decay_rounds)
 
     def factor(self, round: int) -> float:
         """The ratio of a round's learning rate to the configured one.

@@ -186,7 +186,9 @@ class Client:
         rows = self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
-        task = client_task(method, composition.training, parcel.round, keys, self.index, parcel.beside)
+        # A client that comes late is grouped by a training like that of round 0.
+        number = 0 if first else parcel.round
+        task = client_task(method, composition.training, number, keys, self.index, parcel.beside)
         labeler_trust = None
         if "trusted" not in parcel.notes:
             labeler_trust = labeler_trust_alone(

@@ -55,11 +55,8 @@ class Task:
     """Logits ``[N, M]`` that the server sent for its images, by the name under which objectives read them."""
     factor: float = 1.0
     """Learning rates of this round divided by the configured ones; ``training.lr`` already includes it."""
-
-    @cached_property
-    def inner_lr(self) -> float:
-        """Step size of the adaptation."""
-        return adaptation_lr(self.adaptation, self.training, self.factor)
+    inner_lr: float = 0.0
+    """Step size of the adaptation, see `adaptation_lr`."""
 
     @cached_property
     def learning_rates(self) -> Mapping[str, float]:
@@ -122,15 +119,16 @@ class Task:
         return 0 if self.idle else sum(passes) - skips_last * len(passes)
 
 
-def adaptation_lr(adaptation: Adaptation | None, training: Training, factor: float = 1.0) -> float:
-    """Step size of an adaptation: its own learning rate times ``factor``, or the training's if it sets none.
+def adaptation_lr(adaptation: Adaptation | None, training: Training, round: int) -> float:
+    """Step size of an adaptation in a round: its own learning rate, or the training's if it sets none, with `decay`.
 
     Args:
         adaptation: None if there is none.
-        training: settings of a round, see `Training.at`.
-        factor: that round's learning rates divided by the configured ones.
+        training: how clients train, with its schedule.
+        round: its number, from 0.
     """
-    return training.lr if adaptation is None or adaptation.lr is None else adaptation.lr * factor
+    lr = training.lr if adaptation is None or adaptation.lr is None else adaptation.lr
+    return lr * training.decayed(round)
 
 
 def client_draws(keys: Keys, round: int, client: int, training: Training) -> Callable[[str], int]:

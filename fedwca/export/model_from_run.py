@@ -202,9 +202,15 @@ def describe_model(opened: OpenedRun, network: Network, **fields: object) -> Mod
 
 
 def labelled_domains(opened: OpenedRun) -> str:
-    """Return the names of the domains whose images have labels: the source, else the domains of clients with labels."""
+    """Return the names of the domains whose images have labels: the source, else the domains of clients with labels.
+
+    A model that was trained centrally with the target's labels, as an oracle is, knows no other images.
+    """
     if opened.source is not None:
         return opened.source
+    method = opened.method
+    if opened.config.target is not None and method.central is not None and method.central.oracle:
+        return opened.config.target
     if opened.about.get("newcomers"):
         return "all domains"
     return ", ".join(dict.fromkeys(name for name in opened.domains if name != opened.config.target))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Targets
 from fedwca.core.training_settings import Training
-from fedwca.engine.client_task import Task, client_draws
+from fedwca.engine.client_task import Task, adaptation_lr, client_draws
 from fedwca.engine.interface import ClientWork
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
@@ -49,4 +49,5 @@ def client_task(
         trusted=trusted,
         adaptation=method.adaptation,
         factor=training.factor(round),
+        inner_lr=adaptation_lr(method.adaptation, training, round),
     )

@@ -71,6 +71,7 @@ def open_last_phase(
         task=task,
         clients=clients,
         done=done,
+        trusted=trusted,
         last_phase=True,
     )
 

@@ -22,7 +22,7 @@ from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
 from fedwca.engine.client_program import collect
-from fedwca.engine.client_task import Task
+from fedwca.engine.client_task import Task, adaptation_lr
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.errors import FedwcaError
@@ -62,6 +62,7 @@ def _public_task(
     objective: PublicObjective,
     training: Training,
     factor: float,
+    inner_lr: float,
     keys: Callable[[str], int],
     taught: Mapping[str, Tensor],
     passes: int,
@@ -73,6 +74,7 @@ def _public_task(
         objective: its public objective.
         training: of the round.
         factor: that round's learning rates divided by those that were set.
+        inner_lr: step size of the method's adaptation.
         keys: maps a purpose to the key of the client's draws.
         taught: all clients' predictions, as the server pooled them.
         passes: number of passes over the images.
@@ -86,6 +88,7 @@ def _public_task(
         adaptation=method.adaptation,
         taught=taught,
         factor=factor,
+        inner_lr=inner_lr,
     )
 
 
@@ -120,7 +123,7 @@ def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
 
     def task(client: int) -> Task:
         own_task = opened.task(client)
-        arguments = (opened.method, objective, own_task.training, own_task.factor)
+        arguments = (opened.method, objective, own_task.training, own_task.factor, own_task.inner_lr)
         return _public_task(
             *arguments, lambda purpose: opened.keys(opened.round, client, purpose), taught, objective.passes
         )
@@ -209,8 +212,9 @@ class FreshModels:
 
         def task(size: int) -> Task:
             draws = lambda purpose: self.keys(0, self.clients + size, purpose)  # noqa: E731
-            round_training, factor = training.at(round), training.factor(round)
-            return _public_task(method, objective, round_training, factor, draws, taught, objective.new_passes)
+            factor, inner_lr = training.decayed(round), adaptation_lr(method.adaptation, training, round)
+            decayed = training.model_copy(update={"cosine": None}).at(round)  # these models begin to learn
+            return _public_task(method, objective, decayed, factor, inner_lr, draws, taught, objective.new_passes)
 
         learning_sizes = range(len(self.rows)) if sizes is None else sizes
         offer = offer_own(len(self.rows))

@@ -47,12 +47,12 @@ def labeler_trust(
         clients: those without labels that take part.
 
     Returns:
-        None where the labeler trusts everybody, so that nobody is asked.
+        None where nobody is asked: the labeler trusts everybody, or all clients have labels.
 
     Raises:
         FedwcaError: the labeler's answer is no number from 0 to 1.
     """
-    if not labeler.selects_clients:
+    if not labeler.selects_clients or not clients:
         return None
     refusal = f"pseudo-labeler {labeler.name!r}: trust gave"
 

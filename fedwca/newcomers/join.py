@@ -134,7 +134,7 @@ def join(
         else:
             choice, weights, report, trained = receive_model(federation, engine, by, epochs, done)
         if adaptation is not None:
-            lr = adaptation_lr(adaptation, training.at(round), training.factor(round))
+            lr = adaptation_lr(adaptation, training, round)
             (steps,) = engine.adapt(adaptation, lr)
             engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])

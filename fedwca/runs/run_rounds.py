@@ -263,7 +263,7 @@ def record_round(
             metrics.accuracy(k, local_predictions[k].classes) if k in local_predictions else math.nan
             for k in range(len(metrics))
         ],
-        **(describe_last_phase(described, measure_shift(opened)) if opened.last_phase else described),
+        **(describe_last_phase(described, measure_shift(opened), opened.trusted) if opened.last_phase else described),
     }
     if number == 0 and method.aggregator.grouping.needs_clusterer:
         record["clustering"] |= nearest_clients(method, engine, server.source)

@@ -484,3 +484,8 @@ def test_parts_beside_a_file_without_a_composed_method_are_refused(tmp_path: Pat
     with pytest.raises(UsageError, match="aggregator is given, but this run has baselines alone"):
         resolve_plan({"aggregator": "one_hot"}, file=file)
     assert resolve_plan({"aggregator": "one_hot", "composed": True}, file=file).methods[-1][0].name == "one_hot"
+
+
+def test_last_layers_are_not_averaged_over_drawn_features() -> None:
+    with pytest.raises(UsageError, match="'simple_representation' draws features; take new=sampled"):
+        resolve_plan({"baselines": ["pfl_ensemble/objective=simple_representation"]}, preset_name="upfl")

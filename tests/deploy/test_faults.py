@@ -19,11 +19,13 @@ from fedwca._version import __version__
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Objective
 from fedwca.deploy.client import Client, read_composition
+from fedwca.deploy.composition import Composition
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ReceivedAnswer
 from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
+from fedwca.deploy.session import Session
 from fedwca.deploy.session_state import ClusteredClients
 from fedwca.deploy.state_files import (
     SESSION_FORMAT,
@@ -40,10 +42,11 @@ from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
 from fedwca.federated.upload_checks import Upload
+from fedwca.models import models
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
-from ..conftest import a_network, some_images
-from .conftest import Federation, composed, delivered
+from ..conftest import SMALL_MODEL, a_network, some_images
+from .conftest import TRAINING, Federation, composed, delivered
 
 Build = Callable[..., Federation]
 FIRST = "backbone.conv1.weight"
@@ -292,6 +295,23 @@ def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation:
         start += size
     answers = [ReceivedAnswer(factor * model, model, Upload(), 1) for factor in (1, 0)]
     assert [assign_late_client(session.context, state, answer) for answer in answers] == [0, None]
+
+
+def test_a_late_client_is_compared_by_a_training_of_round_0(federation: Build) -> None:
+    """Learning rates that fall to 0 would leave it where the source model is."""
+    built, schedule = federation("one_hot"), TRAINING.model_copy(update={"cosine": 2})
+    composition = Composition.of(built.method, models.build(SMALL_MODEL), 3, training=schedule, seed=1)
+    rules, uploads = Rules(clients=4, alone="warn"), dict[tuple[int, int], torch.Tensor]()
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        if parcel.kind == "upload":
+            uploads[client, parcel.round] = torch.cat([x.flatten() for x in parcel.models["model"].values()])
+        return parcel
+
+    sessions = [Session(built.method, built.network, composition, rules) for _ in range(2)]
+    for session, late in zip(sessions, (2, 0), strict=True):
+        run_in_process(session, built.clients(), late + 1, wire, lambda round, late=late: range(3 + (round == late)))
+    assert torch.equal(uploads[3, 2], uploads[3, 0])
 
 
 def test_a_late_model_without_a_direction_is_refused(federation: Build, caplog: pytest.LogCaptureFixture) -> None:

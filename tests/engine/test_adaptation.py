@@ -22,7 +22,7 @@ from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Task, adaptation_lr
+from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, fold_key
@@ -30,6 +30,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
+from fedwca.federated.client_tasks import client_task
 from fedwca.federated.extra_networks import add_extras, remove_extras
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
@@ -39,6 +40,7 @@ from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.runs.records.measure_delivered import step_size
 from tests.engine.federations import Thin, ThinCnn3, some
 
 SIZES = (12, 14, 9, 17)
@@ -474,11 +476,15 @@ def test_labels_of_test_images_are_nowhere_in_reach() -> None:
     assert torch.equal(*models)
 
 
-def test_a_rounds_factor_is_of_all_learning_rates() -> None:
+def test_learning_rates_follow_the_schedule_but_steps_of_adaptations_no_cosine() -> None:
     learned = Learned(lr=0.3, rate=0.02)
-    task = Task(Argmax(), (), Training(lr=0.1), lambda purpose: 0, adaptation=learned, factor=0.5)
-    assert task.inner_lr == pytest.approx(0.15)
-    assert task.learning_rates == {"adaptation": pytest.approx(0.01)}
-    assert adaptation_lr(Learned(), Training(lr=0.1), 0.5) == pytest.approx(
-        0.1
-    )  # the training's rate, which includes the factor already
+    composed = method(learned, AdaptedCrossEntropy(), labeler=Argmax())
+    training = Training(lr=0.1, cosine=2, decay=0.25, decay_rounds=2)
+    task = client_task(composed, training, 1, Keys(0), 0, {})
+    assert task.training.lr == pytest.approx(0.1 / 2 / 2)  # by half a cosine, and by decay
+    assert task.learning_rates == {"adaptation": pytest.approx(0.02 / 2 / 2)}
+    assert task.inner_lr == pytest.approx(0.3 / 2)
+    ended = client_task(composed, training, 2, Keys(0), 0, {})
+    assert (ended.training.lr, ended.inner_lr) == (pytest.approx(0), pytest.approx(0.3 / 4))
+    assert step_size(composed, training, 2) == pytest.approx(0.3 / 4)
+    assert adaptation_lr(Learned(), training, 1) == pytest.approx(0.1 / 2)  # the training's rate

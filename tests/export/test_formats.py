@@ -7,7 +7,8 @@ import json
 import pickle
 import shutil
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -21,9 +22,10 @@ from fedwca.export import write_model as formats
 from fedwca.export.card import model_card
 from fedwca.export.check_exported import comparison_images
 from fedwca.export.load_model import open_model
-from fedwca.export.model_from_run import check_cluster
+from fedwca.export.model_from_run import check_cluster, labelled_domains
 from fedwca.export.write_model import SUFFIXES, Kind, export, kind_of
 from fedwca.models import models
+from fedwca.runs.opened_run import OpenedRun
 from tests.conftest import SMALL_MODEL, a_network
 
 KINDS: list[Any] = [
@@ -281,3 +283,12 @@ def test_a_cluster_that_nobody_is_in_has_no_model() -> None:
         check_cluster(1, [0, 2, 3, 3], "it")
     with pytest.raises(UsageError, match=r"--cluster -1: it has clusters 0 to 1$"):
         check_cluster(-1, [0, 1, -1], "it")
+
+
+def test_an_oracles_model_was_made_of_the_targets_images() -> None:
+    def domains(oracle: bool) -> str:
+        method = SimpleNamespace(central=SimpleNamespace(oracle=oracle))
+        fields = {"source": None, "about": {}, "domains": ["a", "b"], "method": method}
+        return labelled_domains(cast(OpenedRun, SimpleNamespace(config=SimpleNamespace(target="b"), **fields)))
+
+    assert [domains(oracle) for oracle in (True, False)] == ["b", "a"]

@@ -239,7 +239,8 @@ def test_rates_on_public_images_follow_the_schedule(name: str) -> None:
     play.round(0)
     settings = {"steps": 3, "batch_size": 4, "momentum": 0, "weight_decay": 0}
     state, halved = play.server.state, FEDTTA.model_copy(update={"rate": 0.01, "lr": 0.15})
-    learned = play.fresh.learn(play.method, state, Training(lr=1, decay=0.25, decay_rounds=2, **settings), 1).clone()
+    training = Training(lr=1, decay=0.25, decay_rounds=2, cosine=1, **settings)  # new clients follow no cosine
+    learned = play.fresh.learn(play.method, state, training, 1).clone()
     plain = replace(play.method, adaptation=halved)
     assert torch.allclose(learned, play.fresh.learn(plain, state, Training(lr=0.5, **settings), 1), rtol=0, atol=1e-12)
 

@@ -19,6 +19,8 @@ from tests.runs.stopping import check_same_bits, stop
 
 SMALL: dict[str, Any] = {"clients": 2, "samples": 30, "rounds": 2, "batch_size": 8, "epochs": 1, "device": "cpu"}
 OVERRIDES = {"model.bottleneck": 8, "source_training.epochs": 2}
+TARGET_OVERRIDES = {"model.bottleneck": 8}
+LABELERS = {"none": "trusted:least=1", "every": "trusted:least=0", "plain": "prototype"}
 
 
 def play(out: Path, *methods: str) -> Path:
@@ -110,3 +112,16 @@ def test_export_and_join(gated: Path, tmp_path: Path) -> None:
     ]
     result = call(*words)
     assert result.code == 0, result.err
+
+
+def test_a_last_phase_records_whom_it_trusts(tmp_path: Path) -> None:
+    """With all clients trained on labels nobody is asked in round 0."""
+    methods = [f"{name}=sfda/pseudo_labeler={labeler}" for name, labeler in LABELERS.items()]
+    run = bench(**SMALL, target="neon", baselines=methods, composed=False, overrides=TARGET_OVERRIDES, out=tmp_path)
+    none, every, plain = (read_rounds(run.path, name)[1:] for name in LABELERS)
+    assert not any("trusted" in record for record in (*none[:-1], *every[:-1], *plain))
+    assert [record["passes"] for record in none[:-1]] == [record["passes"] for record in plain[:-1]]
+    assert none[-1]["phase"] == "finish"
+    assert none[-1]["trusted"] == [name != "neon" for name in read_run(run.path).domains]
+    assert all(every[-1]["trusted"])
+    assert every[-1]["passes"] == 2 * none[-1]["trusted"].count(False)  # a pass for trust, and one for labels

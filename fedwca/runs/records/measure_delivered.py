@@ -50,8 +50,7 @@ def step_size(method: Method, training: Training, round: int) -> float | None:
     """
     if method.adaptation is None:
         return None
-    training = method.training_in(training)
-    return adaptation_lr(method.adaptation, training.at(round), training.factor(round))
+    return adaptation_lr(method.adaptation, method.training_in(training), round)
 
 
 def measure_delivered(

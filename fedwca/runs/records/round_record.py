@@ -106,7 +106,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         "bytes_up": bytes_up(outcome, method, engine),
         "passes": sum(upload.passes for upload in uploads.values())
         + (0 if mean_answers is None else len(mean_answers.asked))
-        + (len(uploads) if trusted else 0)
+        + (len(pseudo_labels) if trusted else 0)
         + (len(uploads) if outcome.signature else 0),
         "seconds": {**phases, **outcome.seconds},
     }
@@ -133,19 +133,23 @@ def check_report_names(aggregator: Aggregator) -> None:
         )
 
 
-def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift]) -> dict[str, Any]:
+def describe_last_phase(
+    described: Mapping[str, Any], shifts: Mapping[int, Shift], trusted: Tensor | None
+) -> dict[str, Any]:
     """The record's entries on the last phase: as for a round, but without uploads.
 
     Args:
         described: the entries from `describe_round`.
         shifts: how predictions changed, by client.
+        trusted: how far clients' labels are trusted ``[K]``, 0 to 1; None where nobody was asked.
     """
+    asked = {} if trusted is None else {"trusted": trusted == 1, "passes": described["passes"] + len(shifts)}
     moved = {
         "agreement": {str(client): shift.agreement for client, shift in shifts.items()},
         "before": {str(client): shift.before.tolist() for client, shift in shifts.items()},
         "after": {str(client): shift.after.tolist() for client, shift in shifts.items()},
     }
-    return {**described, "phase": "finish", "bytes_up": 0, "shift": moved}
+    return {**described, **asked, "phase": "finish", "bytes_up": 0, "shift": moved}
 
 
 def label_entropy(labels: Tensor) -> float:
