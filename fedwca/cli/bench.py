@@ -39,7 +39,7 @@ def command(
         list[str] | None,
         option(
             "--baseline",
-            text="Method to compare with; repeat for more; default source-only, local, fedavg; 'none' for none.",
+            text="Method to compare with; repeat for more; default by setting; 'none' for none.",
             panel=HOW,
             autocompletion=complete.baselines,
         ),
@@ -49,7 +49,7 @@ def command(
         option("--backend", text="flower: the composed method alone, in Flower's simulation, as a check.", panel=RUN),
     ] = None,
     name: Annotated[
-        str | None, option("--name", text="Name of the composed method; default: its aggregator.", panel=KEEP)
+        str | None, option("--name", text="Name of the composed method; default: of its parts.", panel=KEEP)
     ] = None,
     out: Annotated[Path | None, option("--out", text="Run folder; default runs/<time>-<name>.", panel=KEEP)] = None,
     resume: Annotated[

@@ -27,7 +27,7 @@ def command(
     method: Annotated[
         str | None,
         typer.Argument(
-            help="Baseline, or a composition as in compare; default: the grid's, or fedwca; with --target sfda.",
+            help="Baseline, or a composition as in compare; default: the grid's, or the setting's.",
             autocompletion=complete.baselines,
         ),
     ] = None,
@@ -53,7 +53,7 @@ def command(
         option(
             "--criterion",
             text="density (soft neighborhood density: more is better; the default) or entropy (less is better), "
-            "without labels; of labelled clients validation, always.",
+            "without labels; where new clients come later validation, always.",
             panel=SEARCH,
         ),
     ] = None,

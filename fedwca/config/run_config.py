@@ -72,7 +72,8 @@ class RunConfig(UserValues):
     composed: bool = True
     """Whether the method composed of the parts above runs too; False: only those in ``baselines``."""
     name: str | None = None
-    """Name of the composed method. Unset: its aggregator."""
+    """Name of the composed method. Unset: its aggregator, with an adaptation or last phase; or the baseline that it
+    equals."""
     methods: dict[str, MethodValues] = {}
     """Values for one method alone, by its name (tables ``training`` and ``components``). They take precedence over the
     run's and over the method's file, and yield to what a higher layer sets for all methods."""
@@ -112,7 +113,7 @@ class RunConfig(UserValues):
     device: str = "auto"
     """Where clients compute: cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
     engine: Literal["auto", "loop", "stacked"] = "auto"
-    """How clients are run: client after client (loop), all in one step (stacked); auto: loop on a CPU, stacked on a
+    """How clients are run: each by itself (loop), all in one step (stacked); auto: loop on a CPU, stacked on a
     GPU."""
     precision: Precision = "fp32"
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
@@ -122,7 +123,7 @@ class RunConfig(UserValues):
     else eager; measure: what a few steps before round 1 show to be the quickest."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
-    one per core, stacked all that fit."""
+    one per core, on a GPU one; stacked all that fit."""
     trials_at_once: PositiveInt | None = None
     """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
     one step; changes the time, and of the numbers last digits at most. Unset: one."""

@@ -203,7 +203,7 @@ class View(Protocol):
         """``[K, Q+S] -> [K]``: soft neighborhood density of the mixed model's outputs, in nats (eq. 6)."""
 
     def loss(self, mixtures: Tensor) -> Tensor:
-        """``[J, Q+S] -> [K, J]``: the objectives' loss with the labels that the mixed model itself gives, in nats."""
+        """``[J, Q+S] -> [K, J]``: the objectives' loss with the client's labels, or the mixed model's, in nats."""
 
 
 class Signatures(Protocol):

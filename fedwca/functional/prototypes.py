@@ -63,7 +63,8 @@ def prototype_labels(
     """Label each sample with the prototype of largest cosine: soft prototypes first, then one-hot ones.
 
     A class whose prototype is zero (no samples) is never assigned; ties go to the lowest class. A single sample gets
-    the class of its largest probability, because all soft prototypes are then equal.
+    the class of its largest probability, because all soft prototypes are then equal. (So they are for several samples
+    of equal features, where rounding decides.)
 
     Source: FedWCA, eq. 4 and the sentence after it; SHOT (Liang et al., ICML 2020), eqs. 4-6. SHOT's own features have
     a 1 appended and unit length: ``append_one=True, normalize_first=True``. Its code for objects assigns only classes

@@ -48,6 +48,11 @@ class Run:
         """What its clients start from, in words."""
         return first_model(self.config)
 
+    def first_model_of(self, method: str) -> str:
+        """What a method's clients start from, in words: its own model where it trained one at one place."""
+        kinds = {part["kind"] for part in self.methods[method]["components"]}
+        return "centrally trained model" if "central" in kinds else self.first_model
+
     @property
     def methods(self) -> Mapping[str, Mapping[str, Any]]:
         """Label, rounds and components of each method, by name; the composed method is last."""

@@ -488,3 +488,9 @@ def test_learning_rates_follow_the_schedule_but_steps_of_adaptations_no_cosine()
     assert (ended.training.lr, ended.inner_lr) == (pytest.approx(0), pytest.approx(0.3 / 4))
     assert step_size(composed, training, 2) == pytest.approx(0.3 / 4)
     assert adaptation_lr(Learned(), training, 1) == pytest.approx(0.1 / 2)  # the training's rate
+
+
+def test_entropy_in_bits_has_the_gradient_of_nats_over_log_2() -> None:
+    logits = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    nats, bits = Entropy().loss(logits, {}).item(), Entropy(unit="bits").loss(logits, {}).item()
+    assert bits == pytest.approx(nats / math.log(2))

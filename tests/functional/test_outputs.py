@@ -45,6 +45,9 @@ def test_mutual_information_by_hand() -> None:
     # Only two of four classes: half of the maximum of 2 bits, however confident the outputs are.
     assert mutual_information(100 * torch.eye(4)[:2]).item() == pytest.approx(0.5)
     assert mutual_information(torch.zeros(3, 1)).item() == 0
+    # True classes play no part: outputs that are surely of all classes have all information, whatever the images.
+    assert mutual_information(100 * torch.eye(10)).item() == pytest.approx(1)
+    assert mutual_information(100 * torch.eye(10)[:3]).item() == pytest.approx(math.log(3, 10))
 
 
 def test_equal_outputs_have_no_information_and_not_less() -> None:

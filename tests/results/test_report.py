@@ -233,6 +233,8 @@ def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
     assert "not complete" in text
     assert "one run only" in text
     assert "ends below the source model it began from" in text
+    run.about["methods"]["wca"]["components"].append({"kind": "central", "name": "pooled"})  # type: ignore[index]
+    assert "FedWCA: ends below the centrally trained model it began from" in "\n".join(run_warnings(run))
     # 10 of 36 images are right; means over clients of 6 images differ in the last digit.
     start, end = ([100 * right / 6 for right in clients] for clients in ([6, 0, 0, 4, 0, 0], [1, 1, 5, 0, 3, 0]))
     run.rounds("wca")[0]["accuracy"], last(run)["accuracy"] = start, end  # type: ignore[index]

@@ -70,7 +70,10 @@ def _clusters(request: PictureRequest) -> Any:
 
 def _embedding(request: PictureRequest) -> Any:
     projection: Any = request.how
-    return pictures.embedding(request.models(), projection, request.run.first_model)
+    run = request.run
+    method = find_spelling(run.methods, request.method) if request.method else [*run.methods][-1]
+    start = run.first_model if method is None else run.first_model_of(method)
+    return pictures.embedding(request.models(), projection, start)
 
 
 PICTURES: Mapping[str, Picture] = {

@@ -48,7 +48,7 @@ def run_warnings(run: Run) -> list[str]:
         records, whole = run.rounds(name), whole_runs(run.lines_of(name))
         if name in finishing and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
             warnings.append(f"{label}: {note}.")
-        warnings += [f"{label}: {text}" for text in _of(records, whole, run.first_model)]
+        warnings += [f"{label}: {text}" for text in _of(records, whole, run.first_model_of(name))]
     if run.records and len(run.runs) == 1:
         runs_text = f"one {run.first_model}, one trial"
         warnings.append(f"There is one run only ({runs_text}), so nothing says how much differs by chance.")
