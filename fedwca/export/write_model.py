@@ -110,7 +110,14 @@ def _onnx(model: InferenceModel, description: ModelDescription, file: Path) -> N
 def _program(model: InferenceModel, description: ModelDescription) -> torch.export.ExportedProgram:
     """Return the model as a graph for any batch size; traced with three images, as size 1 would become a constant."""
     batch = torch.export.Dim("batch", min=1)
-    return torch.export.export(model, (comparison_images(description.side, 3),), dynamic_shapes={"images": {0: batch}})
+    program = torch.export.export(
+        model, (comparison_images(description.side, 3),), dynamic_shapes={"images": {0: batch}}
+    )
+    # Stack traces hold paths of this machine and lines of the source, which both formats would write into the file.
+    graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
+        node.meta.pop("stack_trace", None)
+    return program
 
 
 WRITERS: dict[Kind, Callable[[InferenceModel, ModelDescription, Path], None]] = {

@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import shutil
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import fedwca
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
@@ -56,6 +58,19 @@ def test_a_model_comes_back_as_it_was(kind: Kind, tmp_path: Path, network: Netwo
         torch.testing.assert_close(opened.logits(images), expected, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(opened.probabilities(images).sum(1), torch.ones(len(images)))
     assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.md"]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_file_tells_no_folder_of_the_machine_that_wrote_it(
+    kind: Kind, tmp_path: Path, network: Network, about: ModelDescription
+) -> None:
+    path = written(tmp_path, kind, network, about)
+    contents = [path.read_bytes()]
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            contents = [archive.read(name) for name in archive.namelist()]
+    for folder in (fedwca, torch):
+        assert not any(str(Path(folder.__file__).parent).encode() in content for content in contents)
 
 
 @pytest.mark.skipif(not formats.check_installed("onnx"), reason="the extra onnx is missing")
