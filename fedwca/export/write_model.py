@@ -62,7 +62,8 @@ def export(path: Path, kind: Kind, network: Network, description: ModelDescripti
         The card's path.
 
     Raises:
-        FedwcaError: the file's outputs differ from the model's, or it cannot be written; nothing is left behind.
+        FedwcaError: the file's outputs differ from the model's, or it cannot be written, or the model is too large
+            for one ONNX file; nothing is left behind.
     """
     model = InferenceModel(network)
 
@@ -105,6 +106,9 @@ def _onnx(model: InferenceModel, description: ModelDescription, file: Path) -> N
     assert program is not None
     program.model.metadata_props[KEY] = description.text()
     program.save(str(file))
+    # torch writes the weights of large models into a second file, which is not kept: a model is one file here.
+    if any(other != file for other in file.parent.iterdir()):
+        raise FedwcaError("--to onnx: the model is too large for one ONNX file; take safetensors")
 
 
 def _program(model: InferenceModel, description: ModelDescription) -> torch.export.ExportedProgram:

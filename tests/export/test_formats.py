@@ -150,6 +150,16 @@ def test_a_model_that_cannot_be_traced_is_a_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not formats.check_installed("onnx"), reason="the extra onnx is missing")
+def test_a_model_that_needs_two_onnx_files_is_refused(
+    tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD", 0)
+    with pytest.raises(FedwcaError, match=r"--to onnx: the model is too large for one ONNX file; take safetensors"):
+        written(tmp_path, "onnx", network, about)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_card_that_cannot_be_written_leaves_the_model_that_was_there(
     tmp_path: Path, network: Network, about: ModelDescription
 ) -> None:
