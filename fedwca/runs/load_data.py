@@ -18,8 +18,12 @@ from fedwca.errors import DataError, UsageError
 from fedwca.partitions import Partition
 
 
-def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
+def load(config: RunConfig, *, pretrained: bool = True) -> tuple[FederatedDataset, str | None]:
     """The data set at the model's image size, and the name of the source or target domain, if the partition has one.
+
+    Args:
+        config: names the data set, the architecture and the partition.
+        pretrained: False where the model's pre-trained weights are not needed afterwards, so that they need not exist.
 
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
@@ -33,7 +37,7 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     files = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     model = architecture(config)
     # Fail on missing or unfitting weights before minutes of decoding images.
-    model.build(1, pretrained=config.checkpoint is None)
+    model.build(1, pretrained=pretrained and config.checkpoint is None)
     if (counts := files.count_images()) is not None:
         check_images_fit(config, counts, model.stored_side)
     domain_key = partition_of(config).domain_role

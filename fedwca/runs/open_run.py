@@ -75,7 +75,9 @@ def open_run(
     saved = (store.at(unit, selected.round) if selected else None) or newest
     tensors = saved.tensors()
     # Runs of earlier releases do not store their class names; only the data set has them.
-    classes = tuple(metadata.get("classes", ())) or load_same_images(config, metadata, path)[0].classes
+    classes = tuple(metadata.get("classes", ()))
+    if not classes:
+        classes = load_same_images(config, metadata, path, pretrained=False)[0].classes
     with naming_missing_plugins(path):
         model = architecture(config)
         network = build_network(config, len(classes), pretrained=False)

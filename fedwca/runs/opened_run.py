@@ -150,7 +150,7 @@ class OpenedRun:
 
     @cached_property
     def _images(self) -> tuple[FederatedDataset, str | None]:
-        return load_same_images(self.config, self.about, self.path)
+        return load_same_images(self.config, self.about, self.path, pretrained=False)
 
     @property
     def dataset(self) -> FederatedDataset:

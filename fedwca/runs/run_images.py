@@ -19,18 +19,21 @@ DIGESTS = {"data_digest": "the images", "split_digest": "groups, units or parts"
 """Digests in ``config.json``, and what each covers; older runs lack the second one."""
 
 
-def load_same_images(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str | None]:
+def load_same_images(
+    config: RunConfig, metadata: Mapping[str, Any], run: Path, *, pretrained: bool
+) -> tuple[FederatedDataset, str | None]:
     """The data set a run was made on, and its source or target domain; see `fedwca.runs.load_data.load`.
 
     Args:
         config: the run's configuration, with its paths as they are found now.
         metadata: contents of its ``config.json``.
         run: its folder.
+        pretrained: as for `load`; False where all weights come from the run's checkpoints.
 
     Raises:
         DataError: the images, or their groups, units or parts, differ from those the run began with.
     """
-    dataset, domain = load(config)
+    dataset, domain = load(config, pretrained=pretrained)
     check_same_digest(dataset, metadata, run)
     return dataset, domain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
@@ -12,10 +13,14 @@ from PIL import Image
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError
+from fedwca.models.resnet18 import ResNet18
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import build_network, load
+from fedwca.runs.open_run import open_run
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
+
+from ..cli.conftest import call
 
 RUN = {"source": "day", "clients": 1, "rounds": 2, "baselines": [], "training": {"epochs": 1}, "workers": 1}
 RUN |= {"device": "cpu", "source_training": {"epochs": 1}}
@@ -61,6 +66,21 @@ def test_weights_are_looked_at_before_images(tmp_path: Path) -> None:
     plan = resolve_plan({**RUN, "data": tmp_path / "nowhere", "model": "resnet18:weights=absent.pth"})
     with pytest.raises(CheckpointError, match=r"absent\.pth: no such file"):
         load(plan.config)
+
+
+def test_a_finished_run_needs_no_file_of_weights(photos: Path, tmp_path: Path) -> None:
+    weights, run = tmp_path / "weights.pth", tmp_path / "run"
+    torch.save(ResNet18(weights="none").torchvision()[0].state_dict(), weights)
+    options = ["--model", f"resnet18:weights={weights},side=32,frozen=true", "--clusterer", "finch", "--keep", "last"]
+    options += ["--rounds", "1", "--clients", "1", "--source", "day", "--set", "source_training.epochs=0"]
+    result = call("bench", "--data", str(photos), *options, "--workers", "1", "--out", str(run))
+    assert result.code == 0, result.err
+    weights.unlink()
+    assert [len(client.train) for client in open_run(run).federation.clients] == [10, 10]
+    config = json.loads((run / "config.json").read_text())
+    del config["classes"]  # as in runs of earlier releases
+    (run / "config.json").write_text(json.dumps(config))
+    assert open_run(run).classes == ("cat", "dog")
 
 
 def test_real_pictures(shared_data: Path, tmp_path: Path) -> None:

@@ -64,6 +64,6 @@ def resume_run(
     with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
         if read_configuration(path) != metadata or read_run(path).is_done():
             raise UsageError(f"{path}: another process was at work here until now; run this again")
-        dataset, domain = load_same_images(plan.config, metadata, path)
+        dataset, domain = load_same_images(plan.config, metadata, path, pretrained=True)
         claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)
