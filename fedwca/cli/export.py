@@ -52,7 +52,7 @@ def command(
             raise UsageError(f"{run}: is a deployment; choose a model of it by --client or --cluster alone")
         network, description = model_of_deployment(open_deployment(run), client, cluster)
     else:
-        opened = open_run(run, method, source_model, trial, round_)
+        opened = open_run(run, method, source_model, trial, round_, download=False)
         network, description = model_of(opened, client, cluster)
         if opened.choice:
             say(opened.choice, err=True)

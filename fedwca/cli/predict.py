@@ -100,7 +100,7 @@ def open_run_model(
     path = find_run(run)
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    opened = open_run(path, method, *place)
+    opened = open_run(path, method, *place, download=False)
     if opened.choice:
         say(opened.choice, err=True)
     return serve_model(*model_of(opened, client=client), device)

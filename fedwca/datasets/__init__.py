@@ -71,6 +71,11 @@ class DatasetSource(Component):
         return expand_home(self.root) if self.root else data_dir()
 
     @property
+    def may_download(self) -> bool:
+        """Whether `load` downloads what is not on this machine."""
+        return False
+
+    @property
     def own_folder(self) -> Path:
         """The data set's folder in the root; the root itself if there is none."""
         from fedwca.data.find_domains import find_dataset_path

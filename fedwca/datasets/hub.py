@@ -60,6 +60,11 @@ class Hub(DatasetSource):
         """The repository if it is a folder; nothing is looked for below ``--data``."""
         return self.repository if isinstance(self.repository, Path) else Path()
 
+    @property
+    def may_download(self) -> bool:
+        """Whether it is a repository of the hub."""
+        return not isinstance(self.repository, Path)
+
     def find_default_domain(self) -> str | None:
         """None: only the rows tell which domains there are."""
         return None

@@ -25,7 +25,9 @@ from fedwca.runs.records.measure_delivered import step_size
 from fedwca.runs.resources.select_engine import choose_engine, config_of_method
 
 
-def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:
+def predict_for_pictures(
+    run: Path, method: str | None = None, source_model: int = 0, trial: int = 0, *, download: bool = True
+) -> Models:
     """Test images of every client, with the outputs of the source model and of the client's final model.
 
     Args:
@@ -33,11 +35,12 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         method: name of a method of the run; None: the composed one.
         source_model: index of the source model, from 0.
         trial: index of the trial, from 0.
+        download: as for `fedwca.runs.open_run.open_run`.
 
     Raises:
         FedwcaError: see `fedwca.runs.open_run.open_run` and `evaluated_models`.
     """
-    opened = open_run(run, method, source_model, trial)
+    opened = open_run(run, method, source_model, trial, download=download)
     metrics, clients = opened.federation.metrics, opened.federation.clients
     replica = Replica(opened.network.to(opened.bank.device), opened.layout)
 
@@ -94,16 +97,16 @@ def evaluated_models(opened: OpenedRun) -> Iterator[Tensor]:
         yield adapted.model
 
 
-def lazy_predictions(run: Path, method: str | None, trial: TrialKey) -> Callable[[], Models]:
-    """A function that returns the models of a run's pictures; the run is opened once, at the first call.
+def lazy_predictions(run: Path, method: str | None, trial: TrialKey, *, download: bool = True) -> Callable[[], Models]:
+    """A function that returns the models of a run's pictures, see `predict_for_pictures`.
 
-    An error at that call is raised again at every later one.
+    The run is opened once, at the first call. An error at that call is raised again at every later one.
     """
 
     @cache
     def load() -> Models | FedwcaError:
         try:
-            return predict_for_pictures(run, method, *trial)
+            return predict_for_pictures(run, method, *trial, download=download)
         except FedwcaError as error:
             return error
 

@@ -18,15 +18,16 @@ from fedwca.errors import DataError, UsageError
 from fedwca.partitions import Partition
 
 
-def load(config: RunConfig, *, pretrained: bool = True) -> tuple[FederatedDataset, str | None]:
+def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -> tuple[FederatedDataset, str | None]:
     """The data set at the model's image size, and the name of the source or target domain, if the partition has one.
 
     Args:
         config: names the data set, the architecture and the partition.
         pretrained: False where the model's pre-trained weights are not needed afterwards, so that they need not exist.
+        download: whether images that are not on this machine may be downloaded.
 
     Raises:
-        DatasetMissing, DataError: see `fedwca.data`.
+        DatasetMissing, DataError: see `fedwca.data`; or images may have to be downloaded, and ``download`` is False.
         CheckpointError: the model's pre-trained weights are missing or do not fit.
         UsageError: the source or target is not a domain of the data set, or the images do not fit into memory.
 
@@ -35,6 +36,11 @@ def load(config: RunConfig, *, pretrained: bool = True) -> tuple[FederatedDatase
             of a class.
     """
     files = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
+    if files.may_download and not download:
+        raise DataError(
+            f"data set {config.dataset!r} is not read: it may have to be downloaded, from wherever the run folder "
+            "says; fedwca plot, join and resume read it"
+        )
     model = architecture(config)
     # Fail on missing or unfitting weights before minutes of decoding images.
     model.build(1, pretrained=pretrained and config.checkpoint is None)

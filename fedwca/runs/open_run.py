@@ -39,7 +39,13 @@ from fedwca.runs.run_images import load_same_images, locate_paths
 
 
 def open_run(
-    run: str | Path, method: str | None = None, source_model: int = 0, trial: int = 0, round: int | None = None
+    run: str | Path,
+    method: str | None = None,
+    source_model: int = 0,
+    trial: int = 0,
+    round: int | None = None,
+    *,
+    download: bool = True,
 ) -> OpenedRun:
     """Open a run's saved models, without any training and without reading an image before one is needed.
 
@@ -50,6 +56,8 @@ def open_run(
         trial: index of the trial, from 0.
         round: number of rounds after which the models are taken; None: the round that was selected on validation images
             and is shown in the table, if it is saved, else the last saved one.
+        download: whether images that are not on this machine may be downloaded; False for run folders of others, which
+            may name any data set of the Hugging Face hub.
 
     Warns:
         UserWarning: the method is unfinished or diverged, so its last saved round is opened.
@@ -77,7 +85,7 @@ def open_run(
     # Runs of earlier releases do not store their class names; only the data set has them.
     classes = tuple(metadata.get("classes", ()))
     if not classes:
-        classes = load_same_images(config, metadata, path, pretrained=False)[0].classes
+        classes = load_same_images(config, metadata, path, pretrained=False, download=download)[0].classes
     with naming_missing_plugins(path):
         model = architecture(config)
         network = build_network(config, len(classes), pretrained=False)
@@ -89,7 +97,9 @@ def open_run(
     network.eval()
     point, bank = read_round_state(saved, trained_clients(metadata), layout.width, resolve_device(config.device))
     last = max(newest.round, *(int(file.stem) - 1 for file in store.files(unit)))
-    opened = OpenedRun(path, metadata, config, unit, point, bank, model, network, layout, classes, last, selected)
+    opened = OpenedRun(
+        path, metadata, config, unit, point, bank, model, network, layout, classes, last, selected, download
+    )
     if not opened.finished and round is None:
         finished_rounds = newest.round + 1
         divergence = read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial))

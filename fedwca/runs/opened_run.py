@@ -65,6 +65,8 @@ class OpenedRun:
     """The last round with a saved checkpoint; an earlier one may be opened."""
     selected: SelectedRound | None = None
     """The round that the table shows, if one was selected and no round was requested."""
+    download: bool = True
+    """Whether images that are not on this machine may be downloaded."""
 
     def __repr__(self) -> str:
         which = f"source model {self.unit.source_model}, trial {self.unit.trial}"
@@ -150,14 +152,14 @@ class OpenedRun:
 
     @cached_property
     def _images(self) -> tuple[FederatedDataset, str | None]:
-        return load_same_images(self.config, self.about, self.path, pretrained=False)
+        return load_same_images(self.config, self.about, self.path, pretrained=False, download=self.download)
 
     @property
     def dataset(self) -> FederatedDataset:
         """The data set the run was made on.
 
         Raises:
-            DataError: the images have changed since.
+            DataError: the images have changed since, or they may have to be downloaded, and `download` is False.
             DatasetMissing: the images are missing.
         """
         return self._images[0]

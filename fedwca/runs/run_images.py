@@ -20,7 +20,7 @@ DIGESTS = {"data_digest": "the images", "split_digest": "groups, units or parts"
 
 
 def load_same_images(
-    config: RunConfig, metadata: Mapping[str, Any], run: Path, *, pretrained: bool
+    config: RunConfig, metadata: Mapping[str, Any], run: Path, *, pretrained: bool, download: bool = True
 ) -> tuple[FederatedDataset, str | None]:
     """The data set a run was made on, and its source or target domain; see `fedwca.runs.load_data.load`.
 
@@ -29,11 +29,12 @@ def load_same_images(
         metadata: contents of its ``config.json``.
         run: its folder.
         pretrained: as for `load`; False where all weights come from the run's checkpoints.
+        download: as for `load`; False where the run folder need not be trusted.
 
     Raises:
-        DataError: the images, or their groups, units or parts, differ from those the run began with.
+        DataError: the images, or their groups, units or parts, differ from those the run began with; or as for `load`.
     """
-    dataset, domain = load(config, pretrained=pretrained)
+    dataset, domain = load(config, pretrained=pretrained, download=download)
     check_same_digest(dataset, metadata, run)
     return dataset, domain
 

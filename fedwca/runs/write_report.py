@@ -76,8 +76,8 @@ def write_report(
 
 
 def _predict(run: Run) -> Callable[[], Models]:
-    """A function that returns the composed method's final models in the run's first trial."""
-    return lazy_predictions(run.path, None, (run.runs or [TrialKey()])[0])
+    """A function that returns the composed method's final models in the run's first trial; it downloads no images."""
+    return lazy_predictions(run.path, None, (run.runs or [TrialKey()])[0], download=False)
 
 
 def distinct_names(paths: list[str], names: list[str]) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import html
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -299,6 +301,41 @@ def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest
     checked = call("data", "check", "hub:../Wild Animals")
     assert checked.code == 0, checked.err
     assert "digest of wild_animals" in checked.out
+
+
+def test_reports_and_exports_download_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_parquet(tmp_path / "animals" / "train.parquet", columns(80))
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as stored:  # the repository is a folder while the run is made
+        opened = open_hub_tables.open_hub_tables
+        stored.setattr(read_hub_dataset, "open_hub_tables", lambda place, *rest: opened(Path("animals"), *rest))
+        small = [*SMALL, "--rounds", "1", "--clients", "2", "--baseline", "none", "--quiet"]
+        words = ["--dataset", "hub:nobody/animals", "--source", "photo", "--keep", "last", "--out", "run"]
+        assert call("bench", *words, *small).code == 0
+    picture(3).save("p.png")
+    contacts: list[str] = []
+
+    def contact() -> None:
+        contacts.append("once")
+        raise FedwcaError("the hub was contacted")
+
+    monkeypatch.setattr(open_hub_tables, "_library", contact)
+    sentence, holder = "data set 'hub' is not read: it may have to be", ["run", "--client", "0"]
+    assert call("report", "run", "--out", "r.html").code == 0
+    assert sentence in html.unescape(Path("r.html").read_text())
+    records = Path("run/rounds.jsonl")
+    records.write_text(re.sub(r'"test_images": \[[\d, ]*\]', '"other": 0', records.read_text()))
+    exported = call("export", *holder, "--out", "m.safetensors")
+    assert (exported.code, "accuracy not measured" in exported.out) == (0, True), exported.err
+    assert sentence in exported.err
+    assert call("predict", *holder, "p.png").code == 0
+    config = json.loads(Path("run/config.json").read_text())
+    del config["classes"]  # as in runs of earlier releases
+    Path("run/config.json").write_text(json.dumps(config))
+    for words in (["export", *holder, "--out", "m.safetensors"], ["predict", *holder, "p.png"]):
+        assert sentence in call(*words).err
+    assert contacts == []
+    assert "the hub was contacted" in call("plot", "run", "confusion").err
 
 
 def test_another_column_of_domains_gives_other_images_of_the_same_name(tmp_path: Path) -> None:
