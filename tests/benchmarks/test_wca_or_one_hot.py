@@ -77,7 +77,6 @@ def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 def test_a_piece_that_diverged_is_no_result() -> None:
     run: Any = SimpleNamespace(diverged={"FedWCA": {(0, 0): "why"}}, domains=[])
     with pytest.raises(SystemExit, match=r"FINCH-0: FedWCA diverged, and an earlier round is no result"):
@@ -86,6 +85,7 @@ def test_a_piece_that_diverged_is_no_result() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_piece_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path) -> None:
     study = script("wca_or_one_hot")
     name = "digits_mini-half_shuffled-0"
