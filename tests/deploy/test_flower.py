@@ -195,7 +195,7 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
         ("*", "", "*"),
     ],
 )
-def test_processes_of_one_machine_use_no_proxy(
+def test_commands_of_one_machine_use_no_proxy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, upper: str, lower: str, expected: str
 ) -> None:
     monkeypatch.setenv("NO_PROXY", upper)
