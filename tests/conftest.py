@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import atexit
 import gc
+import math
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from hypothesis import settings
 from PIL import Image
 
 from fedwca.core.files import write_atomically
+from fedwca.core.mean import mean
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models import models
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.overview import draw_overview
+from fedwca.results.trial_key import TrialKey
 
 from .fork_server import ForkServer
 from .shades import write_shades
@@ -104,17 +108,49 @@ def plain_terminal() -> None:
 def short_runs() -> Iterator[None]:
     """Leave out of runs in this process what takes a third of the time of a small one, and is tested by itself.
 
-    These are the rendering of `overview.png`, which is drawn all the same, and the wait for the disk after each file.
+    These are the rendering of `overview.png`, the drawing of one with the same methods, groups and rounds as an earlier
+    one, and the wait for the disk after each file.
     """
+    drawn = set()
 
     def overview(records: Any, results: Any, path: Path, title: str) -> None:
-        draw_overview(records, results, title)
+        if (outline := outline_of(records, results)) not in drawn:
+            draw_overview(records, results, title)
+            drawn.add(outline)
         write_atomically(path, lambda file: Image.new("RGB", (6, 4)).save(file, "PNG"))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedwca.runs.write_summary.overview", overview)
         patch.setattr("os.fsync", lambda descriptor: None)
         yield
+
+
+def outline_of(records: Any, results: Any) -> Hashable:
+    """What a picture of the rounds and results of a run shows besides its title and the numbers themselves."""
+
+    def kind(value: float | None) -> bool | None:
+        return None if value is None or math.isnan(value) else value != 0
+
+    methods = [
+        (name, entry["label"], "round" in entry, kind(entry["mean"]), kind(entry["std"]))
+        for name, entry in results.items()
+    ]
+    groups = [
+        (group, kind(value), kind(entry["domain_stds"][group]))
+        for entry in results.values()
+        for group, value in entry["domains"].items()
+    ]
+    rounds = {
+        (
+            record["method"],
+            TrialKey.of(record),
+            record["round"],
+            DIVERGED in record,
+            math.isnan(mean(record["accuracy"])),
+        )
+        for record in records
+    }
+    return tuple(methods), tuple(groups), frozenset(rounds)
 
 
 @pytest.fixture(autouse=True)
