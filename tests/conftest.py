@@ -6,7 +6,9 @@ import atexit
 import gc
 import math
 import os
+import sys
 from collections.abc import Generator, Hashable, Iterator
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models import models
 from fedwca.results.diverged_runs import DIVERGED
+from fedwca.results.environment import commit_of
 from fedwca.results.pictures.overview import draw_overview
 from fedwca.results.trial_key import TrialKey
 
@@ -109,9 +112,11 @@ def short_runs() -> Iterator[None]:
     """Leave out of runs in this process what takes a third of the time of a small one, and is tested by itself.
 
     These are the rendering of `overview.png`, the drawing of one with the same methods, groups and rounds as an earlier
-    one, and the wait for the disk after each file.
+    one, the wait for the disk after each file, and git and the search for plugins after the first time.
     """
     drawn = set()
+    commits: dict[Path | None, str | None] = {}
+    points: dict[tuple[str, ...], EntryPoints] = {}
 
     def overview(records: Any, results: Any, path: Path, title: str) -> None:
         if (outline := outline_of(records, results)) not in drawn:
@@ -119,8 +124,22 @@ def short_runs() -> Iterator[None]:
             drawn.add(outline)
         write_atomically(path, lambda file: Image.new("RGB", (6, 4)).save(file, "PNG"))
 
+    def commit(folder: Path) -> str | None:
+        repository = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
+        if repository not in commits:
+            commits[repository] = commit_of(folder)
+        return commits[repository]
+
+    def installed() -> EntryPoints:
+        search_path = tuple(sys.path)
+        if search_path not in points:
+            points[search_path] = entry_points()
+        return points[search_path]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedwca.runs.write_summary.overview", overview)
+        patch.setattr("fedwca.results.environment.commit_of", commit)
+        patch.setattr("fedwca.results.environment.entry_points", installed)
         patch.setattr("os.fsync", lambda descriptor: None)
         yield
 
