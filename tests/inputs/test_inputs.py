@@ -20,8 +20,11 @@ from .cases import Case, make_case
 from .damage import TRACE
 from .materials import Materials, make_materials
 
-SEEDS = range(2000)
-GATE = range(0, 2000, 10)
+CHOSEN = [int(seed) for seed in os.environ.get("FEDWCA_SEEDS", "").split(",") if seed]
+SEEDS = CHOSEN or range(2000)
+GATE = CHOSEN or range(0, 2000, 10)
+PARTS = 4
+"""Tests that share the seeds of the gate, so that none of them is long."""
 LIMIT = 60.0
 """Seconds after which a command counts as failed."""
 TEMPORARY = re.compile(r"\.[^/]*-[0-9a-f]{32}")
@@ -83,8 +86,6 @@ def _within(name: str, folder: str) -> bool:
 
 def check_seeds(seeds: Sequence[int], server: ForkServer, good: Materials, place: Path) -> None:
     """Run the cases, and fail with all that is wrong in any of them."""
-    if chosen := os.environ.get("FEDWCA_SEEDS"):
-        seeds = [int(seed) for seed in chosen.split(",")]
     wrong, codes, families = [], Counter[int](), Counter[str]()
     for seed in seeds:
         folder = place / "case"
@@ -104,8 +105,9 @@ def check_seeds(seeds: Sequence[int], server: ForkServer, good: Materials, place
     assert not wrong, f"{len(wrong)} of {counts}\n" + "\n".join(wrong)
 
 
-def test_bad_input_ends_in_a_sentence(fork_server: ForkServer, good: Materials, tmp_path: Path) -> None:
-    check_seeds(GATE, fork_server, good, tmp_path)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_bad_input_ends_in_a_sentence(part: int, fork_server: ForkServer, good: Materials, tmp_path: Path) -> None:
+    check_seeds(GATE[part::PARTS], fork_server, good, tmp_path)
 
 
 @pytest.mark.slow
