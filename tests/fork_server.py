@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import math
 import os
 import pkgutil
 import resource
@@ -46,6 +47,9 @@ class CommandLine:
     """The largest size of a file in bytes, as on a disk that is nearly full."""
     files: int | None = None
     """The largest number of open files."""
+    kill_after: float | None = None
+    """Seconds after which its process gets the signal ``kill_by``, if it has not ended by then."""
+    kill_by: int = signal.SIGKILL
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,7 @@ def _forked(command: CommandLine, limit: float) -> dict[str, Any]:
         os.setsid()
         _become(command)
     deadline, status = start + limit, None
+    moment = math.inf if command.kill_after is None else start + command.kill_after
     while status is None:
         pid, wait_status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -127,8 +132,11 @@ def _forked(command: CommandLine, limit: float) -> dict[str, Any]:
         elif time.monotonic() > deadline:
             os.killpg(child, signal.SIGKILL)
             status = os.waitpid(child, 0)[1]
+        elif time.monotonic() >= moment:
+            os.kill(child, command.kill_by)
+            moment = math.inf
         else:
-            time.sleep(0.005)
+            time.sleep(max(0.0, min(0.005, moment - time.monotonic())))
     code = os.waitstatus_to_exitcode(status)
     return {"code": code if code >= 0 else 128 - code, "seconds": time.monotonic() - start}
 

@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import random
 import shutil
 import signal
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fork_server import LATE
 from tests.read_rounds import read_rounds
+
+from ..conftest import SMALL_MODEL
+from ..fork_server import CommandLine, ForkServer
 
 BENCH = [
     *("bench", "--clients", "1", "--samples", "40", "--rounds", "2", "--epochs", "1", "--device", "cpu", "--quiet"),
-    *("--baseline", "fedavg", "--set", "source_training.epochs=1", "--out", "run", "--resume"),
+    *("--baseline", "fedavg", "--model", SMALL_MODEL, "--set", "source_training.epochs=1", "--out", "run", "--resume"),
 ]
 LOG = logging.getLogger(__name__)
 """Shown with --log-cli-level=INFO."""
@@ -50,35 +48,17 @@ class Whole:
     result: Any
 
 
-def run_in(place: Path, words: Sequence[str]) -> None:
-    """Run the command in a folder, its output in ``log.txt``."""
-    from fedwca.cli import main
-
-    with (place / "log.txt").open("a") as log:
-        for stream in (1, 2):
-            os.dup2(log.fileno(), stream)
-    os.chdir(place)
-    os.environ |= {"FEDWCA_CACHE": str(place / "cache"), "OMP_NUM_THREADS": "1"}
-    sys.argv = ["fedwca", *BENCH, *words]
-    main()
+def finish(server: ForkServer, place: Path, words: Sequence[str]) -> float:
+    """Continue the run to its end, or begin it where nothing was left; the seconds that took."""
+    ended = server.run(command(place, words))
+    assert ended.code == 0, ended.err
+    return ended.seconds
 
 
-def begin(place: Path, words: Sequence[str]) -> ForkServerProcess:
-    """Start the run in a process, a folder and a cache of its own; the process has loaded its libraries already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["fedwca.runs.start_run", "fedwca.cli.console_reporter", "fedwca.cli.printing", *LATE, __name__]
-    )
-    process = context.Process(target=run_in, args=(place, words))
-    process.start()
-    return process
-
-
-def finish(place: Path, words: Sequence[str]) -> None:
-    """Continue the run to its end, or begin it where nothing was left."""
-    process = begin(place, words)
-    process.join(240)
-    assert process.exitcode == 0, (place / "log.txt").read_text()
+def command(place: Path, words: Sequence[str], **options: Any) -> CommandLine:
+    """The run, in a process, a folder and a cache of its own."""
+    environment = {**os.environ, "FEDWCA_CACHE": str(place / "cache")}
+    return CommandLine([*BENCH, *words], str(place), environment, **options)
 
 
 def result(place: Path) -> Any:
@@ -91,27 +71,25 @@ def result(place: Path) -> Any:
     return read_rounds(run, without=["seconds"]), {**summary, "timing": 0}, {**config, "places": 0}, models, names
 
 
-def run_whole(make_folder: pytest.TempPathFactory, *words: str) -> Whole:
+def run_whole(server: ForkServer, make_folder: pytest.TempPathFactory, *words: str) -> Whole:
     """Run to the end twice: first to keep the images, then, as in the runs that are killed, with these to time it."""
     first, timed = make_folder.mktemp("first"), make_folder.mktemp("timed")
-    finish(first, words)
+    finish(server, first, words)
     expected = result(first)
     prepare(timed, first / "cache")
-    began = time.monotonic()
-    finish(timed, words)
-    seconds = time.monotonic() - began
+    seconds = finish(server, timed, words)
     assert result(timed) == expected
     return Whole(words, first / "cache", seconds, expected)
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    return run_whole(tmp_path_factory)
+def digits(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return run_whole(fork_server, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def squares(tmp_path_factory: pytest.TempPathFactory, shades: Path) -> Whole:
-    return run_whole(tmp_path_factory, "--data", str(shades))
+def squares(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory, shades: Path) -> Whole:
+    return run_whole(fork_server, tmp_path_factory, "--data", str(shades))
 
 
 def prepare(place: Path, cache: Path) -> None:
@@ -119,43 +97,39 @@ def prepare(place: Path, cache: Path) -> None:
     shutil.copytree(cache, place / "cache", ignore=shutil.ignore_patterns("sources"), copy_function=os.link)
 
 
-def kill(place: Path, words: Sequence[str], moment: float, by: signal.Signals) -> bool:
+def kill(server: ForkServer, place: Path, words: Sequence[str], moment: float, by: signal.Signals) -> bool:
     """Begin the run and send ``by`` to its process after ``moment`` seconds; whether that stopped it before its end."""
-    process = begin(place, words)
-    process.join(moment)
-    if process.exitcode is not None:
-        assert process.exitcode == 0, (place / "log.txt").read_text()
-        return False
-    assert process.pid is not None
-    os.kill(process.pid, by)
-    process.join(60)
-    assert process.exitcode in (-by, 130, 0)  # by the signal, by its handler, or at its end just then
-    return process.exitcode != 0
+    ended = server.run(command(place, words, kill_after=moment, kill_by=by))
+    assert ended.code in (128 + by, 130, 0), ended.err  # by the signal, by its handler, or at its end
+    return ended.code != 0
 
 
-def check(seed: int, place: Path, whole: Whole) -> None:
+def check(server: ForkServer, seed: int, place: Path, whole: Whole) -> None:
     """Kill a run at a moment drawn from ``seed``, continue it, and compare the result with the uninterrupted run's."""
     draw = random.Random(seed)
     by = signal.SIGTERM if seed % 5 == 4 else signal.SIGKILL
     if seed % COLD != DRAWS:
         prepare(place, whole.cache)
     moment = draw.uniform(0, whole.seconds)
-    while not kill(place, whole.words, moment, by):  # it ended before the moment: it was quicker than the timed one
+    while not kill(server, place, whole.words, moment, by):
+        # It ended before the moment: it was quicker than the timed one.
         shutil.rmtree(place / "run")
         moment = draw.uniform(0, moment)
     files = sorted(file.name for file in (place / "run").glob("*"))
     LOG.info("seed %d: %s after %.2f of %.2f s, left %s", seed, by.name, moment, whole.seconds, " ".join(files) or None)
-    finish(place, whole.words)
+    finish(server, place, whole.words)
     assert result(place) == whole.result
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_kills_end_in_same_bits(seed: int, tmp_path: Path, squares: Whole) -> None:
-    check(seed, tmp_path, squares)
+def test_kills_end_in_same_bits(seed: int, tmp_path: Path, fork_server: ForkServer, squares: Whole) -> None:
+    check(fork_server, seed, tmp_path, squares)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(50))
-def test_all_kills_end_in_same_bits(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    check(seed, tmp_path, request.getfixturevalue("digits" if seed % COLD == DRAWS else "squares"))
+def test_all_kills_end_in_same_bits(
+    seed: int, tmp_path: Path, fork_server: ForkServer, request: pytest.FixtureRequest
+) -> None:
+    check(fork_server, seed, tmp_path, request.getfixturevalue("digits" if seed % COLD == DRAWS else "squares"))
