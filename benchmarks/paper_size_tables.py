@@ -31,7 +31,7 @@ from paper_size_pieces import KINDS, Kind
 from readings import PAIR_NOTE, gains_by_right, mean_by_pair, name_machine, noted
 
 from fedwca.results.statistics import paired_difference, sample_of
-from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
+from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
 
 
 def command(kind: Kind) -> str:
@@ -72,7 +72,8 @@ def table(
             [
                 label_of(pieces, method) + (f" (diverged in {lost} of {trials} trials)" if lost else ""),
                 *cells,
-                mean_cell(statistics.fmean(statistics.fmean(sample) for sample in by_source if sample)),
+                # Over some of the sources alone it would be no mean to compare with those of other rows.
+                mean_cell(statistics.fmean(map(statistics.fmean, by_source))) if all(by_source) else Cell(MISSING),
                 *map(difference_cell, differences),
                 Cell(f"{statistics.fmean(ari):.2f}") if ari else Cell(""),
                 Cell(f"{len(values)}"),
