@@ -203,6 +203,19 @@ def _check_sizes(path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) ->
         if declared != stored:
             raise DataError(f"{path}: {key} declares {declared:,} bytes {list(shape)}, and {stored:,} are there")
         needed += declared * (3 if key == "images" and len(shape) == 3 else 1)  # grey ones become three channels
+    check_fits_memory(path, needed)
+
+
+def check_fits_memory(path: Path, needed: int) -> None:
+    """Check, before a file is unpacked, that its content fits into memory.
+
+    Args:
+        path: the file.
+        needed: size of its content in bytes.
+
+    Raises:
+        DataError: it does not fit; the message says how much is free.
+    """
     free = free_memory()
     if free is not None and needed > free:
         available = f"{free / 2**30:.1f} GiB of memory are free"

@@ -17,13 +17,14 @@ usps        usps.bz2, usps.t.bz2                                           torch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedwca.data.archives import Archive
+from fedwca.data.archives import Archive, check_fits_memory
 from fedwca.data.dataset import Images, Integers, to_three_channels
 from fedwca.errors import DataError
 
@@ -37,7 +38,8 @@ def read_raw_domain(folder: Path, domain: str) -> Archive | None:
     If a domain is there in two forms, the first one in the module's table is read.
 
     Raises:
-        DataError: a file is damaged or does not hold what its name says; the message names it.
+        DataError: a file is damaged, does not hold what its name says, or does not fit into memory; the message names
+            it.
     """
     for files, reader in _forms_there(folder, domain):
         return _read(folder, files, domain, reader)
@@ -63,6 +65,8 @@ def _read(folder: Path, files: list[Path], domain: str, reader: Callable[[Path],
         images = np.concatenate([part for part, _ in parts])
         labels = np.concatenate([part for _, part in parts]).astype(np.int64)
         part = np.repeat(np.arange(2), [len(part_images) for part_images, _ in parts])
+    except DataError:
+        raise
     except Exception as error:  # parsers raise exceptions of many kinds for damaged files
         raise DataError(f"{names} cannot be read as {domain}: {error}") from error
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
@@ -143,12 +147,16 @@ def _numbers(labels: Any) -> Integers:
 
 
 def _matlab(file: Path) -> dict[str, Any]:
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
+    # What cells hold is not told before it is read; they count as pointers.
+    check_fits_memory(file, sum(math.prod(shape) * ITEM_BYTES.get(kind, 8) for _, shape, kind in whosmat(file)))
     arrays: dict[str, Any] = loadmat(file)
     return arrays
 
 
+ITEM_BYTES = {f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32)} | {"single": 4}
+"""Bytes of a number by its kind in MATLAB; those of other kinds have 8 or fewer."""
 MNIST_FILES = tuple(
     f"MNIST/raw/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
 )

@@ -94,6 +94,20 @@ def test_files_of_m3sda_are_read(name: str, value: int, tmp_path: Path) -> None:
     assert archive.part.tolist() == [0, 0, 1]
 
 
+def test_what_does_not_fit_into_memory_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The images take 3 * 28 * 28 bytes and their labels 3 * 10."""
+    write_m3sda(tmp_path)
+    free = [2382]
+    monkeypatch.setattr("fedwca.data.archives.free_memory", lambda: free[0])
+    assert read_raw_domain(tmp_path, "mnist") is not None
+    free[0] -= 1
+    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("it is unpacked"))
+    with pytest.raises(
+        DataError, match=r"^\S*mnist_data\.mat takes 0\.0 GiB unpacked, and 0\.0 GiB of memory are free"
+    ):
+        read_raw_domain(tmp_path, "mnist")
+
+
 def test_a_damaged_file_of_m3sda_is_named(tmp_path: Path) -> None:
     (write_m3sda(tmp_path) / "usps_28x28.mat").write_bytes(b"")
     with pytest.raises(DataError, match=r"usps_28x28\.mat cannot be read as usps"):
