@@ -120,7 +120,7 @@ class Training(UserValues):
         >>> Training(cosine=2, decay=0.25, decay_rounds=2).decayed(1)
         0.5
         """
-        return self.decay ** (round / self.decay_rounds)
+        return float(self.decay ** (round / self.decay_rounds))
 
     def factor(self, round: int) -> float:
         """The ratio of a round's learning rate to the configured one.
