@@ -252,7 +252,7 @@ def test_tables_show_means_and_differences(tmp_path: Path, monkeypatch: pytest.M
     write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0]}, 10)  # stopped before Local
     table = tables.BLOCKS["paper_size-digits"]()
     assert cells(table, "method") == ["method", "source mnist", "source usps", "mean", "FEDWCA minus it", "ARI", "n"]
-    # Means over trials are 51, 55 and 60 for FedWCA, 43 and 47 for Local. The column "mean" is over all sources, not runs.
+    # Means over trials are 51, 55 and 60 for FedWCA, 43 and 47 for Local. The mean is over all sources, not runs.
     assert cells(table, "FEDWCA") == ["FEDWCA", "53.0 ± 2.8", "60.0", "56.5", "", "1.00", "3"]
     assert cells(table, "LOCAL") == ["LOCAL", "45.0 ± 2.8", "–", "–", "+8.0 [+8.0, +8.0]", "", "2"]
     assert "(seeds 20, 21), 2 trials each" in table
@@ -346,11 +346,11 @@ def test_source_ada_bn_stands_by_moments_where_it_has_their_source_models(
     for source, weights in (("usps", "a"), ("synth", "b")):
         write(tmp_path, "moments", source, 20, {numbers.MOMENTS: [50.0], numbers.ONE_HOT_BY_MOMENTS: [52.0]}, 10)
         write(tmp_path, "moments_source", source, 20, {"source_ada_bn": [40.0]}, 10)
-        for kind, checksum in (("moments", "a"), ("moments_source", weights)):
+        for kind, own_weights in (("moments", "a"), ("moments_source", weights)):
             file = tmp_path / f"{kind}-{source}-20.json"
             result = json.loads(file.read_text())
             for entry in result["methods"].values():
-                entry["source_weights"] = checksum
+                entry["source_weights"] = own_weights
             file.write_text(json.dumps(result))
     table = tables.BLOCKS["paper_size-moments"]()
     assert cells(table, "SOURCE_ADA_BN") == ["SOURCE_ADA_BN", "–", "40.0", "–", "+10.0", "", "1"]
