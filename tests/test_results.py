@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from fedwca.core.plain_values import to_plain
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import FedwcaError, Unwritable, UsageError
 from fedwca.results.read_run_files import read_records
 from fedwca.results.statistics import list_differences
 from fedwca.results.table_rows import summarise, table_rows
@@ -58,6 +60,25 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path, end: str) -> None:
     with (folder.path / "rounds.jsonl").open("a") as file:
         file.write(end)
     assert len(read_records(folder.path)) == 1
+
+
+def test_a_line_that_does_not_fit_on_the_disk_spoils_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.append(record("wca", 0, 0, 50.0))
+
+    def cut(line: int) -> None:
+        os.ftruncate(line, os.fstat(line).st_size - 9)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedwca.results.write_run.os", SimpleNamespace(fsync=cut))
+        with pytest.raises(Unwritable, match="No space left"):
+            folder.append(record("wca", 0, 1, 60.0))
+    for number in (1, 2):  # other ranks go on for a while
+        folder.append(record("fedavg", 0, number, 70.0))
+    assert [entry["round"] for entry in folder.records()] == [0, 1, 2]
 
 
 def test_only_an_empty_folder_is_discarded(tmp_path: Path) -> None:

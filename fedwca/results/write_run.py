@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -152,12 +153,18 @@ class RunFolder:
         Raises:
             Unwritable: the disk is full, or the like.
         """
-        line = json.dumps(to_plain({"schema": SCHEMA, **record})) + "\n"
+        line = memoryview((json.dumps(to_plain({"schema": SCHEMA, **record})) + "\n").encode())
         rounds = self.path / "rounds.jsonl"
-        with name_unwritable(rounds), rounds.open("a") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        with name_unwritable(rounds), rounds.open("ab", buffering=0) as file:
+            size = file.seek(0, io.SEEK_END)
+            try:
+                while line:
+                    line = line[file.write(line) :]
+                os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.truncate(size)  # else another rank's record would be glued to half a line
+                raise
 
     def records(self) -> list[dict[str, Any]]:
         """All records so far; a truncated last line is left out."""

@@ -31,7 +31,8 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         KeyboardInterrupt: the user stopped the run; likewise.
     """
     folder, config = run.folder, run.plan.config
-    rounds_began_at, memory = run.started, MeasuredMemory(run.device)
+    rounds_began_at: float | None = None
+    memory = MeasuredMemory(run.device)
     traced_label = run.plan.methods[-1][0].label if run.profile else None
     try:
         folder.write("memory.json", memory_record(run.memory, run.device, None))
@@ -44,7 +45,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             ):
                 records = run_bench(config, run.plan.methods, run.splits, progress, run.checkpointer, run.schedule)
                 for record in run.schedule.merged(records, folder.append, progress):
-                    if rounds_began_at == run.started:  # the first record; it comes when its round has ended
+                    if rounds_began_at is None:  # the first record; it comes when its round has ended
                         rounds_began_at = max(run.started, time.perf_counter() - seconds_spent(record))
                     if run.loggers:
                         log_session.on_record(to_plain(record))
@@ -67,8 +68,12 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
     return finished
 
 
-def summarise_unfinished(run: PreparedRun, rounds_began_at: float) -> None:
-    """Write the summary of a run that was stopped or failed; that this fails, too, must not replace the reason."""
+def summarise_unfinished(run: PreparedRun, rounds_began_at: float | None) -> None:
+    """Write the summary of a run that was stopped or failed; that this fails, too, must not replace the reason.
+
+    A run that is complete stays so: it was stopped while its loggers ended.
+    """
     with suppress(OSError, FedwcaError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        write_summary(run, rounds_began_at, complete=False)
+        if not read_run(run.folder.path).complete:
+            write_summary(run, rounds_began_at, complete=False)

@@ -15,12 +15,12 @@ from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.records.round_record import seconds_spent
 
 
-def write_summary(run: PreparedRun, rounds_began_at: float, complete: bool) -> None:
+def write_summary(run: PreparedRun, rounds_began_at: float | None, complete: bool) -> None:
     """Write the summary and the picture.
 
     Args:
         run: the run, finished or not.
-        rounds_began_at: ``time.perf_counter()`` when the first round began.
+        rounds_began_at: ``time.perf_counter()`` when this process began its first round; None: it began none.
         complete: whether the run is finished.
     """
     folder, plan = run.folder, run.plan
@@ -30,13 +30,14 @@ def write_summary(run: PreparedRun, rounds_began_at: float, complete: bool) -> N
     for record in records:
         seconds[record["method"]] += seconds_spent(record)
     now = time.perf_counter()
+    began = now if rounds_began_at is None else rounds_began_at
     summary: dict[str, Any] = {
         "methods": summarise(table),
         "config": plan.config.model_dump(mode="json"),
         "timing": {
             "total_seconds": now - run.started + run.before,
-            "setup_seconds": rounds_began_at - run.started,
-            "run_seconds": now - rounds_began_at + run.before,
+            "setup_seconds": began - run.started,
+            "run_seconds": now - began + run.before,
             "methods": seconds,
         },
         "complete": complete,

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -319,7 +320,7 @@ class Fails(Logger):
     """Fails at one point of a run, or, at "nowhere", writes what it is given at the end to ``seen.json``."""
 
     at: str = "log"
-    """open, log, end, close or nowhere."""
+    """open, log, end, interrupt (at the end), close or nowhere."""
 
     @contextmanager
     def open(self, run: Path, config: Any) -> Iterator[LogSession]:
@@ -333,6 +334,8 @@ class Fails(Logger):
         def end(run_end: RunEnd) -> None:
             if self.at == "end":
                 raise RuntimeError("no room")
+            if self.at == "interrupt":
+                raise KeyboardInterrupt
             if self.at == "nowhere":
                 runs = {name: len(values) for name, values in run_end.accuracies.items()}
                 (run / "seen.json").write_text(json.dumps([runs, list(run_end.pictures)]))
@@ -363,6 +366,25 @@ def test_a_logger_that_fails_stops_nothing(bench: Callable[..., Run], tmp_path: 
     assert run.code == 0
     assert run.err.count(sentence) == 1
     assert len(read_records(run.folder)) == 3
+
+
+@pytest.mark.usefixtures("fails")
+def test_a_run_that_is_complete_stays_so_where_its_loggers_are_stopped(
+    bench: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = bench(tmp_path / "run", "--logger", "fails:at=interrupt")
+    assert run.code == 130
+    assert run.summary["complete"] is True
+
+
+def test_a_run_that_is_stopped_before_its_first_round_took_no_time_for_rounds(
+    bench: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedwca.runs.execute_run.run_bench", Mock(side_effect=KeyboardInterrupt))
+    run = bench(tmp_path / "run")
+    assert (run.code, run.summary["complete"]) == (130, False)
+    timing = run.summary["timing"]
+    assert timing["run_seconds"] == 0 < timing["setup_seconds"] == timing["total_seconds"]
 
 
 class Unmanaged(Logger):

@@ -14,12 +14,13 @@ from fedwca.errors import CheckpointError, FedwcaError
 from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
 from fedwca.results.checkpoints import SavedCheckpoint
-from fedwca.runs.resuming.resume_checks import check_same_source_model
+from fedwca.runs.resuming.resume_checks import check_same_source_model, check_same_start_files
 from fedwca.runs.resuming.reuse_runs import (
     comparable_settings,
     warn_of_other_environments,
     warn_of_other_source_models,
 )
+from fedwca.runs.resuming.start_files import digest_start_files
 
 
 def test_another_setting_makes_another_run() -> None:
@@ -82,3 +83,20 @@ def test_runs_of_other_machines_and_versions_are_said() -> None:
     warn_of_other_environments(runs, reporter)
     assert messages == ["two was made, unlike one, with cpu B, not cpu A: last digits may differ"]
     warn_of_other_environments([Damaged()], reporter)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("option", ["checkpoint", "weights"])
+def test_a_file_that_a_run_began_from_must_be_the_same(tmp_path: Path, option: str) -> None:
+    file = tmp_path / "own.pth"
+    file.write_bytes(b"first")
+    model = f"resnet18:weights={file}" if option == "weights" else "lenet"
+    config = resolve_plan({"model": model, **({} if option == "weights" else {"checkpoint": str(file)})}).config
+    metadata = digest_start_files(config)
+    assert list(metadata) == [f"{option}_digest"]
+    check_same_start_files(tmp_path, metadata, config)
+    file.write_bytes(b"second")
+    check_same_start_files(tmp_path, {}, config)  # of an earlier release
+    with pytest.raises(CheckpointError, match=r"began from another model than .* holds now; put"):
+        check_same_start_files(tmp_path, metadata, config)
+    file.unlink()
+    check_same_start_files(tmp_path, metadata, config)  # reading it says that it is missing

@@ -8,12 +8,14 @@ from typing import Any
 
 from fedwca.config.added_fields import with_added_fields, with_added_settings
 from fedwca.config.resolve_config import RunPlan
+from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.federated.source_model import StartModel
 from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
+from fedwca.runs.resuming.start_files import digest_start_files, start_files
 
 
 def check_same_source_model(subject: object, facts: Mapping[str, Any], model: StartModel) -> None:
@@ -70,6 +72,18 @@ def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
 def with_canonical_domain(plan: RunPlan) -> RunPlan:
     """The plan with the name of its source or target, if it has one, spelled as by `canonical_domain`."""
     return plan if plan.domain is None else plan.at(canonical_domain(plan.domain))
+
+
+def check_same_start_files(path: Path, metadata: Mapping[str, Any], config: RunConfig) -> None:
+    """Check that the files a run starts from still hold the same weights; one that is missing is not looked at.
+
+    Raises:
+        CheckpointError: a file has been replaced.
+    """
+    digests = digest_start_files(config)
+    for key, file in start_files(config).items():
+        if key in digests and metadata.get(key) not in (None, digests[key]):
+            raise CheckpointError(f"{path}: began from another model than {file} holds now; put that one back")
 
 
 def check_same_components(path: Path, metadata: Mapping[str, Any], plan: RunPlan) -> None:

@@ -20,7 +20,7 @@ from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resuming.how_to_continue import explain_interrupt
-from fedwca.runs.resuming.resume_checks import check_same_components
+from fedwca.runs.resuming.resume_checks import check_same_components, check_same_start_files
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 
@@ -61,6 +61,7 @@ def resume_run(
         loggers = build_loggers(metadata["loggers"])
     check_same_components(path, metadata, plan)
     plan = replace(plan, config=locate_paths(config, metadata, path))
+    check_same_start_files(path, metadata, plan.config)
     with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
         if read_configuration(path) != metadata or read_run(path).is_done():
             raise UsageError(f"{path}: another process was at work here until now; run this again")
