@@ -167,12 +167,13 @@ class Client:
             return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
         return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
-    def _start_round(self, round: int, first: bool) -> None:
-        """Restore the client's model and residual if the round is repeated; a first one starts from the source model.
+    def _start_round(self, round: int, new: bool) -> None:
+        """Restore the client's model and residual if the round is repeated; a new client starts from the source model.
 
-        An earlier answer to a first one came too late or was refused, so nothing of it may be left.
+        The server has no answer of a new client. What it answered before came too late, was refused, or was for another
+        federation, so nothing of it may be left.
         """
-        if first:
+        if new:
             self.engine.bank[0], self.residual = self.engine.layout.read(self.engine.network), None
         elif self.round_start is not None and self.round_start[0] == round:
             self.engine.bank[0], self.residual = self.round_start[1], self.round_start[2]
@@ -182,7 +183,7 @@ class Client:
         method, keys = composition.build(), Keys(composition.seed, composition.trial)
         aggregator, labeler = method.aggregator, method.pseudo_labeler
         first = bool(parcel.notes["first"])
-        self._start_round(parcel.round, first)
+        self._start_round(parcel.round, first or bool(parcel.notes["new"]))
         rows = self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])

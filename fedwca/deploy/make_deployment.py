@@ -31,7 +31,6 @@ from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.records.measure_delivered import list_accuracies
-from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import RunRequest
@@ -111,8 +110,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     check_clients_per_round(rules)
     dry_run_components(config, plan.methods, network, dataset.classes, count)
     check_writable(request.folder)
-    with matmul_precision("fp32", resolve_device(config.device)):
-        model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
+    model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
     if federation is not None:
         write_client_images(federation.clients, request.folder / "data")
     write_deployment(request.folder, deployment, model.network, request.hosts, request.insecure)
@@ -155,7 +153,8 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     # Each client has written its final model, which includes its own BatchNorm statistics.
     models = [read_final(folder / "server" / f"client-{k}", engine.layout) for k in range(len(federation.clients))]
     engine.bank.copy_(torch.stack(models))
-    accuracies = list_accuracies(federation.metrics, engine.predict_tests())
+    with matmul_precision(config.precision, engine.device):
+        accuracies = list_accuracies(federation.metrics, engine.predict_tests())
     by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(accuracies).items()}
     row = Row(session.method.name, session.method.label, {TrialKey(): mean(accuracies)}, by_domain)
     ended = time.perf_counter()

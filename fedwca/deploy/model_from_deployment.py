@@ -69,9 +69,10 @@ def model_of_deployment(
         members, holder = [client], f"client {client}"
     else:
         assert cluster is not None
-        rows, labels = state.server.rows, state.server.state.get("labels", torch.zeros(1, dtype=torch.int64))
-        # After the clusters' rows the server may hold others, such as teachers.
-        check_cluster(cluster, labels.tolist(), "this deployment")
+        rows, labels = state.server.rows, state.server.state.get("labels")
+        # After the clusters' rows the server may hold others, such as teachers; free places have labels, too.
+        taken = [0] if labels is None else [k for k, n in zip(labels.tolist(), state.samples, strict=True) if n]
+        check_cluster(cluster, taken, "this deployment")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
         check_not_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
         members, holder = state.shares[cluster].nonzero()[:, 0].tolist(), f"cluster {cluster}"

@@ -80,7 +80,8 @@ def make_task(
     """
     composition, aggregator, server = context.composition, context.method.aggregator, state.server
     transport, token = composition.transport, secrets.token_hex(8)
-    notes: dict[str, int | float | str] = {"token": token, "first": int(first), "personal": 1}
+    new = int(not state.samples[client])  # what it trained so far did not arrive, or was of another federation
+    notes: dict[str, int | float | str] = {"token": token, "first": int(first), "new": new, "personal": 1}
     models: dict[str, Mapping[str, Tensor]] = {}
     if not informed:
         models["source"] = context.source
@@ -113,7 +114,8 @@ def make_task(
         samples=state.samples[client],
         asks_trust=selects and not knows_trust,
     )
-    return Parcel("train", state.round, models, {}, offer.pooled, notes), expected
+    # As in round 0, whose training a late client repeats, there is nothing pooled for it.
+    return Parcel("train", state.round, models, {}, {} if first else offer.pooled, notes), expected
 
 
 def describe_session(context: ServerContext, client: int) -> dict[str, int | float | str]:

@@ -132,7 +132,8 @@ class Session:
         current, expected = self._round, self.expected.get(client)
         if parcel.kind == "lost":
             self._informed.discard(client)
-            problem = "does not know the source model; it is sent again"
+            sent_again = current is not None or self.method.aggregator.sends_models
+            problem = f"does not know the source model{'; it is sent again' * sent_again}"
         elif current is None or expected is None:
             problem = "was not asked in this round"
         elif client in current.answers:

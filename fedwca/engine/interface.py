@@ -13,6 +13,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer, Predictions, Targets, View
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
 from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.client_task import Task
 from fedwca.engine.parameter_layout import Layout
@@ -152,6 +153,8 @@ class Engine(Protocol):
     """Number of training images of each client ``[K]``."""
     device: torch.device
     """Where models and images live."""
+    precision: Precision
+    """In which clients compute."""
 
     def run(self, round: RoundWork[T]) -> list[T]:
         """Send each client its offer and let it do its step; trained models are stored in ``bank``.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.precision import matmul_precision
 from fedwca.results.checkpoints import Unit
 from fedwca.results.read_run_files import read_records
 from fedwca.results.shown_records import accuracy_of_all
@@ -92,5 +93,6 @@ def is_delivered(opened: OpenedRun, network: Network, members: Sequence[int]) ->
 def classify(network: Network, images: Tensor) -> Tensor:
     """Return the predicted classes ``[N]`` of uint8 images ``[N, 3, H, W]``, on the CPU."""
     device = next(network.parameters()).device
-    parts = [network(network.prepare(part.to(device)))[0].argmax(1).cpu() for part in images.split(64)]
+    with matmul_precision("fp32", device):
+        parts = [network(network.prepare(part.to(device)))[0].argmax(1).cpu() for part in images.split(64)]
     return torch.cat(parts)

@@ -155,7 +155,13 @@ def _torch_export(path: Path, device: str) -> LoadedModel:
 
         program = move_to_device_pass(program, device)
     module: Any = program.module()
-    return LoadedModel(description, lambda images: module(images.to(device)).cpu())
+
+    def predict(images: Tensor) -> Tensor:
+        with matmul_precision("fp32", device):
+            logits: Tensor = module(images.to(device)).cpu()
+        return logits
+
+    return LoadedModel(description, predict)
 
 
 RECORDS = re.compile(

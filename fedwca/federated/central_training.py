@@ -24,7 +24,7 @@ from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.training_settings import CentralTraining
 from fedwca.data.cache import cache_dir
 from fedwca.engine.cpu_cores import limit_to_one_thread
-from fedwca.engine.precision import deterministic_convolutions
+from fedwca.engine.precision import deterministic_convolutions, matmul_precision
 from fedwca.errors import UsageError
 from fedwca.federated.central_steps import CentralImages, CentralTrainer
 from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
@@ -72,7 +72,8 @@ def train_central(
     network = copy.deepcopy(start.network).to(device)
     if read_cached_model(network, path, model_name) is None:
         # Sums have one order, so the model does not depend on the machine's cores, nor on a GPU's choice of algorithms.
-        with limit_to_one_thread(), deterministic_convolutions(device):
+        # In fp32 whatever the run's precision: runs of any precision share the cached model.
+        with limit_to_one_thread(), deterministic_convolutions(device), matmul_precision("fp32", device):
             network.load_state_dict(start.network.state_dict())
             CentralTrainer(network, central, data, training, training.epochs, seed).run(progress)
         write_cached_model(path, network.state_dict(), model_name)

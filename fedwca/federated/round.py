@@ -11,6 +11,7 @@ from fedwca._deprecated import forward_names
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
+from fedwca.engine.precision import matmul_precision
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
 from fedwca.federated.check_training import check_networks_are_there, check_training_fits
@@ -76,5 +77,6 @@ def run_round(
             raise UsageError(f"objective {objective.name!r} trains on public images, which a round alone does not do")
         check_training_fits(method, training)
         check_networks_are_there(method, engine.network)
-    opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
-    return close_round(opened, engine.run(opened))
+    with matmul_precision(engine.precision, engine.device):
+        opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
+        return close_round(opened, engine.run(opened))

@@ -27,7 +27,7 @@ from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
-from fedwca.engine.precision import deterministic_convolutions
+from fedwca.engine.precision import deterministic_convolutions, matmul_precision
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
@@ -124,7 +124,8 @@ def pretrain(
         return StartModel(network, _accuracy_of(cached), key)
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
     # Sums have one order, so the model does not depend on the machine's cores, nor on a GPU's choice of algorithms.
-    with limit_to_one_thread(), deterministic_convolutions(device):
+    # In fp32 whatever the run's precision: runs of any precision share the cached model.
+    with limit_to_one_thread(), deterministic_convolutions(device), matmul_precision("fp32", device):
         best, state = _fit(network, domain, training, seed, device, progress)
     network.load_state_dict(state)
     network.eval()

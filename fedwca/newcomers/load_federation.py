@@ -66,6 +66,7 @@ def load_federation(opened: OpenedRun) -> TrainedFederation:
     if method.public_objective is not None and public is not None:
         network = copy.deepcopy(opened.network)  # an engine moves its network to where it computes
         fresh = prepare_fresh_models(config, method, network, public, keys, len(clients), [0])
+    device = resolve_device(config.device)
     return TrainedFederation(
         method,
         opened.network,
@@ -75,8 +76,8 @@ def load_federation(opened: OpenedRun) -> TrainedFederation:
         training,
         keys,
         BatchNormPolicy(config.batch_norm),
-        resolve_device(config.device),
-        config.workers,
+        device,
+        config.workers if device == "cpu" else None,  # on a GPU they are clients of one step, not threads
         config.precision,
         round=max(0, opened.round),
         fresh=fresh,

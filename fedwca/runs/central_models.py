@@ -12,7 +12,6 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.central import Central
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
-from fedwca.engine.precision import matmul_precision
 from fedwca.federated.central_steps import CentralImages
 from fedwca.federated.central_training import train_central
 from fedwca.federated.source_model import StartModel
@@ -64,6 +63,5 @@ def central_model(
         start = replace(start, digest=f"{start.digest} {architecture(config).identity()}")
     training = config.central_training.as_long_as(config.training, config.rounds)
     device = resolve_device(config.device)
-    # As for source models: runs of any precision share the cached model.
-    with matmul_precision("fp32", device), watch_draws(f"central method {central.name!r}"):
+    with watch_draws(f"central method {central.name!r}"):
         return train_central(central, data, start, training, seed, device, progress)

@@ -20,6 +20,7 @@ from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.method import Method
@@ -196,7 +197,8 @@ class OpenedRun:
         if delivery is None:  # saved by an earlier release
             delivery = deliver_mixtures(self.method.aggregator, self.server.state, len(rows))
         if BatchNormPolicy(self.config.batch_norm) is BatchNormPolicy.RECALIBRATED:
-            return self.engine.deliver(delivery, rows)
+            with matmul_precision(self.config.precision, self.engine.device):  # statistics of the clients' images
+                return self.engine.deliver(delivery, rows)
         no_images = torch.zeros(0, 3, self.architecture.stored_side, self.architecture.stored_side, dtype=torch.uint8)
         engine = choose_engine(
             self.config, self.network, [ClientImages(no_images, no_images, no_images)] * len(self.bank)

@@ -10,7 +10,6 @@ from fedwca.config.build_component import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
-from fedwca.engine.precision import matmul_precision
 from fedwca.federated.source_model import StartModel, initial_model, load_source, pretrain
 from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.choose_device import resolve_device
@@ -47,12 +46,9 @@ def source_models(
 
         return source_model(config, dataset, domain, index, report)
 
-    # In fp32 whatever the run's precision: runs of any precision share the cached source models.
-    device = resolve_device(config.device)
-    full_precision = matmul_precision("fp32", device)
     # On a GPU, training in parallel saves no time and only needs more memory.
-    workers = min(len(chosen), count_cores()) if device == "cpu" else 1
-    with limit_to_one_thread(), full_precision, ThreadPoolExecutor(max(1, workers)) as pool:
+    workers = min(len(chosen), count_cores()) if resolve_device(config.device) == "cpu" else 1
+    with limit_to_one_thread(), ThreadPoolExecutor(max(1, workers)) as pool:
         try:
             return list(pool.map(train, chosen))
         except BaseException:

@@ -151,7 +151,7 @@ def test_an_upload_that_ends_while_others_are_waited_for_or_just_after_counts(
 
 def test_what_flower_says_of_a_lost_node_is_that_nodes_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: list[float] = []
-    assert list(taken(Answering({"a": 0, "b": 1, "": 0}, clock, lost="b"), clock, monkeypatch)) == [10, 11]
+    assert list(taken(Answering({"a": 0, "b": 1, "": 0}, clock, lost="b"), clock, monkeypatch)) == [12, 10, 11]
 
 
 def test_messages_that_flower_does_not_take_end_the_run_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_a_reply_that_cannot_be_read_takes_no_other_with_it(
         return honest(name)
 
     monkeypatch.setattr(grid, "reply", reply)
-    assert list(taken(grid, clock, monkeypatch)) == [10, 12]
+    assert list(taken(grid, clock, monkeypatch)) == [10, 11, 12]
     assert f"node 11: its message cannot be read ({type(error).__name__})" in caplog.text
 
 
@@ -199,3 +199,13 @@ def test_a_server_that_does_not_answer_is_not_a_clients_fault(monkeypatch: pytes
     monkeypatch.setattr(grid, "pull_messages", gone)
     with pytest.raises(httpx.ConnectError):
         taken(grid, clock, monkeypatch)
+
+
+def test_of_nodes_that_are_gone_no_answer_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock: list[float] = []
+    seconds = taken(Answering({"": 1e9, "b": 1}, clock), clock, monkeypatch)
+    assert list(seconds) == [10, 11]
+    assert seconds[10] == 0
+    assert "node 10: is gone, so nothing was sent to it" in caplog.text

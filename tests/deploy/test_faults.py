@@ -199,9 +199,12 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     assert all(len({id(models[name]) for models in sent}) == 1 for name in shared_names)
 
 
+@pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "fedavg"])
 @pytest.mark.parametrize("options", [{"batch_norm": "local"}, {"top": 0.05, "feedback": True}], ids=str)
-def test_of_a_first_answer_that_came_too_late_nothing_is_left(federation: Build, options: dict[str, Any]) -> None:
-    built = federation(**options)
+def test_of_a_first_answer_that_came_too_late_nothing_is_left(
+    federation: Build, aggregator: str, options: dict[str, Any]
+) -> None:
+    built = federation(aggregator, **options)
     session, clients = built.session(alone="warn"), built.clients()
     for number in range(4):
         session.admit(f"client-{number}", number)
@@ -211,13 +214,17 @@ def test_of_a_first_answer_that_came_too_late_nothing_is_left(federation: Build,
     clients[3].handle(parcels[3])
     assert session.close()
     late = session.open([3])[3]
-    assert late.notes["first"] == 1
+    assert (late.notes["first"], late.notes["new"]) == (aggregator != "fedavg", 1)
     fresh = built.clients()[3]
     fresh.set_up(read_composition(parcels[3]), 3, dict(parcels[3].models["source"]))
     expected, actual = fresh.handle(late), clients[3].handle(late)
     for name, tensor in expected.models["model"].items():
         assert torch.equal(actual.models["model"][name], tensor), name
-    assert clients[3].residual is None
+    if "feedback" in options and aggregator == "fedavg":  # this update is averaged, so what it leaves out is kept
+        assert fresh.residual is not None
+        assert torch.equal(clients[3].residual, fresh.residual)
+    else:
+        assert clients[3].residual is None
 
 
 @pytest.mark.parametrize("of", ["report", "beside"])
@@ -297,9 +304,10 @@ def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation:
     assert [assign_late_client(session.context, state, answer) for answer in answers] == [0, None]
 
 
-def test_a_late_client_is_compared_by_a_training_of_round_0(federation: Build) -> None:
-    """Learning rates that fall to 0 would leave it where the source model is."""
-    built, schedule = federation("one_hot"), TRAINING.model_copy(update={"cosine": 2})
+@pytest.mark.parametrize("further", [(), (PrototypeContrastive(),)], ids=["rates", "what others uploaded"])
+def test_a_late_client_is_compared_by_a_training_of_round_0(federation: Build, further: tuple[Objective, ...]) -> None:
+    """Learning rates that fall to 0 would leave it where the source model is, and in round 0 nothing is pooled."""
+    built, schedule = federation("one_hot", *further), TRAINING.model_copy(update={"cosine": 2})
     composition = Composition.of(built.method, models.build(SMALL_MODEL), 3, training=schedule, seed=1)
     rules, uploads = Rules(clients=4, alone="warn"), dict[tuple[int, int], torch.Tensor]()
 

@@ -175,3 +175,13 @@ def test_who_says_that_it_is_done_with_a_task_is_refused(
     server.session.receive = lambda client, parcel: received.append((client, parcel.kind)) or ""  # type: ignore[method-assign]
     assert server._exchange({0: (11, Parcel(kind, 3))}, 3) == done
     assert received == ([] if done else [(0, "done")])
+
+
+def test_who_cannot_be_reached_or_read_was_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serve, "Message", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "exchange_messages", lambda *_: iter({11: None}.items()))
+    server = bare_server(tmp_path)
+    assert server._exchange({0: (11, Parcel("train", 3))}, 3) == set()
+    assert "in time" not in caplog.text

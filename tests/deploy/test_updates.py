@@ -16,9 +16,11 @@ from fedwca.core.network import Network
 from fedwca.deploy.client import Client
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.model_from_deployment import model_of_deployment
 from fedwca.deploy.state_files import resume_client, save_client
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.parameter_layout import Layout, Slot
+from fedwca.errors import UsageError
 
 from .conftest import Federation
 
@@ -213,3 +215,41 @@ def test_a_cluster_that_is_not_there_is_refused(federation: Build) -> None:
     parcel = session.open(range(4))[0]
     answer = replace(clients[0].handle(parcel), report={"label": torch.tensor([2])})
     assert "chooses no cluster from 0 to 1" in session.receive(0, answer)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_left_out_is_restored_where_a_round_is_played_again(
+    federation: Build, restarted: bool, tmp_path: Path
+) -> None:
+    built = federation("fedavg", top=0.05, feedback=True)
+
+    def play(lost: bool) -> tuple[Tensor, list[Tensor | None]]:
+        session, clients = built.session(least=4, alone="warn"), built.clients()
+        for number in range(4):
+            session.admit(f"client-{number}", number)
+        while session.state.round < 3:
+            for client, parcel in session.open(range(4)).items():
+                answer = clients[client].handle(parcel)
+                save_client(clients[client], tmp_path / f"{client}.safetensors")
+                if not (lost and session.state.round == 1 and client == 2):
+                    session.receive(client, answer)
+            lost = lost and session.state.round != 1
+            session.close()
+            if restarted:
+                clients = built.clients()
+                for number, client in enumerate(clients):
+                    resume_client(client, tmp_path / f"{number}.safetensors")
+        return session.state.server.rows, [client.residual for client in clients]
+
+    (rows, left), (expected_rows, expected_left) = play(True), play(False)
+    assert torch.equal(rows, expected_rows)
+    assert all(torch.equal(*pair) for pair in zip(left, expected_left, strict=True))
+
+
+def test_a_place_that_nobody_took_has_no_model(federation: Build) -> None:
+    built = federation("fedamp")
+    session = built.session(clients=7, alone="warn")
+    run_in_process(session, built.clients(), 1)
+    assert model_of_deployment(session, cluster=3)[1].clients == (3,)
+    with pytest.raises(UsageError, match="--cluster 6: this deployment has clusters 0 to 3"):
+        model_of_deployment(session, cluster=6)

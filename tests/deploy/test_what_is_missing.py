@@ -218,6 +218,15 @@ def test_a_certificate_whose_time_is_over(tmp_path: Path, monkeypatch: pytest.Mo
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
+def test_an_address_that_the_certificate_does_not_name(tmp_path: Path) -> None:
+    certify(tmp_path / "server" / "certs", ["fed.example.org", "192.0.2.7"])
+    with pytest.raises(UsageError, match=r"--host 192\.0\.2\.1: .* is for 127\.0\.0\.1, ::1, 192\.0\.2\.7, so nobody"):
+        server_command(tmp_path / "server", "192.0.2.1", 8000, False)
+    for host in ("192.0.2.7", "0.0.0.0", "::", "fed.example.org", "another.example.org"):
+        assert "--host" in server_command(tmp_path / "server", host, 8000, False)
+    assert "--insecure" in server_command(tmp_path / "server", "192.0.2.1", 8000, True)
+
+
 @pytest.mark.parametrize("name", ["server.pem", "server.key", "ca.crt"])
 def test_a_file_of_the_server_that_is_missing(tmp_path: Path, name: str) -> None:
     certify(tmp_path / "server" / "certs", [])

@@ -35,13 +35,18 @@ def check_can_listen(host: str, port: int) -> None:
         ) from None
 
 
+def local_host(host: str) -> str:
+    """Return the host at which this machine reaches its own server, which may listen on all addresses."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 def local_address(host: str, port: int) -> str:
     """Return HOST:PORT at which this machine reaches its own server, which may listen on all addresses.
 
     >>> local_address("0.0.0.0", 8000), local_address("::", 8000), local_address("fe80::1", 8000)
     ('127.0.0.1:8000', '[::1]:8000', '[fe80::1]:8000')
     """
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    reachable = local_host(host)
     return f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 from fedwca.errors import UsageError
@@ -26,6 +27,33 @@ def check_certificate(path: Path) -> None:
         raise UsageError(
             f"{path} was valid until {expiry:%Y-%m-%d}; make a new deployment by fedwca deploy init, "
             "and hand out its ca.crt"
+        )
+
+
+def check_certified_address(path: Path, host: str) -> None:
+    """Refuse an address that the server's certificate does not name, at which nobody would trust it.
+
+    Args:
+        path: of the certificate.
+        host: an address; a name is not looked at, since certificates may name several at once.
+
+    Raises:
+        UsageError: the certificate has other addresses; names them.
+    """
+    from cryptography import x509
+
+    try:
+        address = ip_address(host)
+        names = x509.load_pem_x509_certificate(path.read_bytes()).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+    except (ValueError, x509.ExtensionNotFound):
+        return
+    addresses = names.value.get_values_for_type(x509.IPAddress)
+    if address not in addresses:
+        raise UsageError(
+            f"--host {host}: {path} is for {', '.join(map(str, addresses))}, so nobody would trust a server there; "
+            "make the deployment with deploy init --host of this address too, or listen on 0.0.0.0"
         )
 
 

@@ -72,6 +72,8 @@ class ConnectedClients:
         hellos = {}
         for node, reply in exchange_messages(self.grid, queries, seconds):
             silent.remove(node)
+            if reply is None:
+                continue
             if reply.has_error():
                 log.warning("node %d does not say who it is: %s", node, describe_failure(reply))
             else:

@@ -49,12 +49,12 @@ class MessagesRefused(FedwcaError):
     """Flower takes none of some messages."""
 
 
-def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[tuple[int, Message]]:
+def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[tuple[int, Message | None]]:
     """Send messages and yield (node, reply) as replies come, until all have come or the seconds are over.
 
     `Grid.send_and_receive` polls every 3 s and returns all replies at the end. If a node or its answer is lost, Flower
-    replies with an error itself. A reply that cannot be read is logged and skipped. Replies that are with the server
-    when the seconds are over are taken still, for at most `GRACE` seconds more.
+    replies with an error itself. The reply is None, and this logged, where it cannot be read or the node is gone. Those
+    that are with the server when the seconds are over are taken still, for at most `GRACE` seconds more.
 
     Raises:
         MessagesRefused: Flower takes no message at all, since together they are too large.
@@ -71,6 +71,10 @@ def exchange_messages(grid: Grid, messages: Sequence[Message], seconds: float) -
             "a lower participation or a smaller model makes them smaller"
         )
     nodes = [message.metadata.dst_node_id for message in messages]
+    for message_id, node in zip(message_ids, nodes, strict=False):
+        if not message_id:
+            log.warning("node %d: is gone, so nothing was sent to it", node)
+            yield node, None
     replies = _PendingReplies(grid, {one: node for one, node in zip(message_ids, nodes, strict=False) if one})
     while replies.nodes:
         waited = time.monotonic() - started
@@ -99,7 +103,7 @@ class _PendingReplies:
         self.grid, self.nodes = grid, nodes
         self._begun: dict[str, Future[list[Message]]] = {}
 
-    def take(self) -> Iterator[tuple[int, Message]]:
+    def take(self) -> Iterator[tuple[int, Message | None]]:
         """Look for each reply; one that takes long to pull is taken by a later call."""
         for message_id in list(self.nodes):
             if message_id not in self._begun:
@@ -107,13 +111,13 @@ class _PendingReplies:
                 wait([self._begun[message_id]], PATIENCE)
             yield from self._take_one(message_id)
 
-    def take_begun(self) -> Iterator[tuple[int, Message]]:
+    def take_begun(self) -> Iterator[tuple[int, Message | None]]:
         """Take the replies whose pull has begun and ends within `GRACE` seconds."""
         wait(self._begun.values(), GRACE)
         for message_id in list(self._begun):
             yield from self._take_one(message_id)
 
-    def _take_one(self, message_id: str) -> Iterator[tuple[int, Message]]:
+    def _take_one(self, message_id: str) -> Iterator[tuple[int, Message | None]]:
         if not self._begun[message_id].done():
             return
         node = self.nodes[message_id]
@@ -124,6 +128,7 @@ class _PendingReplies:
         except Exception as error:
             log.warning("node %d: its message cannot be read (%s)", node, type(error).__name__)
             del self.nodes[message_id]
+            yield node, None
             return
         for reply in replies[:1]:
             del self.nodes[message_id]

@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fedwca.deploy.flower.addresses import free_port
+from fedwca.deploy.flower.addresses import free_port, local_host
 from fedwca.deploy.flower.app_process import follow
-from fedwca.deploy.flower.check_keys import check_certificate, check_private_key
+from fedwca.deploy.flower.check_keys import check_certificate, check_certified_address, check_private_key
 from fedwca.errors import FedwcaError, UsageError
 
 QUIET = {
@@ -89,6 +89,7 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
             if not (certs / name).exists():
                 raise UsageError(f"{certs} holds no {name}; copy it back, or make a new deployment, or say --insecure")
         check_certificate(certs / "server.pem")
+        check_certified_address(certs / "server.pem", local_host(host))
     secure = [
         *("--ssl-ca-certfile", str(certs / "ca.crt"), "--ssl-certfile", str(certs / "server.pem")),
         *("--ssl-keyfile", str(certs / "server.key"), "--enable-supernode-auth"),

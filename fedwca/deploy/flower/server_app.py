@@ -198,6 +198,8 @@ class FlowerServer:
             for node, reply in exchange_messages(self.grid, messages, self.deployment.deadline):
                 client = owners[node]
                 silent.discard(client)
+                if reply is None:
+                    continue
                 if reply.has_error():
                     log.warning("round %d: %s failed: %s", number, self._call(client), describe_failure(reply))
                     continue

@@ -50,7 +50,8 @@ class ShardedEngine:
 
     def __init__(self, within: Engine, ranks: Ranks, clients: Sequence[ClientImages]) -> None:
         self.within, self.ranks = within, ranks
-        self.layout, self.network, self.device = within.layout, within.network, within.device
+        self.layout, self.network = within.layout, within.network
+        self.device, self.precision = within.device, within.precision
         self.bank = within.bank
         self.images, self.labels = [client.train for client in clients], [client.labels for client in clients]
         self.sizes = torch.tensor([len(x) for x in self.images])

@@ -48,8 +48,9 @@ class ClientBatch:
         self.numbers = to_device(self.clients, self.device)
         self.counts = to_device(self.sizes, self.device)
         self.alike = equal_size_groups(self.sizes)
-        # Images per client in a pass: all clients together have about as many as ``passes`` passes of a single client.
-        passes = 4 if self.device.type == "cpu" else 16
+        # Images per client in a pass: all clients together have about as many as ``passes`` passes of a single client,
+        # and each has no more than one, which is what estimates of memory count.
+        passes = min(4 if self.device.type == "cpu" else 16, len(self.clients))
         self.chunk = max(2, passes * network.network.eval_batch_size // max(1, len(self.clients)))
 
     def padded_labels(self) -> Tensor | None:
