@@ -39,6 +39,8 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("FEDWCA_SHARED", HERE.parents[1] / "shared"))
 SMALL_MODEL = "convnet:side=8,width=4,head=bottleneck,bottleneck=16,dropout=0.5"
 """It has what a LeNet has, in a hundredth of the computation."""
+MINI = "convnet:side=32,width=4,head=bottleneck,bottleneck=8,dropout=0.5"
+"""Such a model for images of 32×32 pixels, as those of Digits-mini are; smaller ones would be resized for each run."""
 UNIT = (
     "functional",
     "components",

@@ -32,6 +32,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, compare, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
+from tests.conftest import MINI
 from tests.read_rounds import read_rounds
 from tests.runs.stopping import check_same_bits, stop
 
@@ -42,8 +43,9 @@ SMALL: dict[str, Any] = {
     "batch_size": 8,
     "baselines": ["fedavg_labelled", "mdmgb"],
     "device": "cpu",
+    "model": MINI,
 }
-OVERRIDES = {"model.bottleneck": 8, "finish_training.epochs": 2}
+OVERRIDES = {"finish_training.epochs": 2}
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +277,7 @@ def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: P
     layer = {**SMALL, "target": "none", "baselines": ["sfda_dg"], "rounds": 2}
     for part in ("aggregator", "finish", "objectives", "pseudo_labeler"):
         layer.pop(part, None)
-    finished = bench(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
+    finished = bench(**layer, out=tmp_path / "run")
     assert (finished.config.target, finished.config.partition) == (None, "all_labelled")
     assert {row.name for row in finished.table} == {"sfda_dg", "fedavg"}
     last = read_rounds(finished.path)[-1]
@@ -300,7 +302,7 @@ def test_compare_ignores_nothing_that_it_is_given(tmp_path: Path, more: dict[str
 def test_compare_goes_over_targets(tmp_path: Path) -> None:
     layer = {key: value for key, value in SMALL.items() if key not in ("target", "baselines", "batch_size")}
     layer |= {"partition": "leave_one_out", "rounds": 1, "training": {"batch_size": 8}}
-    request = RunRequest(layer, [("model.bottleneck", "8")])
+    request = RunRequest(layer)
     comparison = run_comparison(request, ["fedavg_labelled", "mdmgb"], ["neon", "photo"], None, tmp_path)
     assert (comparison.sources, comparison.reference) == (("neon", "photo"), "fedavg_labelled")
     assert not math.isnan(comparison.sample("mdmgb").mean)
@@ -366,7 +368,7 @@ def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monke
 
     monkeypatch.setattr(MDMGB, "answer", spoil)
     words = ("--target", "neon", "--samples", "25", "--rounds", "1", "--baseline", "none", "--workers", "1")
-    result = call("bench", *words, "--set", "model.bottleneck=8", "--device", "cpu", "--out", str(tmp_path / "run"))
+    result = call("bench", *words, "--model", MINI, "--device", "cpu", "--out", str(tmp_path / "run"))
     assert result.code == 0, result.err
     assert (
         "client 2's answer is refused (centroids has values that are not finite); the mean is made without it"
@@ -391,7 +393,7 @@ def test_central_methods_train_as_long_as_clients() -> None:
         resolve_plan({"target": "neon", "training": {"steps": 3}, "baselines": ["fedavg_labelled", "dann"]})
 
 
-WORDS = ("--samples", "25", "--rounds", "1", "--set", "model.bottleneck=8", "--device", "cpu")
+WORDS = ("--samples", "25", "--rounds", "1", "--model", MINI, "--device", "cpu")
 
 
 def test_tables_over_targets_speak_of_targets(tmp_path: Path) -> None:
@@ -463,7 +465,7 @@ def test_a_central_model_from_a_checkpoint_is_of_its_architecture(
     file = tmp_path / "own.safetensors"
     model = architecture(resolve_plan({"target": "neon", "components": {"model": {"lenet": {"bottleneck": 8}}}}).config)
     write_tensors(file, model.build(10, seed=1, trains_classifier=True).state_dict())
-    settings = {**SMALL, "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
+    settings = {**SMALL, "model": "lenet", "checkpoint": str(file), "composed": False, "baselines": ["pooled"]}
     for number, dropout in enumerate((0.0, 0.9, 0.9)):
         overrides = {"central_training.epochs": 1, "model.bottleneck": 8, "model.dropout": dropout}
         overrides["dataset.root"] = str(private_cache)
@@ -481,6 +483,7 @@ def test_what_labelled_clients_upload_is_not_asked_of_the_target(tmp_path: Path)
         finish=["shot"],
         baselines=[],
         device="cpu",
+        model=MINI,
         overrides=OVERRIDES,
         out=tmp_path / "run",
     )
