@@ -43,15 +43,17 @@ from fedwca.runs import execute_run as execute
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.records.round_record import starts_from_own
 from fedwca.runs.reporter import RunReporter
+from tests.conftest import SMALL_MODEL
 from tests.read_rounds import read_rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
-OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
+OVERRIDES = {"source_training.epochs": 1}
 
 
 @pytest.fixture
 def settings(shades: Path) -> dict[str, Any]:
     small = {"clients": 1, "rounds": 1, "epochs": 1, "lr": 0.01, "batch_size": 16, "device": "cpu"}
+    small["model"] = SMALL_MODEL
     return {"data": shades, "baselines": ["fedavg"], "overrides": OVERRIDES, **small}
 
 
@@ -62,7 +64,7 @@ def test_a_run_is_that_of_the_command_line(
     assert capsys.readouterr() == ("", "")
     words = "--baseline fedavg --aggregator wca:ta=0.5 --clients 1 --rounds 1 --epochs 1 --lr 0.01 --batch-size 16"
     sets = [word for key, value in OVERRIDES.items() for word in ("--set", f"{key}={value}")]
-    line = ["bench", "--data", str(shades), *words.split(), *sets, "--device", "cpu", "--quiet"]
+    line = ["bench", "--data", str(shades), "--model", SMALL_MODEL, *words.split(), *sets, "--device", "cpu", "--quiet"]
     assert run([*line, "--out", str(tmp_path / "line")]) == 0
     assert read_rounds(tmp_path / "python", without=["seconds"]) == read_rounds(tmp_path / "line", without=["seconds"])
     configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("python", "line")]
@@ -186,7 +188,7 @@ def test_a_central_method_that_draws_by_itself_is_said(
 ) -> None:
     original_call = Pooled.__call__
     monkeypatch.setattr(Pooled, "__call__", lambda self, step: original_call(self, step) + 0 * np.random.rand())
-    overrides = {"model.bottleneck": 8, "central_training.epochs": 1, "central_training.lr": 0.0123}
+    overrides = {"central_training.epochs": 1, "central_training.lr": 0.0123}
     settings |= {"target": "coral", "baselines": ["pooled"], "overrides": overrides, "composed": False}
     with pytest.warns(UserWarning, match="central method 'pooled' draws from the global random numbers"):
         fedwca.bench(out=tmp_path, **settings)
