@@ -14,12 +14,20 @@ from fedwca.results.report.page_data import page_data
 from fedwca.results.report.warnings import run_warnings
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
+from tests.conftest import MINI
 from tests.read_rounds import read_rounds
 from tests.runs.stopping import check_same_bits, stop
 
-SMALL: dict[str, Any] = {"clients": 2, "samples": 30, "rounds": 2, "batch_size": 8, "epochs": 1, "device": "cpu"}
-OVERRIDES = {"model.bottleneck": 8, "source_training.epochs": 2}
-TARGET_OVERRIDES = {"model.bottleneck": 8}
+SMALL: dict[str, Any] = {
+    "clients": 2,
+    "samples": 30,
+    "rounds": 2,
+    "batch_size": 8,
+    "epochs": 1,
+    "device": "cpu",
+    "model": MINI,
+}
+OVERRIDES = {"source_training.epochs": 2}
 LABELERS = {"none": "trusted:least=1", "every": "trusted:least=0", "plain": "prototype"}
 
 
@@ -117,7 +125,7 @@ def test_export_and_join(gated: Path, tmp_path: Path) -> None:
 def test_a_last_phase_records_whom_it_trusts(tmp_path: Path) -> None:
     """With all clients trained on labels nobody is asked in round 0."""
     methods = [f"{name}=sfda/pseudo_labeler={labeler}" for name, labeler in LABELERS.items()]
-    run = bench(**SMALL, target="neon", baselines=methods, composed=False, overrides=TARGET_OVERRIDES, out=tmp_path)
+    run = bench(**SMALL, target="neon", baselines=methods, composed=False, out=tmp_path)
     none, every, plain = (read_rounds(run.path, name)[1:] for name in LABELERS)
     assert not any("trusted" in record for record in (*none[:-1], *every[:-1], *plain))
     assert [record["passes"] for record in none[:-1]] == [record["passes"] for record in plain[:-1]]
