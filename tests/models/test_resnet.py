@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.error import URLError
 
@@ -51,15 +54,17 @@ def some(n: int, side: int = 37, seed: int = 0) -> Tensor:
     return torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def state() -> dict[str, Tensor]:
-    return resnet18(weights=None).state_dict()
+@cache
+def state() -> Mapping[str, Tensor]:
+    """Random weights; no test changes them, to draw them takes a tenth of a second."""
+    return MappingProxyType(resnet18(weights=None).state_dict())
 
 
-def write(path: Path, tensors: dict[str, Tensor]) -> Path:
+def write(path: Path, tensors: Mapping[str, Tensor]) -> Path:
     if path.suffix == ".safetensors":
-        save_file(tensors, str(path))
+        save_file(dict(tensors), str(path))
     else:
-        torch.save(tensors, path)
+        torch.save(dict(tensors), path)
     return path
 
 
@@ -115,8 +120,16 @@ def test_images_that_are_too_small_are_refused(network: Network) -> None:
 # Weights
 
 
-@pytest.mark.parametrize("name", ["own.pth", "own.pt", "own.safetensors"])
-@pytest.mark.parametrize("kind", ["whole", "without fc", "half"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("own.pth", "whole"),
+        ("own.safetensors", "whole"),
+        ("own.pt", "without fc"),
+        ("own.pth", "half"),
+        ("own.safetensors", "half"),
+    ],
+)
 def test_weights_from_a_file(tmp_path: Path, name: str, kind: str) -> None:
     original = state()
     tensors = original if kind == "whole" else {k: v for k, v in original.items() if not k.startswith("fc.")}
@@ -168,7 +181,7 @@ def test_a_failed_download_says_which_file_goes_where(monkeypatch: pytest.Monkey
     ) as caught:
         ResNet18().build(3)
     assert str(tmp_path / "checkpoints" / "resnet18-f37072fd.pth") in str(caught.value)
-    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", lambda *_, **__: state())
+    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", lambda *_, **__: dict(state()))
     assert isinstance(ResNet18(side=32).build(3), Network)
 
 
