@@ -13,6 +13,7 @@ import pytest
 from fedwca.results.write_run import RunFolder
 from tests.read_rounds import read_rounds
 
+from ..conftest import SMALL_MODEL
 from ..shades import write_shades
 from .conftest import Run, call, leave_half_written
 
@@ -23,6 +24,7 @@ class Killed(BaseException):
     """Stands for a signal that cannot be caught: no step after it is taken, not even to clean up."""
 
 
+ALONE = ["--baseline", "none"]
 KILLED = ["claimed", "begun", "loaded", "decided"]
 
 
@@ -59,11 +61,17 @@ def result(folder: Path) -> tuple[Any, ...]:
     )
 
 
+@pytest.fixture(scope="module")
+def alone(bench: Make) -> Run:
+    """A run of one method."""
+    return bench(*ALONE)
+
+
 @pytest.mark.parametrize("moment", KILLED)
 @pytest.mark.parametrize("way", ["bench", "--resume", "resume"])
-def test_a_run_killed_in_set_up_is_continued(bench: Make, plain: Run, tmp_path: Path, moment: str, way: str) -> None:
+def test_a_run_killed_in_set_up_is_continued(bench: Make, alone: Run, tmp_path: Path, moment: str, way: str) -> None:
     folder = tmp_path / "run"
-    kill(bench, folder, moment)
+    kill(bench, folder, moment, *ALONE)
     if moment == "claimed" and way == "resume":
         # Nothing in the folder says which run it was to be.
         run = call("resume", str(folder))
@@ -72,11 +80,14 @@ def test_a_run_killed_in_set_up_is_continued(bench: Make, plain: Run, tmp_path: 
         return
     if moment == "decided" and way == "bench":
         # A run that was set up is continued only on request.
-        assert "holds a run already; name another folder, remove it, or continue it with" in bench(out=folder).err
+        assert (
+            "holds a run already; name another folder, remove it, or continue it with" in bench(*ALONE, out=folder).err
+        )
         return
-    run = call("resume", str(folder)) if way == "resume" else bench(*["--resume"][way == "bench" :], out=folder)
+    more = ["--resume"] if way == "--resume" else []
+    run = call("resume", str(folder)) if way == "resume" else bench(*ALONE, *more, out=folder)
     assert run.code == 0, run.err
-    assert result(folder) == result(plain.folder)
+    assert result(folder) == result(alone.folder)
 
 
 def test_a_continued_run_records_its_split_digest(bench: Make, tmp_path: Path) -> None:
@@ -149,7 +160,7 @@ def test_an_error_in_set_up_leaves_what_was_there(bench: Make, tmp_path: Path) -
 @pytest.mark.parametrize("moment", KILLED)
 def test_a_comparison_continues_a_run_killed_in_set_up(shades: Path, tmp_path: Path, moment: str) -> None:
     small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1"]
-    words = ["compare", "fedavg", "--data", str(shades), *small, "--set", "model.bottleneck=8", "--out", str(tmp_path)]
+    words = ["compare", "fedavg", "--data", str(shades), *small, "--model", SMALL_MODEL, "--out", str(tmp_path)]
 
     def compare(*arguments: str, **_: Any) -> Run:
         return call(*words, *arguments)
