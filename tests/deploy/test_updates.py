@@ -22,7 +22,8 @@ from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.parameter_layout import Layout, Slot
 from fedwca.errors import UsageError
 
-from .conftest import Federation
+from ..conftest import a_network, some_images
+from .conftest import Federation, composed
 
 Build = Callable[..., Federation]
 
@@ -95,18 +96,24 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
 }
 
 
+def played(answer: Callable[[Parcel], Parcel | None]) -> Tensor:
+    """The server's rows after two rounds; in the second ``answer`` changes client 1's upload."""
+    built = Federation(composed("fedavg"), a_network(), some_images(), {"top": 0.1})
+    session = built.session()
+    wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
+    run_in_process(session, built.clients(), 2, wire)
+    return session.state.server.rows
+
+
+@pytest.fixture(scope="module")
+def silent() -> Tensor:
+    return played(lambda parcel: None)
+
+
 @pytest.mark.parametrize("lie", HOSTILE)
-def test_a_hostile_upload_is_refused(federation: Build, lie: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hostile_upload_is_refused(silent: Tensor, lie: str, caplog: pytest.LogCaptureFixture) -> None:
     change, sentence = HOSTILE[lie]
-    built = federation("fedavg", top=0.1)
-
-    def wire(answer: Callable[[Parcel], Parcel | None]) -> Callable[[int, Parcel], Parcel | None]:
-        return lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel
-
-    session, silent = built.session(), built.session()
-    run_in_process(session, built.clients(), 2, wire(change))
-    run_in_process(silent, built.clients(), 2, wire(lambda parcel: None))
-    assert torch.equal(session.state.server.rows, silent.state.server.rows)
+    assert torch.equal(played(change), silent)
     assert re.search(sentence, caplog.messages[0])
 
 
