@@ -35,6 +35,7 @@ from fedwca.reproduce.definitions import definition
 from tests.read_rounds import read_rounds
 
 from ..cli.conftest import call
+from ..fork_server import CommandLine, ForkServer
 from ..shades import write_shades
 from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, plugin_files, prose
 
@@ -47,7 +48,7 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Path:
+def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path, fork_server: ForkServer) -> Path:
     """A folder with the plugins of the docs installed, their example images, and a run that uses all of these.
 
     Under ``-n`` it is made once, and each process has a copy.
@@ -55,11 +56,11 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> 
     prepared = private_cache.parent / "docs"
     with FileLock(f"{prepared}.lock"):
         if not (prepared / "summary.json").exists():
-            write_workplace(prepared)
+            write_workplace(prepared, fork_server)
     return shutil.copytree(prepared, tmp_path_factory.mktemp("docs") / "workplace")
 
 
-def write_workplace(folder: Path) -> None:
+def write_workplace(folder: Path, server: ForkServer) -> None:
     """Write what `workplace` has; ``summary.json``, the summary of the run, is written last."""
     folder.mkdir(exist_ok=True)
     for block in plugin_files(".py"):
@@ -74,20 +75,27 @@ def write_workplace(folder: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: docs-plugins\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("\n".join(points))
     (archives,) = [block for block in files("data", ".py") if "savez" in block.text]
-    python(folder, "-c", archives.text)
+    subprocess.run(
+        [sys.executable, "-c", archives.text], cwd=folder, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     (line,) = [words for _, words in commands() if "entropy" in words]
     arguments = [*line, "--set", "aggregator.p=0.7", "--data", "photos", *SHORT, "--out", "runs/first", "--json"]
-    (folder / "summary.json").write_text(python(folder, "-m", "fedwca", *arguments))
+    (folder / "summary.json").write_text(fedwca_in(folder, server, *arguments))
 
 
-def python(folder: Path, *arguments: str) -> str:
-    """Run Python in a process of its own, so that plugins are known only there; return its output."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
-    result = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+def fedwca_in(folder: Path, server: ForkServer, *words: str, before: str = "") -> str:
+    """Run a command line in a process of its own, so that plugins are known only there; return its output.
+
+    Args:
+        folder: the working directory, in which the plugins are.
+        server: forks the process.
+        words: without ``fedwca``.
+        before: Python code that is run first.
+    """
+    install = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+    ended = server.run(CommandLine(list(words), str(folder), dict(os.environ), install + before))
+    assert ended.code == 0, ended.err
+    return ended.out
 
 
 def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
@@ -102,23 +110,26 @@ def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
         assert sum(last["weights"][client]) == pytest.approx(1)
 
 
-def test_the_examples_of_the_docs_can_be_named(workplace: Path) -> None:
+def test_the_examples_of_the_docs_can_be_named(workplace: Path, fork_server: ForkServer) -> None:
     examples = {"adaptation": "peaked", "central": "mean_gap", "clusterer": "ward"}
-    shows = f"from fedwca.cli import run; [run(['show', *words]) for words in {list(examples.items())}]"
-    lines = python(workplace, "-c", shows).splitlines()
     for kind, name in examples.items():
+        lines = fedwca_in(workplace, fork_server, "show", kind, name).splitlines()
         assert any(line.startswith(f"{kind} {name}") for line in lines), lines
 
 
 @pytest.mark.parametrize("block", [block for block in files("", ".py") if block.title not in ELSEWHERE], ids=str)
 def test_a_python_example_runs(
-    block: Block, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    block: Block,
+    workplace: Path,
+    fork_server: ForkServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(workplace)
     text = re.sub(r"SourceTraining\(epochs=\d+", "SourceTraining(epochs=1", block.text)
     text = re.sub(r"\bsamples=\d+", "samples=20", text).replace("in range(3)", "in range(1)")
     if "open_run(" in text:  # opens a run of plugins, which this process does not know
-        assert "after round 1" in python(workplace, "-c", text)
+        assert "after round 1" in fedwca_in(workplace, fork_server, "--version", before=text)
         return
     exec(compile(text, str(block), "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out or "savez" in text
