@@ -327,17 +327,15 @@ def command(site: Path, tmp_path: Path, fork_server: ForkServer) -> Callable[...
     return lambda *words: fork_server.run(CommandLine(list(words), str(tmp_path), environment, install))
 
 
-def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> None:
+def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path, command: Callable[..., Ended]) -> None:
     listed = python("-m", "fedwca", "list", "aggregators", path=site)
     assert "half_and_half" in listed.stdout, listed.stderr
     data = write_shades(tmp_path / "shades", images=16)
     small = "--clients 1 --rounds 2 --epochs 1 --baseline none --set source_training.epochs=0 --json"
     out = ["--data", str(data), "--out", str(tmp_path / "run")]
-    result = python(
-        "-m", "fedwca", "bench", "--aggregator", "half-and-half:share=0.25", *small.split(), *out, path=site
-    )
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
+    result = command("bench", "--aggregator", "half-and-half:share=0.25", *small.split(), *out)
+    assert result.code == 0, result.err
+    summary = json.loads(result.out)
     assert set(summary["methods"]) == {"half_and_half"}
     assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
     # FINCH puts two clients in one cluster, so the own model and the mean are the same model.
@@ -345,14 +343,25 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["versions"]["fedwca-extras"] == "1.0"
 
 
-def test_an_instance_of_a_plugin_needs_no_look_at_it_before(site: Path) -> None:
-    text = (
-        "from blended import HalfAndHalf\n"
-        "from fedwca.aggregators import aggregators\n"
-        "print(aggregators.parse(HalfAndHalf(share=0.25)))"
-    )
+def test_what_holds_before_components_are_looked_at(site: Path) -> None:
+    """An instance of a plugin is known, and a name of fedwca is not taken before its own class is imported."""
+    text = """
+import sys
+from blended import HalfAndHalf
+from fedwca.aggregators import aggregators, register
+print(aggregators.parse(HalfAndHalf(share=0.25)))
+from fedwca.aggregators.wca import WCA
+print("fedwca.aggregators.fedavg" in sys.modules)
+try:
+    register("fedavg")(type("Own", (WCA,), {"__module__": "own"}))
+except ValueError as error:
+    print(error)
+"""
     result = python("-c", text, path=site)
-    assert result.stdout.strip() == "('half_and_half', {'share': 0.25})", result.stderr
+    assert result.returncode == 0, result.stderr
+    instance, imported, refused = result.stdout.splitlines()
+    assert (instance, imported) == ("('half_and_half', {'share': 0.25})", "False")
+    assert "'fedavg' is already in fedwca.aggregators.fedavg; take another name" in refused
 
 
 @pytest.mark.parametrize(
@@ -466,18 +475,6 @@ a.get("wca")
     fresh = python("-c", text, path=site)
     assert message in fresh.stdout
     assert message in fresh.stderr
-
-
-def test_a_name_of_fedwca_is_not_taken_before_its_own_class_is_imported(site: Path) -> None:
-    text = """
-from fedwca.aggregators import register
-from fedwca.aggregators.wca import WCA
-try:
-    register("fedavg")(type("Own", (WCA,), {"__module__": "own"}))
-except ValueError as error:
-    print(error)
-"""
-    assert "'fedavg' is already in fedwca.aggregators.fedavg; take another name" in python("-c", text, path=site).stdout
 
 
 def test_a_plugin_that_does_not_load_leaves_the_others_alone(command: Callable[..., Ended]) -> None:
