@@ -40,9 +40,11 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
     known_names = [*RunConfig.model_fields, *TRAINING_WORDS]
     if unknown_names := [word for word in words if word not in known_names]:
         raise UsageError(describe_unknown("setting", unknown_names[0], known_names))
-    # A training may be given as an instance, of which what was set counts, as of a table.
+    # A training may be given as an instance, of which what was set counts, as of a table; `model_dump` leaves out more.
     layer = {
-        word: value.model_dump(exclude_unset=True) if isinstance(value, TABLE_TYPES) else value
+        word: {name: getattr(value, name) for name in value.model_fields_set}
+        if isinstance(value, TABLE_TYPES)
+        else value
         for word, value in words.items()
         if word not in TRAINING_WORDS
     }
@@ -88,7 +90,10 @@ def resolve(
     values: Layer = {}
     origins: dict[str, str] = {}
     for origin, layer in layers.items():
-        values = lay_over(drop_overridden_values(values, layer, is_stated), layer)
+        remaining = drop_overridden_values(values, layer, is_stated)
+        before = dict(flatten_keys(values))
+        origins |= {key: origin for key, value in flatten_keys(remaining) if value != before[key]}
+        values = lay_over(remaining, layer)
         origins |= {key: origin for key, _ in flatten_keys(layer)}
     leaves = dict(flatten_keys(values))
     return validate(values), {k: origin for k, origin in origins.items() if k in leaves or not k.startswith("methods.")}

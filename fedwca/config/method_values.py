@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import field_validator
 
-from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.dotted_keys import flatten_keys, map_leaves
 from fedwca.user_values import UserValues
 
 LENGTHS = {"steps", "epochs"}
@@ -40,16 +40,28 @@ def drop_overridden_values(
         values: the lower layer.
         layer: the upper one.
         is_stated: whether a method's own file states a dotted key. There a value for all methods does not reach the
-            method, so the lower layer's value stays.
+            method, so the upper layer's value takes the place of the lower one's.
 
     >>> low = {"methods": {"tent": {"training": {"lr": 0.1, "clip": 1}}}}
     >>> drop_overridden_values(low, {"training": {"lr": 0.3}})
     {'methods': {'tent': {'training': {'clip': 1}}}}
     """
-    overridden = {key for key, _ in flatten_keys({name: layer.get(name, {}) for name in ("training", "components")})}
+    upper = dict(flatten_keys({name: layer.get(name, {}) for name in ("training", "components")}))
+    overridden = set(upper)
     if any(f"training.{name}" in overridden for name in LENGTHS):
         overridden |= {f"training.{name}" for name in LENGTHS}
-    return leave_out(values, lambda method, key: key in overridden and not is_stated(method, key))
+
+    def is_replaced(method: str, key: str) -> bool:
+        return key in upper and is_stated(method, key)
+
+    remaining = leave_out(values, lambda method, key: key in overridden and not is_replaced(method, key))
+    if not isinstance(methods := remaining.get("methods"), Mapping):
+        return remaining
+
+    def replace(method: str, values: Any) -> Any:
+        return map_leaves(values, lambda key, value: upper[key] if is_replaced(method, key) else value)
+
+    return {**remaining, "methods": {name: replace(name, of_method) for name, of_method in methods.items()}}
 
 
 def leave_out(values: Mapping[str, Any], is_left_out: Callable[[str, str], bool]) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fedwca._version import __version__
+from fedwca.config.component_registries import registry_of
 from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Network
 from fedwca.datasets import stretches_images
@@ -208,9 +210,11 @@ def labelled_domains(opened: OpenedRun) -> str:
     """
     if opened.source is not None:
         return opened.source
-    method = opened.method
-    if opened.config.target is not None and method.central is not None and method.central.oracle:
-        return opened.config.target
+    parts = opened.about["methods"][opened.unit.method]["components"]
+    centrals = [{key: part[key] for key in part if key != "kind"} for part in parts if part["kind"] == "central"]
+    with suppress(UsageError):  # a plugin that is no longer there
+        if opened.config.target is not None and any(registry_of("central").build(part).oracle for part in centrals):
+            return opened.config.target
     if opened.about.get("newcomers"):
         return "all domains"
     return ", ".join(dict.fromkeys(name for name in opened.domains if name != opened.config.target))

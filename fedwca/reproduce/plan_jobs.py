@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedwca.config.config_layers import merge
 from fedwca.config.method_spec import parse_method
+from fedwca.config.method_values import drop_overridden_values
 from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan
+from fedwca.config.run_config import Layer
 from fedwca.core.count_of import count_of
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
@@ -112,6 +115,7 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
         first = replace(user_request, layer=layer)
         fitting = without_missing_layers(table_definition, first.plan().config)
         layer = layered_settings(fitting, name, quick, user_request.layer, file_layer)
+        layer = drop_overridden_values(layer, set_layer(user_request.pairs))
         request = replace(user_request, layer=layer, said=setting_origins(reproduction, fitting, name))
         printed = published_table(table, name) or PublishedTable("", {}, {})
         role = table_definition.domain_role
@@ -122,6 +126,22 @@ def plan_jobs(reproduction: ReproductionRequest) -> list[Job]:
         title = data_name(next(iter(plans.values())).config.model_dump())
         jobs.append(Job(canonical_name(table), fitting, requests, plans, title, printed, quick))
     return jobs
+
+
+def set_layer(pairs: Sequence[tuple[str, str]]) -> Layer:
+    """The values of ``--set`` that are for all methods and name their component.
+
+    >>> set_layer([("training.lr", "0.1"), ("adaptation.learned.lr", "0.5"), ("ta", "1")])
+    {'training': {'lr': '0.1'}, 'components': {'adaptation': {'learned': {'lr': '0.5'}}}}
+    """
+    layer: Layer = {}
+    for key, value in pairs:
+        match [canonical_name(part) for part in key.split(".")]:
+            case ["training", field]:
+                layer = merge(layer, {"training": {field: value}})
+            case [kind, name, field]:
+                layer = merge(layer, {"components": {kind: {name: {field: value}}}})
+    return layer
 
 
 def setting_origins(reproduction: ReproductionRequest, table_definition: Definition, name: str) -> dict[str, str]:

@@ -101,11 +101,11 @@ class Comparison:
 
     def domain(self, method: str, name: str, source: str) -> Sample:
         """As `sample`, for the clients of one domain in the runs of one source."""
-        return sample_of(self.domains.get(self._method(method), {}).get(source, {}).get(name, ()))
+        return sample_of(self.domains.get(self._method(method), {}).get(self._source(source) or "", {}).get(name, ()))
 
     def domain_names(self, source: str) -> list[str]:
         """Domains of clients in the runs of one source, as far as they are known."""
-        by_method = [self.domains.get(method, {}).get(source, {}) for method in self.labels]
+        by_method = [self.domains.get(method, {}).get(self._source(source) or "", {}) for method in self.labels]
         return list(dict.fromkeys(name for domains in by_method for name in domains))
 
     def difference(self, method: str, source: str | None = None) -> Difference | None:

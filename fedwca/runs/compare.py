@@ -86,7 +86,7 @@ def plan_comparison(
         raise UsageError(f"{domain_keys[0]} and sources both say which domains; leave one of them out")
     if method_keys := [key for key in ("baselines", "composed") if request.layer.get(key)]:
         raise UsageError(f"{method_keys[0]}: a comparison's methods are named by methods; leave {method_keys[0]} out")
-    if part_keys := [part for part in PARTS if request.layer.get(part)]:
+    if part_keys := [part for part in (*PARTS, "name") if request.layer.get(part)]:
         raise UsageError(f"{part_keys[0]}: methods say their parts themselves, such as 'fedwca/clusterer=ada-bn'")
     layer = {**request.layer, "baselines": list(methods), "composed": False}
     origins = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")

@@ -235,9 +235,9 @@ def test_how_a_method_trains_is_read_by_the_steps_of_its_adaptation() -> None:
         resolve_plan({"baselines": ["source_only"], "composed": False, "methods": values})
 
 
-def test_a_value_for_all_leaves_what_a_baselines_file_states_as_the_preset_has_it() -> None:
-    run_plan, methods = plan(("objective.adapted.mu", "0.1"), dataset="cifar10")
-    assert methods["fedtta"].objectives[0].model_dump()["mu"] == 0.1
-    assert methods["fedtta_prox"].objectives[0].model_dump()["mu"] == 0.001
-    origin = run_plan.origins["methods.fedtta_prox.components.objective.adapted.mu"]
-    assert origin == "preset upfl"
+def test_a_value_for_all_takes_the_place_of_the_presets_where_a_baselines_file_states_another() -> None:
+    baselines = [*WORDS, "y=fedtta_prox/objective=adapted"]
+    run_plan, methods = plan(("objective.adapted.mu", "0.1"), dataset="cifar10", baselines=baselines)
+    for name in ("fedtta", "fedtta_prox", "y"):
+        assert methods[name].objectives[0].model_dump()["mu"] == 0.1, name
+    assert run_plan.origins["methods.fedtta_prox.components.objective.adapted.mu"] == "CLI"

@@ -311,9 +311,10 @@ def test_a_cluster_that_nobody_is_in_has_no_model() -> None:
 
 
 def test_an_oracles_model_was_made_of_the_targets_images() -> None:
-    def domains(oracle: bool) -> str:
-        method = SimpleNamespace(central=SimpleNamespace(oracle=oracle))
-        fields = {"source": None, "about": {}, "domains": ["a", "b"], "method": method}
-        return labelled_domains(cast(OpenedRun, SimpleNamespace(config=SimpleNamespace(target="b"), **fields)))
+    def domains(name: str, **fields: str) -> str:
+        about = {"methods": {"m": {"components": [{"kind": "central", "name": name, **fields}]}}}
+        run = {"source": None, "about": about, "domains": ["a", "b"], "unit": SimpleNamespace(method="m")}
+        return labelled_domains(cast(OpenedRun, SimpleNamespace(config=SimpleNamespace(target="b"), **run)))
 
-    assert [domains(oracle) for oracle in (True, False)] == ["b", "a"]
+    assert domains("pooled", on="target") == "b"
+    assert domains("pooled") == domains("a_plugin_that_is_gone") == "a"

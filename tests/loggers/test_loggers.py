@@ -375,6 +375,8 @@ def test_a_run_that_is_complete_stays_so_where_its_loggers_are_stopped(
     run = bench(tmp_path / "run", "--logger", "fails:at=interrupt")
     assert run.code == 130
     assert run.summary["complete"] is True
+    assert f"Stopped while its loggers ended; the run in {run.folder} is complete" in run.err
+    assert "continue with" not in run.err
 
 
 def test_a_run_that_is_stopped_before_its_first_round_took_no_time_for_rounds(

@@ -190,12 +190,14 @@ def test_a_spread_is_of_as_many_runs_as_there_are(sizes: list[int], text: str) -
 
 
 def test_a_comparisons_methods_and_sources_are_found_however_they_are_spelled() -> None:
-    rows = [Row("one_hot", "One-hot", {(0, 0): 50.0}, {}), Row("fedavg", "FedAvg", {(0, 0): 40.0}, {})]
+    rows = [Row("one_hot", "One-hot", {(0, 0): 50.0}, {"snow": [50.0]}), Row("fedavg", "FedAvg", {(0, 0): 40.0}, {})]
     comparison = Comparison.of("office_home", {"real_world": rows}, "fedavg")
     assert comparison.sample("One-Hot", "Real World").mean == 50.0
     difference = comparison.difference("one-hot", "real-world")
     assert difference is not None
     assert comparison.difference("FedAvg") is None
+    assert comparison.domain("One-Hot", "snow", "Real World").mean == 50.0
+    assert comparison.domain_names("Real World") == ["snow"]
     for method, source, text in (("ifca", None, "no method 'ifca'"), ("fedavg", "art", "no source 'art'")):
         with pytest.raises(UsageError, match=text):
             comparison.sample(method, source)

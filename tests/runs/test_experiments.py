@@ -339,13 +339,13 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
     with pytest.raises(UsageError, match="no setting 'epoch'; did you mean 'epochs'"):
         fedwca.bench(epoch=1)
     with pytest.raises(UsageError, match="did you mean 'fedavg'"):
-        fedwca.compare(["fedavgg"], out=tmp_path / "out", **settings)
+        fedwca.compare(["fedavgg"], out=tmp_path / "out", **{**settings, "baselines": []})
     with pytest.raises(UsageError, match=r"methods needs a list, such as \['fedavg'\], not 'fedavg'"):
         fedwca.compare("fedavg", out=tmp_path / "out", **settings)
     with pytest.raises(UsageError, match="methods is empty; name at least one"):
         fedwca.compare([], out=tmp_path / "out", **settings)
-    for layer in ({"baselines": ["local"]}, {"composed": True}):
-        with pytest.raises(UsageError, match="a comparison's methods are named by methods"):
+    for layer in ({"baselines": ["local"]}, {"composed": True}, {"name": "mine"}):
+        with pytest.raises(UsageError, match=r"are named by methods|name: methods say their parts"):
             fedwca.compare(["fedavg"], out=tmp_path / "out", **{**settings, **layer})
     for runs, text in (([], "runs is empty"), (str(tmp_path), "runs needs a list"), (tmp_path, "runs needs a list")):
         with pytest.raises(UsageError, match=text):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedwca.core.printable import quote_path
 from fedwca.results.diverged_runs import ended_rounds
+from fedwca.results.read_run import read_run
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
 
@@ -29,7 +30,9 @@ def explain_interrupt(folder: RunFolder, reporter: RunReporter) -> Iterator[None
         yield
     except KeyboardInterrupt as interrupt:
         path = folder.path
-        if (path / "config.json").is_file():
+        if (path / "config.json").is_file() and read_run(path).complete:
+            message = f"Stopped while its loggers ended; the run in {path} is complete"
+        elif (path / "config.json").is_file():
             finished_rounds = sum(record["round"] >= 0 for record in ended_rounds(folder.records()))
             reporter.interrupted(finished_rounds, path)
             message = say_what_is_kept(finished_rounds, path)

@@ -11,7 +11,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import validate
 from fedwca.errors import UsageError
 from fedwca.results.read_run import read_run
-from fedwca.results.read_run_files import read_configuration
+from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
@@ -21,6 +21,7 @@ from fedwca.runs.prepare_run import ClaimedFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resuming.how_to_continue import explain_interrupt
 from fedwca.runs.resuming.resume_checks import check_same_components, check_same_start_files
+from fedwca.runs.resuming.start_files import digest_start_files
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 
@@ -61,10 +62,12 @@ def resume_run(
         loggers = build_loggers(metadata["loggers"])
     check_same_components(path, metadata, plan)
     plan = replace(plan, config=locate_paths(config, metadata, path))
-    check_same_start_files(path, metadata, plan.config)
+    if is_set_up(metadata):
+        check_same_start_files(path, metadata, plan.config)
+    about = metadata if is_set_up(metadata) else {**metadata, **digest_start_files(plan.config)}
     with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
         if read_configuration(path) != metadata or read_run(path).is_done():
             raise UsageError(f"{path}: another process was at work here until now; run this again")
         dataset, domain = load_same_images(plan.config, metadata, path, pretrained=True)
-        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, metadata, loggers, profile)
+        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)
