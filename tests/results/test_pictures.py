@@ -29,6 +29,7 @@ from fedwca.results.pictures.overview import draw_overview
 from fedwca.results.pictures.png_of_figure import png_bytes
 from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, figure, looks, save
 from fedwca.results.read_run import Run, read_run
+from fedwca.results.table_rows import summarise, table_rows
 
 from .runs import write_run
 
@@ -342,6 +343,17 @@ def test_the_overview_of_many_domains_has_their_mean(tmp_path: Path) -> None:
         "After the last round, mean over 130 groups",
         "(fedwca plot RUN bars shows each)",
     ]
+
+
+def test_an_overview_is_drawn_where_every_run_diverged() -> None:
+    tag = {"method": "fedavg", "source_model": 0, "trial": 0}
+    accuracies = [(-1, 50.0), (0, 60.0), (1, math.nan)]
+    records = [{**tag, "round": number, "accuracy": [accuracy] * 2} for number, accuracy in accuracies]
+    records[-1][DIVERGED] = "too large a step"
+    results = summarise(table_rows(records, {"fedavg": "FedAvg"}, ["day", "night"]))
+    assert results["fedavg"]["domains"] == {}
+    _, by_domain = draw_overview(records, results, "one run").axes
+    assert [tick.get_text() for tick in by_domain.get_xticklabels()] == ["mean"]
 
 
 def test_a_method_has_its_colour_in_a_figure_of_the_paper(run: Run) -> None:

@@ -95,6 +95,7 @@ def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: P
     assert result.code == 1
     sentence = f"every run of every method that trains diverged, the first because {WHY}\n"
     assert result.err.endswith(sentence)
+    assert "could not be drawn" not in result.err
     assert result.summary["complete"]
     assert [record["round"] for record in result.rounds] == [-1, 0]
     assert call("resume", str(tmp_path / "run")).code == 1

@@ -47,7 +47,8 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     round_text, accuracy_text = describe_accuracy(results)
     over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
     style.count_rounds(over_rounds)
-    groups: list[str | None] = list(next(iter(results.values()))["domains"])
+    # Without domains, where every run of every method diverged, only the mean has a place.
+    groups: list[str | None] = [*next(iter(results.values()))["domains"]] or [None]
     by_whom = ", by target domain" if accuracy_text == TESTED else ""
     if len(groups) * len(results) > MOST:
         groups, by_whom = [None], f", mean over {len(groups)} groups\n(fedwca plot RUN bars shows each)"
