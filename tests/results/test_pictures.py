@@ -356,6 +356,20 @@ def test_an_overview_is_drawn_where_every_run_diverged() -> None:
     assert [tick.get_text() for tick in by_domain.get_xticklabels()] == ["mean"]
 
 
+@pytest.mark.parametrize("order", [("lost", "fedavg"), ("fedavg", "lost")])
+def test_bars_of_a_method_that_diverged_in_a_folder_of_its_own_are_left_out(order: Sequence[str]) -> None:
+    domains, spread = {"day": 50.0, "night": 70.0}, dict.fromkeys(("day", "night"), 1.0)
+    lost = {"label": "Lost", "mean": math.nan, "std": None, "n": 0, "domains": {}, "domain_stds": {}}
+    kept = {"label": "FedAvg", "mean": 60.0, "std": 2.0, "n": 2, "domains": domains, "domain_stds": spread}
+    results = {name: {"lost": lost, "fedavg": kept}[name] for name in order}
+    (axis,) = pictures.draw_bars(results, "one run").axes
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["day", "night", "mean"]
+    drawn = [bars for bars in axis.containers if bars.get_label() in ("Lost", "FedAvg")]
+    heights = {bars.get_label(): [bar.get_height() for bar in bars] for bars in drawn}
+    assert heights["FedAvg"] == [50.0, 70.0, 60.0]
+    assert all(map(math.isnan, heights["Lost"]))
+
+
 def test_a_method_has_its_colour_in_a_figure_of_the_paper(run: Run) -> None:
     figure = draw_curves({"wca": ("\u03bb = 0.2", run.lines_of("wca"))}, "made up")
     (curve,) = (line for line in figure.axes[0].get_lines() if line.get_label() == "\u03bb = 0.2")

@@ -37,7 +37,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
         title: title of the run.
     """
     methods = list(summary)
-    groups: list[str | None] = [*next(iter(summary.values()))["domains"], None]  # None: their mean
+    groups: list[str | None] = [*list_domains(summary), None]  # None: their mean
     per_row = max(1, ROW // len(methods))
     rows = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
     width = max(8.0, min(13.0, 0.28 * len(rows[0]) * (len(methods) + 1)))
@@ -61,6 +61,15 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     axes[0].set_title(textwrap.fill(what_is_shown, int(width * 11)), fontsize=10)
     style.legend(fig, axes[0], len(methods))
     return fig
+
+
+def list_domains(results: Mapping[str, Any]) -> list[str]:
+    """Names of all methods' domains, in order; a method whose every run diverged in a folder of its own has none.
+
+    >>> list_domains({"lost": {"domains": {}}, "fedavg": {"domains": {"usps": 80.0, "svhn": 60.0}}})
+    ['usps', 'svhn']
+    """
+    return list(dict.fromkeys(domain for entry in results.values() for domain in entry["domains"]))
 
 
 def name_groups(axis: Any, groups: Sequence[str | None], places: int, inches: float) -> None:
@@ -104,13 +113,14 @@ def draw_method_bars(
 ) -> None:
     """Draw one method's bars: the index-th bar of each of the ``groups``, target domains or None for their mean.
 
-    The bars are labelled with numbers if there is room on an axis that is ``inches`` wide.
+    A domain that the method has no value of gets no bar. The bars are labelled with numbers if there is room on an axis
+    that is ``inches`` wide.
     """
     entry, count = summary[name], len(summary)
     width = min(0.4, 0.85 / count)
     positions = [position + (index - (count - 1) / 2) * width for position in range(len(groups))]
-    heights = [_number(entry["mean"] if g is None else entry["domains"][g]) for g in groups]
-    errors = [_number(entry["std"] if g is None else entry["domain_stds"][g]) for g in groups]
+    heights = [_number(entry["mean"] if g is None else entry["domains"].get(g)) for g in groups]
+    errors = [_number(entry["std"] if g is None else entry["domain_stds"].get(g)) for g in groups]
     whiskers = [0.0 if math.isnan(e) else e for e in errors]
     container = axis.bar(
         positions,

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
-from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars, name_groups
+from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars, list_domains, name_groups
 from fedwca.results.shown_records import Record
 
 MOST = 120
@@ -48,7 +48,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
     style.count_rounds(over_rounds)
     # Without domains, where every run of every method diverged, only the mean has a place.
-    groups: list[str | None] = [*next(iter(results.values()))["domains"]] or [None]
+    groups: list[str | None] = [*list_domains(results)] or [None]
     by_whom = ", by target domain" if accuracy_text == TESTED else ""
     if len(groups) * len(results) > MOST:
         groups, by_whom = [None], f", mean over {len(groups)} groups\n(fedwca plot RUN bars shows each)"
