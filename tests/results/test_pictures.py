@@ -335,13 +335,17 @@ def test_a_single_long_name_stands_upright(tmp_path: Path) -> None:
 
 
 def test_the_overview_of_many_domains_has_their_mean(tmp_path: Path) -> None:
-    domains = dict.fromkeys(map(str, range(130)), 50.0)
-    entry = {"label": "FedAvg", "mean": 50.0, "std": 0.0, "n": 1, "domains": domains, "domain_stds": domains}
-    _, by_domain = draw_overview([], {"fedavg": entry}, "one run").axes
+    accuracies = [*[0.0] * 130, *[100.0] * 130]  # the last domain has 131 clients, each other one
+    record = {"method": "fedavg", "source_model": 0, "trial": 0, "round": 0, "accuracy": accuracies}
+    domains = [str(min(client, 129)) for client in range(260)]
+    results = summarise(table_rows([record], {"fedavg": "FedAvg"}, domains))
+    _, by_domain = draw_overview([record], results, "one run").axes
+    (bar,) = by_domain.patches
+    assert bar.get_height() == 50.0, "the mean over clients, not over groups"
     assert [tick.get_text() for tick in by_domain.get_xticklabels()] == ["mean"]
     assert by_domain.get_title().splitlines() == [
-        "After the last round, mean over 130 groups",
-        "(fedwca plot RUN bars shows each)",
+        "After the last round, mean over clients",
+        "(fedwca plot RUN bars shows each of 130 groups)",
     ]
 
 
@@ -353,6 +357,7 @@ def test_an_overview_is_drawn_where_every_run_diverged() -> None:
     results = summarise(table_rows(records, {"fedavg": "FedAvg"}, ["day", "night"]))
     assert results["fedavg"]["domains"] == {}
     _, by_domain = draw_overview(records, results, "one run").axes
+    assert by_domain.get_title() == "After the last round, mean over clients"
     assert [tick.get_text() for tick in by_domain.get_xticklabels()] == ["mean"]
 
 

@@ -47,11 +47,12 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     round_text, accuracy_text = describe_accuracy(results)
     over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
     style.count_rounds(over_rounds)
-    # Without domains, where every run of every method diverged, only the mean has a place.
-    groups: list[str | None] = [*list_domains(results)] or [None]
+    domains = list_domains(results)  # none where every run of every method diverged
+    groups: list[str | None] = [*domains] if 0 < len(domains) * len(results) <= MOST else [None]
     by_whom = ", by target domain" if accuracy_text == TESTED else ""
-    if len(groups) * len(results) > MOST:
-        groups, by_whom = [None], f", mean over {len(groups)} groups\n(fedwca plot RUN bars shows each)"
+    if groups == [None]:
+        by_whom = ", mean over clients"
+        by_whom += f"\n(fedwca plot RUN bars shows each of {len(domains)} groups)" if domains else ""
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     name_groups(by_domain, groups, len(groups), 6.3)
