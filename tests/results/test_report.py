@@ -7,8 +7,11 @@ import io
 import json
 import math
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +29,7 @@ from fedwca.results.report.page_data import page_data
 from fedwca.results.report.results_csv import csv_address, results_csv
 from fedwca.results.report.text_report import document, summary_table
 from fedwca.results.report.warnings import run_warnings
+from fedwca.results.table_rows import table_rows
 
 from .runs import write_run
 
@@ -269,6 +273,26 @@ def test_clients_and_doubts_are_of_the_round_that_tables_show(tmp_path: Path) ->
     assert "ends below" not in "\n".join(run_warnings(run))
     trained[1]["accuracy_validation"] = trained[0]["accuracy_validation"]
     assert "(50.0 % before, 30.0 % after)" in "\n".join(run_warnings(run))
+
+
+def test_the_page_rounds_numbers_once_as_the_table_does(run: Run) -> None:
+    """71.247 rounded to 71.25 and then to 71.3 would be 71.2 in the table."""
+    last(run)["accuracy"][:2], last(run)["agreement"][:2] = [71.247, 71.25], [0.71247, 0.71251]
+    (data,) = page_data([run], ["run"])
+    client = data["units"][-1]["methods"]["wca"]
+    assert (client["accuracy"][-1][:2], client["agreement"][-1][:2]) == ([71.247, 71.25], [0.71247, 0.71251])
+    for row, method in zip(table_rows(run.lines, run.labels, run.domains), data["methods"], strict=True):
+        assert method["curve"][-1][1:] == [row.mean, row.std]
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed")
+def test_numbers_of_the_script_are_written_as_in_tables() -> None:
+    script = resources.files("fedwca.results.report").joinpath("page.js").read_text(encoding="utf-8")
+    (function,) = re.findall(r"^function shown\(.*?^}$", script, re.S | re.M)
+    numbers = [*(step / 8 for step in range(41)), -1.25, -1.75, 71.25, 71.35, 71.45, 71.247, 71.25000000000001]
+    written = f"console.log(JSON.stringify({numbers}.flatMap((n) => [0, 1, 2].map((digits) => shown(n, digits)))))"
+    process = subprocess.run(["node", "-e", function + written], capture_output=True, text=True, check=True)
+    assert json.loads(process.stdout) == [f"{number:.{digits}f}" for number in numbers for digits in (0, 1, 2)]
 
 
 def test_seconds_are_of_a_run(tmp_path: Path) -> None:

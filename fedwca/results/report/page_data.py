@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from fedwca.core.mean import mean
 from fedwca.core.printable import printable
 from fedwca.results.describe_run import describe_rounds
 from fedwca.results.diverged_runs import DIVERGED
@@ -69,8 +69,9 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
 
 def _curve(records: list[Record]) -> list[list[float | None]]:
     """Points [rounds done, mean, standard deviation] of the accuracy over runs."""
-    curve = [
-        [r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in mean_by_round(records, "accuracy").items()
+    # Not rounded, so that the page writes the same digits as the table.
+    curve: list[list[float | None]] = [
+        [number, mean(values), deviation(values)] for number, values in mean_by_round(records, "accuracy").items()
     ]
     # A single point is drawn as a method that never trains, so a diverged first round adds an empty second point.
     return [*curve, [1, None, None]] if len(curve) == 1 and any(DIVERGED in record for record in records) else curve
@@ -90,8 +91,8 @@ def _clients(all_records: list[Record], every: int = 1) -> dict[str, Any]:
     return {
         "rounds": [record["round"] + 1 for record in records],
         **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
-        # Shares that are shown as percent with one decimal.
-        "agreement": [_short(record.get("agreement"), 4) for record in records],
+        # Shares that are shown as percent.
+        "agreement": [_short(record.get("agreement"), 6) for record in records],
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
         "on_validation": _clients_on_validation(records),
         "shown": records.index(shown[0]) if shown else -1,
@@ -111,8 +112,8 @@ def _class_counts(run: Run, trial: TrialKey) -> list[list[int]] | None:
     return next((counts for counts in candidates if counts), None)
 
 
-def _short(value: Any, digits: int = 2) -> Any:
-    """Numbers rounded to the digits that are shown; non-finite numbers become None."""
+def _short(value: Any, digits: int = 4) -> Any:
+    """Numbers with more digits than are shown, since the page rounds them once more; non-finite ones become None."""
     if isinstance(value, list | tuple):
         return [_short(item, digits) for item in value]
     if isinstance(value, float):
