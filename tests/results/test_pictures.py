@@ -27,7 +27,7 @@ from fedwca.results.pictures.final_models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.overview import draw_overview
 from fedwca.results.pictures.png_of_figure import png_bytes
-from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, figure, looks, save
+from fedwca.results.pictures.style import COLOURS, LINES, OWN, NotDrawn, draw_line, figure, line_style, looks, save
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.table_rows import summarise, table_rows
 
@@ -320,6 +320,17 @@ def test_no_two_methods_look_alike() -> None:
     assert {look["color"] for look in alike} == {COLOURS[3]}
     # Bars have a hatch alone, and curves of the page a dash alone.
     assert len({look["hatch"] for look in alike}) == len({LINES[look["linestyle"]] for look in alike}) == 9
+
+
+@pytest.mark.parametrize("one_colour", [("dann", "fada"), ("oracle", "pooled"), ("source_only",)])
+def test_level_lines_of_one_colour_differ_and_are_like_no_curve(one_colour: Sequence[str]) -> None:
+    alike = looks(one_colour)
+    assert len({look["color"] for look in alike.values()}) == 1
+    axis = figure(3, 2, "").subplots()
+    for name, look in alike.items():
+        draw_line(axis, [(0, 50.0)], line_style(look, False), name, level=True)
+    assert [line.get_linestyle() for line in axis.get_lines()] == ["--", ":"][: len(one_colour)]
+    assert not {"--", "6 4"} & {*LINES, *LINES.values()}
 
 
 def test_a_single_long_name_stands_upright(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ NAMED = {
 }
 """Fixed colours of the most common baselines, and of the papers' own methods."""
 LINES: dict[Any, str] = {
-    **{"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"},
+    **{"-": "", ":": "2 3", "-.": "6 3 2 3"},
     **{(0, (8, 1.5)): "13 3", (0, (4, 1, 1, 1, 1, 1)): "6 2 2 2 2 2", (0, (1, 4)): "2 8", (0, (8, 4)): "13 8"},
-    **{(0, (16, 2)): "26 4", (0, (2, 2)): "4 4"},
+    **{(0, (16, 2)): "26 4", (0, (2, 2)): "4 4", (0, (8, 2, 1, 2, 1, 2)): "13 3 2 3 2 3"},
 }
-"""Line styles of matplotlib, and the same as SVG writes dashes."""
+"""Line styles of matplotlib, and the same as SVG writes dashes; ``--`` is left to level lines."""
 HATCHES = ("", "///", "...", "xxx", "---", "ooo", "|||", "\\\\\\", "+++", "**")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 MAP = "cividis"
@@ -114,9 +114,11 @@ def line_style(look: dict[str, Any], strong: bool) -> dict[str, Any]:
 
 
 def draw_line(axis: Any, points: Sequence[tuple[float, float]], look: dict[str, Any], label: str, level: bool) -> None:
-    """Draw points (x, y) as a line with few markers; ``level``: the first as a dashed one, for what never trains."""
+    """Draw points (x, y) as a line with few markers; ``level``: the first as a level line, for what never trains."""
     if level:
-        axis.axhline(points[0][1], **{**look, "linestyle": "--", "marker": ""}, label=legend_label(label))
+        # Dashed in place of solid; others stay, so that those of one colour differ. So does the script of the page.
+        linestyle = "--" if look["linestyle"] == "-" else look["linestyle"]
+        axis.axhline(points[0][1], **{**look, "linestyle": linestyle, "marker": ""}, label=legend_label(label))
     else:
         every = max(1, len(points) // 12)
         axis.plot(*zip(*points, strict=True), **look, label=legend_label(label), markevery=every)

@@ -96,7 +96,8 @@ const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, 
 
 // One point before the first round is a level line.
 const isLevel = (series) => series.points.length === 1 && series.points[0][0] === 0;
-const dashOf = (series) => (isLevel(series) ? "6 4" : series.dash);
+// A level line is dashed in place of solid; others stay, so that those of one colour differ.
+const dashOf = (series) => (isLevel(series) ? series.dash || "6 4" : series.dash);
 
 function mark(series) {
   const line = make("line", { x1: 0, x2: 26, y1: 5, y2: 5, "stroke-width": 3, "stroke-dasharray": dashOf(series) });
