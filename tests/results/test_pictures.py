@@ -191,7 +191,7 @@ def test_a_title_counts_the_runs_whose_rounds_are_drawn(tmp_path: Path) -> None:
     lines = (folder / "rounds.jsonl").read_text().splitlines()
     last = {**json.loads(lines[-1]), "diverged": "values that are not finite"}
     (folder / "rounds.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n")
-    assert "nothing is measured" not in pictures.accuracy(read_run(folder)).get_suptitle()
+    assert "one run, so no spread" in pictures.accuracy(read_run(folder)).axes[0].get_title()
 
 
 def test_cost_counts_from_the_source_model(run: Run) -> None:

@@ -99,7 +99,7 @@ def test_names_cannot_become_markup(run: Run) -> None:
     assert data is not None
     assert json.loads(data[1])[0]["methods"][-1]["label"] == bad
     assert "<img" not in document([evil], [bad], columns=["class-accuracy"])
-    assert "'=" not in csv_address([evil], [bad])
+    assert "'=" not in results_csv([evil], [bad])
     (row, *_) = csv.DictReader(io.StringIO(unquote(csv_address([evil], ["=2+2"]).partition(",")[2])))
     assert row["run"] == "'=2+2"
 
