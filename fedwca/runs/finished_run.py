@@ -85,8 +85,9 @@ class FinishedRun:
         """Results as a ``pandas.DataFrame``.
 
         Args:
-            of: ``methods``: one row per method, with its mean, its spread and each domain's mean; ``rounds``: one row
-                per method, source model, trial, round and client, as of ``fedwca runs export``.
+            of: ``methods``: one row per method, with its mean, its spread and each domain's mean (``accuracy_…`` where
+                the domain has the name of another column); ``rounds``: one row per method, source model, trial, round
+                and client, as of ``fedwca runs export``.
 
         Raises:
             UsageError: pandas is not installed, or ``of`` has another value.
@@ -100,16 +101,7 @@ class FinishedRun:
         if of == "rounds":
             return pandas.DataFrame(flatten_records(self.records(), self.run.domains, self.run.classes))
         entries = self.summary["methods"]
-        rows = [
-            {
-                "method": entry["label"],
-                "mean": entry["mean"],
-                "std": entry["std"],
-                "runs": entry["n"],
-                **entry["domains"],
-            }
-            for entry in entries.values()
-        ]
+        rows = [_frame_row(entry) for entry in entries.values()]
         return pandas.DataFrame(rows, index=pandas.Index(list(entries), name="name"))
 
     def plot(self, name: str = "accuracy", method: str | None = None) -> Any:
@@ -153,3 +145,9 @@ class FinishedRun:
 
     def _repr_html_(self) -> str:
         return self.results_table().html()
+
+
+def _frame_row(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's row of the data frame, from its results in ``summary.json``."""
+    row = {"method": entry["label"], "mean": entry["mean"], "std": entry["std"], "runs": entry["n"]}
+    return row | {f"accuracy_{name}" if name in row else name: value for name, value in entry["domains"].items()}

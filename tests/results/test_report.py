@@ -23,13 +23,14 @@ from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.class_tables import class_tables
 from fedwca.results.report.embedded_pictures import embedded_pictures
-from fedwca.results.report.html_tables import escape
+from fedwca.results.report.html_tables import escape, html_table
 from fedwca.results.report.page import page
 from fedwca.results.report.page_data import page_data
 from fedwca.results.report.results_csv import csv_address, results_csv
 from fedwca.results.report.text_report import document, summary_table
 from fedwca.results.report.warnings import run_warnings
 from fedwca.results.table_rows import table_rows
+from fedwca.results.tables import Table
 
 from .runs import write_run
 
@@ -177,6 +178,12 @@ def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
     mean = table.rows[2][table.columns.index("mean")]
     assert mean.value == run.results["wca"]["mean"]
     assert mean == f"{run.results['wca']['mean']:.1f} ± {run.results['wca']['std']:.1f}"
+
+
+def test_the_mean_is_marked_beside_a_domain_of_its_name() -> None:
+    columns, row = ("method", "mean", "fog", "mean", "seconds"), ("FedWCA", "50.0", "70.0", "60.0", "9")
+    heads = html_table(Table("title", columns, [row])).partition("</thead>")[0].split("<th ")[1:]
+    assert [" data-first" in head for head in heads] == [False, False, False, True, False]
 
 
 def test_markdown_and_latex(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from matplotlib.figure import Figure
 
 import fedwca
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_notes
 from fedwca.runs.finished_run import FinishedRun
+from tests.results.runs import write_run
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,17 @@ def test_to_frame(done: FinishedRun) -> None:
     assert len(rounds) == sum(len(record["accuracy"]) for record in done.records())
     with pytest.raises(UsageError, match="to_frame takes 'methods' or 'rounds', not 'clients'"):
         done.to_frame("clients")  # type: ignore[arg-type]
+
+
+def test_a_domain_named_as_a_column_keeps_both(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", methods=1)
+    file = folder / "summary.json"
+    summary = json.loads(file.read_text())
+    summary["methods"]["wca"] |= {"mean": 60.0, "domains": {"mean": 50.0, "fog": 70.0}}
+    file.write_text(json.dumps(summary))
+    row = FinishedRun(read_run(folder)).to_frame().loc["wca"]
+    assert list(row.index) == ["method", "mean", "std", "runs", "accuracy_mean", "fog"]
+    assert list(row[["mean", "accuracy_mean", "fog"]]) == [60.0, 50.0, 70.0]
 
 
 def test_pandas_is_optional(done: FinishedRun, monkeypatch: pytest.MonkeyPatch) -> None:

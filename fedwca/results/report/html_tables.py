@@ -24,9 +24,11 @@ def html_table(table: Table, name: str | None = None) -> str:
         table: the table.
         name: its id on the page; None: no id.
     """
+    # The last one, since a domain, whose column comes before, may have this name too.
+    first = max((index for index, column in enumerate(table.columns) if column == FIRST), default=None)
     heads = "".join(
         f'<th scope="col" class="{"text" if index < table.heads else "number"}" aria-sort="none"'
-        f'{" data-first" if column == FIRST else ""}><button type="button">{escape(column)}</button></th>'
+        f'{" data-first" if index == first else ""}><button type="button">{escape(column)}</button></th>'
         for index, column in enumerate(table.columns)
     )
     rows = "".join(f"<tr>{_cells(row, table.heads)}</tr>" for row in table.rows)
