@@ -139,6 +139,21 @@ def test_picture_is_a_png_file(result: Path, tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(("kept_weights", "judged"), [("0000000a", 0), ("0000000b", 2), (None, 2)])
+def test_moments_are_taken_from_a_piece_of_the_same_source_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_weights: str | None, judged: int
+) -> None:
+    kept = piece("mnist", 0, 0.5, 0.25, **({"source_weights": kept_weights} if kept_weights else {}))
+    (tmp_path / "signatures.json").write_text(json.dumps({"pieces": [kept]}))
+    results = study.read_found(tmp_path / "signatures.json").values()
+    clusterers: list[Any] = []
+    monkeypatch.setattr(study, "judge", lambda clusterer, *_: clusterers.append(clusterer) or [1.0, 4])
+    next_piece = pieces.Piece("digit_five", "mnist", 0, 256, 0.003)
+    moments = study.judge_moments(next_piece, "0000000a", None, None, results)
+    assert clusterers == list(study.MOMENTS.values())[:judged]
+    assert moments == dict.fromkeys(study.MOMENTS, [1.0, 4] if judged else [0.25, 4])
+
+
 def test_the_committed_pieces_are_of_the_study() -> None:
     committed = study.read_found(BENCHMARKS / "results" / "signatures.json")
     assert set(committed) <= {tuple(vars(study_piece).values()) for study_piece in pieces.pieces()}
