@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from beside import describe_ratios, images, take_turns
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import provenance
 
 from fedwca import Keys, Method, Training, init_server, run_round
@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "adapted_step.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
+    refuse_rehearsal(parser, options, "repeats")
     torch.set_num_threads(1)
     # Recorded before measuring, because files may change until the end.
     environment, cases = provenance("cpu"), []

@@ -23,7 +23,7 @@ import torch
 from beside import cpu, engine, plain, wall
 from counts import Setting
 from hand_written import loop
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import provenance
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -149,6 +149,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = [*contenders(0, 0), PEAK]
     parser.add_argument("--only", action="append", choices=names, help="one of them; repeat; others stay as they were")
     options = parser.parse_args(arguments)
+    refuse_rehearsal(parser, options, "clients", "images", "pairs")
     torch.set_num_threads(1)
     result = json.loads(options.out.read_text()) if options.only and options.out.exists() else {"targets": {}}
     result |= {

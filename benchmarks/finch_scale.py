@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import measured_on
 from torch import Tensor
 
@@ -131,6 +131,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "finch_scale.json")
     options = parser.parse_args(arguments)
+    # Some of the usual sizes alone are no rehearsal: the file keeps the others.
+    others = set(options.sizes) - set(parser.get_default("sizes"))
+    refuse_rehearsal(parser, options, "sample", *(["sizes"] if others else []))
     previous = json.loads(options.out.read_text()) if options.out.exists() else {"cases": []}
     cases = {key(case): case for case in previous["cases"]}
     environment, own = measured_on(describe_environment("cpu"), previous.get("environment"))

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from keep import refuse_rehearsal
+
 from fedwca import Federation, Keys, SequentialEngine, init_server, run_round
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
@@ -144,7 +146,7 @@ def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (
+    sizes = (
         ("seeds", 3),
         ("first-seed", 200),
         ("clients", 4),
@@ -152,10 +154,12 @@ def main() -> None:
         ("rounds", 10),
         ("epochs", 5),
         ("source-epochs", 30),
-    ):
+    )
+    for name, default in sizes:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
+    refuse_rehearsal(parser, options, *(name.replace("-", "_") for name, _ in sizes))
     started, records = time.perf_counter(), []
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     config = {key: value for key, value in vars(options).items() if key != "out"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import measured_on, provenance
 
 from fedwca import bench
@@ -141,8 +141,7 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, action="append", help="these alone")
     parser.add_argument("--images", type=int, action="append", help="these alone")
     options = parser.parse_args()
-    if (options.alpha or options.images or options.rounds != ROUNDS) and options.out == RESULT:
-        parser.error("some cells alone, or other rounds: give another --out")
+    refuse_rehearsal(parser, options, "alpha", "images", "rounds")
     saved = json.loads(options.out.read_text()) if options.out.exists() else {"rounds": options.rounds, "cells": []}
     if saved["rounds"] != options.rounds:
         parser.error(f"{options.out} is of {saved['rounds']} rounds; give another --out")

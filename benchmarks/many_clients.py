@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from keep import refuse_rehearsal
 from provenance import provenance
 
 CLIENTS, PRESENT, IMAGES, ROUNDS, DOMAINS = (100, 500, 2000), 100, 10, 4, 4
@@ -102,13 +103,14 @@ def spent(end_times: list[tuple[float, float]], clock: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "many_clients.json")
-    parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
-    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--clients", type=int, nargs="+", default=list(CLIENTS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--one", action="store_true", help="one case in this process, to stdout")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(run(options.clients[0], options.methods[0])))
         return
+    refuse_rehearsal(parser, options, "clients", "methods")
     cases = []
     for method in options.methods:
         for clients in options.clients:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from beside import cpu
 from counts import Setting
+from keep import refuse_rehearsal
 from provenance import commit
 
 from fedwca.engine.parameter_layout import mix_rows
@@ -122,6 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "internals" / "scaling.png")
     options = parser.parse_args(arguments)
+    refuse_rehearsal(parser, options, "repeats", files=("out", "picture"))
     torch.set_num_threads(1)
     measured = measure(options.repeats)
     result = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from beside import Fixed, describe_ratios, take_turns
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import provenance
 
 from fedwca import Keys, Method, Training, init_server, run_round
@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "slices_of_one.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
+    refuse_rehearsal(parser, options, "repeats")
     torch.set_num_threads(1)
     # Before measuring, because the checkout may change meanwhile.
     environment, cases = provenance("cpu"), []

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from beside import describe_ratios, take_turns
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import provenance
 from torch import nn
 
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "small_maps.json")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
+    refuse_rehearsal(parser, options, "repeats")
     torch.set_num_threads(1)
     environment, cases = provenance("cpu"), []
     for side in SIDES:

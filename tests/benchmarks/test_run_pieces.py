@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from .scripts import BENCHMARKS, script
 
-run_pieces = script("run_pieces")
+run_pieces, keep = script("run_pieces"), script("keep")
 
 
 def test_a_piece_that_is_run_again_is_shown_beside_what_is_kept(
@@ -37,6 +38,47 @@ def test_a_piece_that_is_run_again_is_shown_beside_what_is_kept(
     assert lines == ["a", "  FedWCA: 55.0 % (kept: 50.0)", "  trials: 2.0 % (kept: nothing)"]
     with pytest.raises(SystemExit):
         run_pieces.check_pieces(parser, parser.parse_args(["a", "--again"]), ["a"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "adapted_step --repeats 1",
+        "cpu_targets --images 64",
+        "evidence_precision --samples 20",
+        "finch_scale --sizes 500 1000",
+        "join --source-epochs 1",
+        "learned_adaptation --rounds 2",
+        "many_clients --clients 100",
+        "profile_round --samples 20",
+        "scaling --repeats 1",
+        "scaling --repeats 1 --out elsewhere.json",
+        "slices_of_one --repeats 1",
+        "small_maps --repeats 1",
+    ],
+)
+def test_a_rehearsal_does_not_overwrite_what_is_committed(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *options = words.split()
+    module = script(name)
+    for work in ("measure", "bench", "picture", "provenance"):  # so that without the check nothing is run or written
+        monkeypatch.setattr(module, work, lambda *_, **__: pytest.fail("it was begun"), raising=False)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 2
+    other = "--picture" if "--out" in options else "--out"
+    assert f"{options[0]} is not its default" in (stderr := capsys.readouterr().err)
+    assert stderr.endswith(f"give another {other}\n")
+
+
+def test_a_measurement_of_the_committed_size_or_in_another_file_is_let_through(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--images", type=int, default=640)
+    parser.add_argument("--out", type=Path, default=tmp_path / "kept.json")
+    for words in ([], ["--images", "640"], ["--images", "64", "--out", str(tmp_path / "other.json")]):
+        keep.refuse_rehearsal(parser, parser.parse_args(words), "images")
 
 
 STUDY = """
