@@ -17,7 +17,8 @@ import sys
 import sysconfig
 import uuid
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ class Absent(Exception):
 
 
 def interpreter(peer: str, folder: Path) -> Path:
-    """The Python that runs a peer: this one, or that of its venv, which is created if it is missing.
+    """The Python that runs a peer: this one, or that of its venv.
+
+    The venv is created if it is missing or was made for other requirements or from another environment than this one.
 
     Raises:
         Absent: the peer cannot be installed, or its sources are missing.
@@ -50,7 +53,10 @@ def interpreter(peer: str, folder: Path) -> Path:
         return Path(sys.executable)
     venv_folder = folder / peer
     python, installed = venv_folder / "bin" / "python", venv_folder / "ready"
-    if not installed.exists() or installed.read_text() != requirements.read_text():
+    own_packages = sysconfig.get_paths()["purelib"]
+    made_from = [requirements.read_text(), sys.executable, own_packages, f"torch {version('torch')}"]
+    wanted = "\n".join(made_from) + "\n"
+    if not installed.exists() or installed.read_text() != wanted:
         venv.create(venv_folder, with_pip=True, clear=True)
         # Searched after the venv's own packages: a peer's pins win, and torch is not installed a second time.
         site = subprocess.run(
@@ -59,18 +65,20 @@ def interpreter(peer: str, folder: Path) -> Path:
             text=True,
             check=True,
         ).stdout.strip()
-        (Path(site) / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        (Path(site) / "shared.pth").write_text(own_packages + "\n")
         install = [python, "-m", "pip", "install", "--quiet", "-r", str(requirements)]
         if subprocess.run(install, check=False).returncode:
             raise Absent(f"{requirements.name} cannot be installed")
-        installed.write_text(requirements.read_text())
+        installed.write_text(wanted)
     return python
 
 
-def about(peer: str) -> list[str]:
-    """Versions that a peer's environment pins, and the commit of its checkout if it is run from one."""
+def about(peer: str, python: Path) -> list[str]:
+    """Versions that a peer's environment pins, its torch, and the commit of its checkout if it is run from one."""
     requirements = HERE / f"{peer}.txt"
     pins = requirements.read_text().split() if requirements.exists() else []
+    ask = [python, "-c", "from importlib.metadata import version; print(version('torch'))"]
+    pins.append(f"torch {subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()}")
     if peer == "pfllib":
         command = ["git", "-C", os.environ["PFLLIB"], "rev-parse", "--short=12", "HEAD"]
         commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -122,7 +130,13 @@ def table(measured: dict[str, list[dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
-def write(options: argparse.Namespace, measured: dict[str, Any], absent: dict[str, str], repeats: int) -> None:
+def write(
+    options: argparse.Namespace,
+    measured: dict[str, Any],
+    absent: dict[str, str],
+    peers: Mapping[str, list[str]],
+    repeats: int,
+) -> None:
     """Write the results so far; called after each repeat, because a run takes long."""
     sys.path.append(str(HERE.parent))
     from provenance import provenance
@@ -133,7 +147,7 @@ def write(options: argparse.Namespace, measured: dict[str, Any], absent: dict[st
         "repeats": repeats,
         "rounds": measured,
         "absent": absent,
-        "peers": {peer: about(peer) for peer in measured},
+        "peers": peers,
         "environment": provenance(options.device),
     }
     options.out.write_text(json.dumps(result, indent=2) + "\n")
@@ -162,13 +176,14 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any
             absent[peer] = str(reason)
             print(f"{peer} is left out: {reason}", flush=True)
     measured: dict[str, list[dict[str, Any]]] = {peer: [] for peer in pythons}
+    peers = {peer: about(peer, python) for peer, python in pythons.items()} if options.out else {}
     for repeat in range(options.repeats):
         for peer in pythons if repeat % 2 == 0 else reversed(pythons):
             load = round(os.getloadavg()[0], 1)
             measured[peer] += [{**seconds, "load_average": load} for seconds in once(peer, pythons[peer], sizes)]
             print(f"{peer}: {measured[peer][-1]}", flush=True)
         if options.out:
-            write(options, measured, absent, repeat + 1)
+            write(options, measured, absent, peers, repeat + 1)
     print(f"{' '.join(sizes)}; load average {os.getloadavg()[0]:.1f}")
     print(table(measured))
     return measured

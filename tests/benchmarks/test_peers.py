@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,9 +25,31 @@ def test_plain_and_fedwca_on_a_tiny_federation_without_a_peer_that_is_not_here(
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["rounds"] == measured
     assert "PFLLIB" in written["absent"]["pfllib"]
+    assert written["peers"] == {peer: [f"torch {version('torch')}"] for peer in ("plain", "fedwca")}
     out = capsys.readouterr().out
     assert "--clients=2" in out
     assert "pfllib is left out: PFLlib is on no package index; let the variable PFLLIB" in out
+
+
+def test_a_venv_is_made_again_for_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its torch is that of the environment that made it."""
+    made: list[Path] = []
+
+    def make(folder: Path, **_: object) -> None:
+        made.append(folder)
+        folder.mkdir(exist_ok=True)
+
+    answer = SimpleNamespace(stdout=str(tmp_path), returncode=0)
+    monkeypatch.setattr(run, "venv", SimpleNamespace(create=make))
+    monkeypatch.setattr(run, "subprocess", SimpleNamespace(run=lambda *_, **__: answer))
+    for _ in range(2):
+        assert run.interpreter("flower", tmp_path) == tmp_path / "flower" / "bin" / "python"
+    assert len(made) == 1
+    monkeypatch.setattr(run, "sysconfig", SimpleNamespace(get_paths=lambda: {"purelib": "/another"}))
+    run.interpreter("flower", tmp_path)
+    monkeypatch.setattr(run, "version", lambda _: "0")
+    run.interpreter("flower", tmp_path)
+    assert len(made) == 3
 
 
 def test_losses_are_printed_as_well_as_wins() -> None:
