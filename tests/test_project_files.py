@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 
 import pytest
 import yaml
@@ -14,7 +15,8 @@ from packaging.version import Version
 from .conftest import HERE, UNIT
 
 ROOT = HERE.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = CONFIGURATION["project"]
 
 
 def wanted(extra: str = "") -> Iterator[Requirement]:
@@ -48,6 +50,24 @@ def test_the_lowest_versions_are_those_that_the_package_claims() -> None:
 def test_the_usual_versions_are_within_what_the_package_claims() -> None:
     pinned = pins("constraints.txt")
     assert [str(requirement) for requirement in TESTED if pinned[requirement.name] not in requirement.specifier] == []
+
+
+def test_the_source_archive_holds_what_its_tests_read() -> None:
+    always = [
+        "/pyproject.toml",
+        "/.gitignore",
+        f"/{PROJECT['readme']}",
+        *(f"/{name}" for name in PROJECT["license-files"]),
+    ]
+    included = [*CONFIGURATION["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], *always]
+    never = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines())]
+    names = [path.name for path in ROOT.iterdir() if not any(fnmatch(path.name, pattern) for pattern in never)]
+    # Some tests look for the files that a page names.
+    readers = [*HERE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(file.read_text() for file in readers)
+    read = {name for name in names if re.search(rf"[\"/`]{re.escape(name)}[\"/`]", text)}
+    assert {"tests", "Dockerfile", "CONTRIBUTING.md", ".ci"} <= read
+    assert [name for name in sorted(read) if not any(fnmatch(f"/{name}", pattern) for pattern in included)] == []
 
 
 def test_every_python_that_the_package_claims_is_tested() -> None:
