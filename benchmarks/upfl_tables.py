@@ -48,8 +48,16 @@ def hardware(*folders: str) -> str:
     return on_machines(json.loads((RUNS / folder / "environment.json").read_text()) for folder in folders)
 
 
+def runs_of(entry: dict[str, Any]) -> int:
+    """Number of runs behind an entry, including those that diverged, which are in no mean."""
+    return int(entry["n"] + entry["diverged"])
+
+
 def sample(entry: dict[str, Any]) -> Cell:
-    return sample_cell(Sample(entry["mean"], entry["std"], entry["n"]))
+    """Mean ± std, with the number of diverged runs if there are any."""
+    cell = sample_cell(Sample(entry["mean"], entry["std"], entry["n"])) if entry["n"] else Cell(MISSING)
+    mark = f" (diverged in {entry['diverged']} of {runs_of(entry)} runs)" if entry["diverged"] else ""
+    return Cell(cell + mark, cell.value)
 
 
 def ahead(entry: dict[str, Any]) -> Cell:
@@ -63,22 +71,14 @@ def printed(entry: dict[str, Any]) -> Cell:
     return Cell(MISSING) if entry["published"] is None else mean_cell(entry["published"])
 
 
-def name_row(entry: dict[str, Any], runs: int) -> str:
-    """The row's name, with the number of diverged runs if it has fewer than ``runs``."""
-    lost = runs - entry["n"]
-    return f"{entry['row']} (diverged in {lost} of {runs} runs)" if lost else str(entry["row"])
-
-
 def by_group(name: str) -> str:
     """One line per group of clients and row: ours, the difference to the first row, and the paper's number."""
     entries = read_entries(name)
     if not entries:
         return missing(name)
     first = entries[0]["row"]
-    runs = max(entry["n"] for entry in entries)
-    lines = [
-        [f"{entry['group']}: {name_row(entry, runs)}", sample(entry), ahead(entry), printed(entry)] for entry in entries
-    ]
+    runs = max(map(runs_of, entries))
+    lines = [[f"{entry['group']}: {entry['row']}", sample(entry), ahead(entry), printed(entry)] for entry in entries]
     notes = [
         f"Percent, mean ± std (ddof 1) over n = {runs} seeds. − {first}: paired by seed, {PAIRED}.",
         hardware(RUN_OF[name]),
@@ -97,12 +97,14 @@ def by_set() -> str:
         if entries
     }
     rows = list(dict.fromkeys(row for entries in rows_by_set.values() for row in entries))
-    n = max(entry["n"] for entries in rows_by_set.values() for entry in entries.values())
+    n_by_set = {name: max(map(runs_of, entries.values())) for name, entries in rows_by_set.items()}
+    n = str(max(n_by_set.values()))
+    if len(set(n_by_set.values())) > 1:
+        n = ", ".join(f"{count} ({SETS[name]})" for name, count in n_by_set.items())
     heads = [head for name in rows_by_set for head in (SETS[name], "printed")]
     lines = []
     for row in rows:
         row_entries = [rows_by_set[name].get(row) for name in rows_by_set]
-        row = next((name_row(entry, n) for entry in row_entries if entry and entry["n"] < n), row)
         lines.append(
             [row, *(cell for entry in row_entries for cell in ((sample(entry), printed(entry)) if entry else ("", "")))]
         )
@@ -128,8 +130,9 @@ def by_alpha() -> str:
         lines.append(["printed", *(printed(by_cell[row, group]) for group in groups)])
     for row in rows[1:]:
         lines.append([f"{row} − {rows[0]}", *(ahead(by_cell[row, group]) for group in groups)])
+    runs = max(map(runs_of, entries))
     notes = [
-        f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds; differences paired by seed, {PAIRED}.",
+        f"Percent, mean ± std (ddof 1) over n = {runs} seeds; differences paired by seed, {PAIRED}.",
         hardware(RUN_OF["upfl-table2"]),
     ]
     return Table("", ("row", *groups), lines, notes).markdown()
@@ -164,18 +167,17 @@ def by_run(folder: str) -> str:
     file = RUNS / folder / "summary.json"
     if not file.exists():
         return missing(folder)
-    methods = list(json.loads(file.read_text())["methods"].values())
+    methods = json.loads(file.read_text())["methods"].values()
+    methods = [entry | {"diverged": len(entry.get("diverged", ()))} for entry in methods]
     first = next((entry for entry in methods if entry["label"] == "FedAvg"), methods[0])
     lines = []
     for entry in methods:
         trained = sample_cell(Sample(entry["validation"]["mean"], entry["validation"]["std"], entry["n"]))
         difference = None if entry is first else paired_difference(by_seed(entry), by_seed(first))
         difference_text = difference_cell(difference) if difference else Cell("")
-        lines.append(
-            [entry["label"], trained, sample_cell(Sample(entry["mean"], entry["std"], entry["n"])), difference_text]
-        )
+        lines.append([entry["label"], trained, sample(entry), difference_text])
     notes = [
-        f"Percent, mean ± std (ddof 1) over n = {first['n']} seeds; differences paired by seed, {PAIRED}.",
+        f"Percent, mean ± std (ddof 1) over n = {runs_of(first)} seeds; differences paired by seed, {PAIRED}.",
         f"{hardware(folder)} Configuration: `benchmarks/results/upfl/{folder}/config.json`.",
     ]
     return noted(Table("", ("row", TRAINING, NEW, f"to {first['label']}"), lines), notes)
