@@ -53,10 +53,11 @@ def main(data: str, sources: list[str]) -> None:
             bench(out=folder, resume=True, **layer(data, source, **settings))  # refuses a folder of other settings
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
-            runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]
+            summary_runs = summary["methods"]["method"]["runs"]  # without those that diverged
+            runs = [run["mean"] for run in summary_runs]
             result["results"].append(
                 {"source": source, "reading": reading, "question": question, "against": base, "runs": runs}
-                | {"config": summary["config"]}
+                | {"source_models": [run["source_model"] for run in summary_runs], "config": summary["config"]}
             )
             print(source, reading, [round(run, 1) for run in runs], flush=True)
     result["environment"] = json.loads((folder / "environment.json").read_text())

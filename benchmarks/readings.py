@@ -16,8 +16,12 @@ def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
     """One row per reading, one column per source and one for all sources together; a dash where a value is missing."""
     accuracy: dict[str, dict[tuple[str, int], float]] = {}
     for entry in results:
-        seeds = range(entry["config"]["seed"], entry["config"]["seed"] + len(entry["runs"]))
-        by_run = {(entry["source"], seed): mean for seed, mean in zip(seeds, entry["runs"], strict=True)}
+        # Entries without the field are of an earlier version; none of their runs diverged.
+        source_models = entry.get("source_models", range(len(entry["runs"])))
+        by_run = {
+            (entry["source"], entry["config"]["seed"] + source_model): mean
+            for source_model, mean in zip(source_models, entry["runs"], strict=True)
+        }
         accuracy.setdefault(entry["reading"], {}).update(by_run)
     sources = list(dict.fromkeys(entry["source"] for entry in results))
     columns = [[source] for source in sources] + ([sources] if len(sources) > 1 else [])

@@ -45,6 +45,12 @@ def test_one_source_is_enough() -> None:
     ]
 
 
+def test_a_run_that_diverged_leaves_the_others_paired() -> None:
+    (ratio,) = rows([DEFAULT, entry("synth", "ratio", "default", [61.0, 67.0]) | {"source_models": [0, 2]}])[1:]
+    # Differences 1 and 3, not 1 and 5.
+    assert ratio[3] == "+2.00, n = 2"
+
+
 def test_a_source_that_lacks_a_reading_has_a_dash_and_all_takes_what_is_there() -> None:
     results = [
         DEFAULT,
