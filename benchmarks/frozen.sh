@@ -12,14 +12,10 @@ methods="source-only local fedavg fedprox fedamp ifca ladd ladd-plus fedpcl-pl f
 fedwca-l revised-fedwca source-ada-bn fedtab"
 printed="source-only local fedavg ifca one-hot"
 
-play() {  # play NAME SOURCE ARGUMENT...: a run, or what it lacks
+play() {  # play NAME SOURCE ARGUMENT...: a run, or what it lacks; a folder of other settings is refused
     local folder=runs/frozen/$1
-    if [ -d "$folder" ]; then
-        fedwca resume "$folder"
-    else
-        fedwca bench --data "$data" --dataset pacs --source "$2" --clients 3 --out "$folder" \
-            --model "resnet18:side=64,weights=$weights,frozen=true,augment=false" --clusterer finch "${@:3}"
-    fi
+    fedwca bench --data "$data" --dataset pacs --source "$2" --clients 3 --out "$folder" --resume \
+        --model "resnet18:side=64,weights=$weights,frozen=true,augment=false" --clusterer finch "${@:3}"
     python benchmarks/keep.py "$folder" "frozen/$1" config.json environment.json summary.json
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from readings import name_machines, noted
+from readings import check_same_settings, name_machines, noted
 
 from fedwca.results.statistics import paired_difference
 from fedwca.results.tables import Table, difference_cell
@@ -21,9 +21,15 @@ Summary = dict[str, Any]
 
 
 def read_summaries(end: str = "") -> dict[str, Summary]:
-    """Summaries of finished runs by source; ``end`` is a suffix of the run folders."""
+    """Summaries of finished runs by source; ``end`` is a suffix of the run folders.
+
+    Raises:
+        ValueError: folders differ in their settings.
+    """
     files = {source: RUNS / f"{source}{end}" / "summary.json" for source in SOURCES}
-    return {source: json.loads(file.read_text()) for source, file in files.items() if file.exists()}
+    summaries = {source: json.loads(file.read_text()) for source, file in files.items() if file.exists()}
+    check_same_settings({f"{source}{end}": summary["config"] for source, summary in summaries.items()}, "source")
+    return summaries
 
 
 def by_run(summaries: dict[str, Summary], method: str) -> dict[tuple[str, int, int], float]:
@@ -91,6 +97,8 @@ def printed() -> str:
     summaries, defaults = read_summaries("-printed"), read_summaries()
     if not summaries:
         return "Not measured yet: `PRINTED=1 bash benchmarks/frozen.sh`."
+    for source, summary in summaries.items():  # the clusterer is named in one and a method's own in the other
+        check_same_settings({f"{source}-printed": summary["config"], source: defaults[source]["config"]}, "clusterer")
     # Source + AdaBN comes from the default runs: it has the same source models, and uses neither lambda nor T_a.
     for source, summary in summaries.items():
         own_entry = summary["methods"].pop(OWN)

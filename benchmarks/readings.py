@@ -90,6 +90,35 @@ def on_machines(environments: Iterable[Mapping[str, Any]]) -> str:
     return f"On {name_machines(environments)}."
 
 
+NOT_COMPARED = {"baselines", "source_models", "components", "data"}
+"""Settings in which the runs of a table may differ: which methods, how many runs, and where the data are."""
+
+
+def check_same_settings(configs: Mapping[str, Mapping[str, Any]], *apart: str) -> None:
+    """Check that runs that are put into one table have the same settings.
+
+    Args:
+        configs: settings of a run by its name; a setting that an earlier version did not have is not compared.
+        apart: settings in which they may differ besides `NOT_COMPARED`.
+
+    Raises:
+        ValueError: two runs differ in a setting.
+
+    >>> check_same_settings({"a": {"samples": 9, "source": "x"}, "b": {"samples": 8, "source": "y"}}, "source")
+    Traceback (most recent call last):
+    ValueError: a and b cannot be in one table: samples is 9 and 8; keep runs of the same settings
+    """
+    first_with: dict[str, str] = {}
+    for name, config in configs.items():
+        for key in sorted(config.keys() - NOT_COMPARED - set(apart)):
+            first = first_with.setdefault(key, name)
+            if configs[first][key] != config[key]:
+                raise ValueError(
+                    f"{first} and {name} cannot be in one table: {key} is {configs[first][key]} and {config[key]}; "
+                    "keep runs of the same settings"
+                )
+
+
 def size(config: dict[str, Any]) -> str:
     """A federation's size and its length of training, in words."""
     training = config["training"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from readings import name_machines, noted
+from readings import check_same_settings, name_machines, noted
 from sklearn.metrics import adjusted_rand_score
 
 from fedwca.config.method_spec import parse_method
@@ -35,10 +35,15 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
     """One row per method, one column per source, and the mean if there are several sources.
 
     If the paper prints numbers for this data set, they are in a last column, and rows are in the order of our means.
+
+    Raises:
+        ValueError: folders differ in their settings.
     """
+    runs_by_source = [folders(dataset, source, False) for source in sources]
+    configs = {path.name: summary["config"] for runs in runs_by_source for path, summary in runs}
+    check_same_settings(configs, "source")
     by_source = [
-        {name: entry for _, summary in folders(dataset, source, False) for name, entry in summary["methods"].items()}
-        for source in sources
+        {name: entry for _, summary in runs for name, entry in summary["methods"].items()} for runs in runs_by_source
     ]
     entries = {
         row: [entries_by_name[parse_method(method).name] for entries_by_name in by_source]
@@ -59,7 +64,7 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
         if printed:
             cells.append(mean_cell(statistics.fmean(printed.values[row, source][0] for source in sources)))
         lines.append(cells)
-    paths = [path for source in sources for path, _ in folders(dataset, source, False)]
+    paths = [path for runs in runs_by_source for path, _ in runs]
     return noted(Table("", head, lines), [say_where(paths)])
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from readings import on_machines
+from readings import check_same_settings, on_machines
 
 from fedwca.config.method_spec import parse_method
 from fedwca.reproduce.definitions import Definition, definition, published_table
@@ -30,11 +30,18 @@ ORDER = ("mnist", "mnistm", "svhn", "synth", "usps")
 
 
 def results(table: Definition) -> dict[str, dict[str, Row]]:
-    """Results by target and row of a table; runs of a method in several folders are joined."""
+    """Results by target and row of a table; runs of a method in several folders are joined.
+
+    Raises:
+        ValueError: folders differ in their settings.
+    """
     names = {row: parse_method(method).name for row, method in table.rows.items()}
     by_target: dict[str, dict[str, Row]] = {}
-    for path in sorted(RUNS.glob("*/summary.json")):
-        summary = json.loads(path.read_text())
+    summaries = {path.parent.name: json.loads(path.read_text()) for path in sorted(RUNS.glob("*/summary.json"))}
+    # No source model is trained here.
+    configs = {name: summary["config"] for name, summary in summaries.items()}
+    check_same_settings(configs, "target", "source_training")
+    for summary in summaries.values():
         target_rows = by_target.setdefault(summary["config"]["target"], {})
         for row, name in names.items():
             if name in summary["methods"]:

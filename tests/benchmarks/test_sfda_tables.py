@@ -43,6 +43,17 @@ def test_nothing_is_said_to_be_measured_before_it_is(folder: Path) -> None:
     assert tables.weighting() == tables.accuracies("sfda-table1") == tables.NOTHING
 
 
+def test_folders_of_other_settings_are_not_joined(folder: Path) -> None:
+    for table, samples in (("sfda-parts", 300), ("sfda-table1", 200)):
+        write_summaries(folder, table, "usps")
+        path = folder / f"{table}-usps" / "summary.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"config": {"target": "usps", "samples": samples}}))
+    message = r"sfda-parts-usps and sfda-table1-usps cannot be in one table: samples is 300 and 200"
+    for block in tables.BLOCKS.values():
+        with pytest.raises(ValueError, match=message):
+            block()
+
+
 def test_parts_are_paired_by_run(folder: Path) -> None:
     write_summaries(folder, "sfda-parts", "usps", MDMGB=60.0)
     *lines, machine = tables.parts().splitlines()
