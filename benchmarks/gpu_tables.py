@@ -24,10 +24,11 @@ def read(name: str) -> dict[str, Any]:
     return dict(json.loads((RESULTS / f"{name}.json").read_text()))
 
 
-def made(result: Mapping[str, Any]) -> str:
-    """What a piece was measured on: device, torch version and command."""
-    environment = result["environment"]
-    return f"{environment['device']}, torch {environment['versions']['torch']} (`python benchmarks/gpu.py`)"
+def made(*results: Mapping[str, Any]) -> str:
+    """What pieces were measured on, in order: devices and torch versions, each once, and the command."""
+    environments = (result["environment"] for result in results)
+    places = (f"{environment['device']}, torch {environment['versions']['torch']}" for environment in environments)
+    return f"{'; '.join(dict.fromkeys(places))} (`python benchmarks/gpu.py`)"
 
 
 def engines() -> str:
@@ -83,7 +84,7 @@ def digit_five() -> str:
         f"in kernels that a few steps chose; in {chosen}, twenty rounds: {round_seconds:.2f} s each, peak "
         f"{alone['peak_bytes'] / 2**30:.1f} GiB. A round costs",
         f"{cost['measured']:.2f} of FedAvg's ({cost['formula']} counted in passes).",
-        f"{made(alone)}.",
+        f"{made(alone, together)}.",
     ]
     return noted(Table("", heads, lines), notes)
 

@@ -50,3 +50,15 @@ def test_a_rehearsal_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(sys, "argv", ["gpu.py", "parity", "--device", "cpu", "--small"])
     assert script("gpu").main() == 2
     assert "give it an --out of its own" in capsys.readouterr().err
+
+
+def test_a_table_of_two_pieces_names_the_devices_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = script("gpu_tables")
+    for name in ("digit_five", "trials"):
+        result = json.loads((tables.RESULTS / f"{name}.json").read_text())
+        result["environment"]["device"] = f"GPU of {name}"
+        result["environment"]["versions"]["torch"] = "2.11.0"
+        (tmp_path / f"{name}.json").write_text(json.dumps(result))
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    text = tables.digit_five()
+    assert text.endswith("GPU of digit_five, torch 2.11.0; GPU of trials, torch 2.11.0 (`python benchmarks/gpu.py`).")
