@@ -25,7 +25,7 @@ from gated_engine import CLIENTS, IMAGES, WORKERS, engine_round
 from hand_written import BY_ENGINE
 from keep import keep
 from provenance import provenance
-from test_gate import FILE, LEAD, MARGIN, MOST, Verdict, beside_commit, beside_hand_written, turns
+from test_gate import FILE, MARGIN, Verdict, beside_commit, beside_hand_written, conditions, turns
 
 USUAL, RUNS, SLOWED_RUNS = 50, 50, 25
 COUNTS = {"as it is": RUNS, "a fifth more CPU seconds": SLOWED_RUNS, "channels first": SLOWED_RUNS // 5}
@@ -58,7 +58,8 @@ def measure(kind: str, environment: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """An engine's part of the file, yielded again after each of its measurements so that it can be written."""
     reference, measured = (partial(cpu, work) for work in (BY_ENGINE[kind](CLIENTS, IMAGES), engine_round(kind)))
     low, middle, high = (round(x, 3) for x in statistics.quantiles(islice(turns(reference, measured), USUAL), n=4))
-    part: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "environment": environment}
+    part: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "conditions": conditions()}
+    part["environment"] = environment
     halves = {
         "beside the hand-written loop": partial(beside_hand_written, kind, MARGIN * middle),
         "beside the engine of a commit": partial(beside_commit, kind, environment["commit"]),
@@ -82,9 +83,6 @@ def main() -> None:
     result = {
         "what": "CPU seconds of an engine's round over those of hand_written.py, median and quarters of turns; then "
         "runs of the gate: least, median and most of their turns and of their median ratios",
-        "clients": CLIENTS,
-        "images": IMAGES,
-        "gate": {"margin": MARGIN, "lead": LEAD, "most_turns": MOST},
         "engines": json.loads(FILE.read_text())["engines"] if options.engines else {},
     }
     for kind in options.engines or WORKERS:

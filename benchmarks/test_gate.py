@@ -5,19 +5,21 @@ little on the CPU. A turn runs reference, engine, engine, reference, half a seco
 work on the machine slows both. Each turn is a vote: within the limit or not. The gate ends when one side leads by ten
 votes, which happens soon if the engine is far from the limit, or after sixty turns by majority.
 
-``gate.json`` holds the usual ratio of each engine and the commit at which it was measured; the limit is a tenth above
-it. Other machines on the same host can slow an engine more than the reference. So an engine that is over the limit is
-timed again, by the same rules, beside the engine of that commit: only if it takes a tenth more than that is the gate
-shut. After an intended change of speed, run ``python benchmarks/gate_runs.py``.
+``gate.json`` holds the usual ratio of each engine, the `conditions` and the commit at which it was measured; the limit
+is a tenth above it. Other machines on the same host can slow an engine more than the reference. So an engine that is
+over the limit is timed again, by the same rules, beside the engine of that commit: only if it takes a tenth more than
+that is the gate shut. After an intended change of speed, run ``python benchmarks/gate_runs.py``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from beside import cpu
@@ -29,8 +31,24 @@ FILE = Path(__file__).parent / "gate.json"
 MARGIN, LEAD, MOST = 1.1, 10, 60
 """Ratio of the limit to the usual ratio, lead in votes that decides, and largest number of turns."""
 
+REFERENCE = ("hand_written.py", "plain.py", "beside.py")
+"""Sources of the loops that are written by hand and of the work that they and the engines do."""
+
 Timed = Callable[[], float]
 """Does its work once and returns the CPU seconds."""
+
+
+def conditions() -> dict[str, Any]:
+    """What a usual ratio depends on besides the engine: sizes, rules, and SHA-256 of `REFERENCE`, 16 digits each."""
+    texts = {name: (FILE.parent / name).read_text(encoding="utf-8") for name in REFERENCE}
+    return {
+        "clients": CLIENTS,
+        "images": IMAGES,
+        "margin": MARGIN,
+        "lead": LEAD,
+        "most_turns": MOST,
+        "reference": {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()},
+    }
 
 
 def turns(reference: Timed, measured: Timed) -> Iterator[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,31 @@ def test_an_alarm_stays_where_the_commit_is_not_there(monkeypatch: pytest.Monkey
     monkeypatch.setattr(gate, "beside_commit", refuse)
     with pytest.raises(pytest.fail.Exception, match="whether the machine is the cause cannot be told: no commit"):
         gate.test_an_engine_takes_no_fifth_more_than_it_took("stacked")
+
+
+@pytest.mark.parametrize("kind", gated_engine.WORKERS)
+def test_a_usual_ratio_was_measured_as_the_gate_measures(kind: str) -> None:
+    assert json.loads(gate.FILE.read_text())["engines"][kind]["conditions"] == gate.conditions(), (
+        "measure the gate again: python benchmarks/gate_runs.py"
+    )
+
+
+def test_an_engine_that_is_not_measured_keeps_its_part_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, file = script("gate_runs"), tmp_path / "gate.json"
+    stacked = {"ratio": 1.1, "conditions": {"clients": 3}}
+    file.write_text(json.dumps({"engines": {"stacked": stacked, "loop": {}}}))
+    loop = {"ratio": 1.2, "conditions": runs.conditions()}
+    monkeypatch.setattr(runs, "FILE", file)
+    monkeypatch.setattr(runs, "provenance", lambda _: {"commit": "a commit"})
+    monkeypatch.setattr(runs, "measure", lambda *_: [loop])
+    monkeypatch.setattr("torch.set_num_threads", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["gate_runs.py", "loop"])
+    runs.main()
+    result = json.loads(file.read_text())
+    assert result.pop("engines") == {"stacked": stacked, "loop": loop}
+    assert set(result) == {"what"}
 
 
 def test_an_engine_of_a_checkout_is_timed_in_a_process_of_its_own(tmp_path: Path) -> None:
