@@ -34,7 +34,7 @@ def finished(kind: Kind) -> list[dict[str, Any]]:
     """
     pieces = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
     needed = {parse_method(method).name for method in kind.methods} - set(kind.may_lack)
-    return [piece for piece in pieces if piece["complete"] or needed <= piece["methods"].keys()] or pieces
+    return [piece for piece in pieces if needed <= piece["methods"].keys()] or pieces
 
 
 def finished_with(other: Kind, method: str, kind: Kind) -> list[dict[str, Any]]:
