@@ -47,9 +47,24 @@ def test_the_lowest_versions_are_those_that_the_package_claims() -> None:
     assert {name: lowest.get(name) for name in floors} == floors
 
 
-def test_the_usual_versions_are_within_what_the_package_claims() -> None:
-    pinned = pins("constraints.txt")
-    assert [str(requirement) for requirement in TESTED if pinned[requirement.name] not in requirement.specifier] == []
+@pytest.mark.parametrize(
+    ("name", "extras"),
+    [
+        ("constraints.txt", ("dev", "docs")),
+        ("constraints-flower.txt", ("dev", "flower", "simulation")),
+        ("constraints-lowest.txt", ("dev",)),
+    ],
+)
+def test_every_requirement_is_pinned_within_what_the_package_claims(name: str, extras: tuple[str, ...]) -> None:
+    pinned, requirements = pins(name), [*wanted(), *(each for extra in extras for each in wanted(extra))]
+    assert [each.name for each in requirements if each.name not in pinned] == []
+    assert [str(each) for each in requirements if pinned[each.name] not in each.specifier] == []
+
+
+def test_flower_is_tested_beside_the_usual_versions() -> None:
+    usual, beside_flower = pins("constraints.txt"), pins("constraints-flower.txt")
+    wanted_older = {"rich", "typer"}  # by flwr 1.41
+    assert {each.name for each in TESTED if beside_flower[each.name] != usual[each.name]} == wanted_older
 
 
 def test_the_source_archive_holds_what_its_tests_read() -> None:
