@@ -3,7 +3,8 @@
 ``python benchmarks/fedtab_gate.py`` measures the pieces that results/fedtab_gate.json lacks, and writes each when it
 ends: for the untouched source model at each client, I, the mean of the largest output, I pooled over the client's
 cluster of moments, and how many labels are right by prototypes and by the predicted class. ``--kind digits`` measures
-pieces of one kind. Source models are the same as in ``fedtab.py``, and are kept in the cache for it.
+pieces of one kind. On the same kind of processor, source models are the same as in ``fedtab.py``, and are kept in the
+cache for it.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ def test_a_run_says_what_it_was(run: Path) -> None:
     # config.json has the requested values and, beside its configuration, the decided ones; the summary has the latter.
     decided = {key: config[key] for key in ("kernels", "trials_at_once") if summary["config"].get(key) is not None}
     assert summary["config"] == {**config["config"], **decided}
-    run_config = validate(summary["config"])
-    assert str(run_config.source or run_config.target or run_config.partition) in json.dumps(config)
+    validate(summary["config"])
     assert {"python", "cpu", "cores", "device", "versions", "time"} <= set(environment)
     assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
     for name, method in summary["methods"].items():
