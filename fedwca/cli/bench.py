@@ -116,7 +116,13 @@ def command(
         config = request.plan().config
         repeat_options = {key: key in named and getattr(config, key) > 1 for key in ("source_models", "trials")}
         output_options = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
-        output_options |= {key: key in named for key in ("kernels", "workers", "trials_at_once")} | {"quiet": quiet}
+        # A run's config.json names them all, with their defaults.
+        defaults = type(config)()
+        output_options |= {
+            key: key in asked.layer or getattr(config, key) != getattr(defaults, key)
+            for key in ("kernels", "workers", "trials_at_once")
+        }
+        output_options |= {"engine": "engine" in asked.layer, "quiet": quiet}
         baselines = baseline if baseline != ["none"] else None
         check_no_idle_options(
             baseline=baselines, **repeat_options, **output_options, column=column, ranks_per_trial=ranks_per_trial

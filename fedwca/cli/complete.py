@@ -30,6 +30,13 @@ def presets(incomplete: str) -> list[str]:
     return _matching(preset_names(), incomplete)
 
 
+def reproductions(incomplete: str) -> list[str]:
+    """Names of tables and figures of `fedwca reproduce` that begin with what was typed."""
+    from fedwca.reproduce.definitions import reproduction_names
+
+    return _matching(reproduction_names(), incomplete)
+
+
 def pictures(incomplete: str) -> list[str]:
     """Names of pictures of `fedwca plot` that begin with what was typed."""
     from fedwca.results.pictures.catalogue import PICTURES
@@ -38,5 +45,6 @@ def pictures(incomplete: str) -> list[str]:
 
 
 def _matching(names: list[str], incomplete: str) -> list[str]:
-    dashed = [name.replace("_", "-") for name in names]
-    return [name for name in dashed if name.startswith(incomplete.replace("_", "-"))]
+    # In the spelling that is typed, since shells leave out what does not begin with that.
+    spelled = names if "_" in incomplete else [name.replace("_", "-") for name in names]
+    return [name for name in spelled if name.startswith(incomplete)]

@@ -85,6 +85,8 @@ def init(
         raise UsageError(f"--rule {repeated_keys[0]} is given twice")
     for name in host or []:
         _check_host(name)
+    if insecure and host:
+        raise UsageError("--host is for the certificate, which --insecure leaves out; leave out one of both")
     check_flower()
     from fedwca.cli.progress_bars import show_progress
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment

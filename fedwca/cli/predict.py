@@ -158,7 +158,8 @@ def counting(files: int) -> Iterator[Any]:
         yield lambda batch: None
         return
     columns = TextColumn("files"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+    # Standard output stays what it is: the rows are written to it while the bar is shown.
+    with Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False) as bar:
         task = bar.add_task("files", total=files, rate="")
         seen_files: set[str] = set()
         images = 0

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.shared_options import (
     KEEP,
@@ -24,11 +25,7 @@ from fedwca.cli.shared_options import (
 from fedwca.cli.terminal import say
 from fedwca.core.environment_variables import check_one_process
 
-
-def _known() -> list[str]:
-    from fedwca.reproduce.definitions import reproduction_names
-
-    return reproduction_names()
+DEFAULT_OUT = Path("runs/reproduce")
 
 
 @run_options
@@ -40,7 +37,7 @@ def command(
             metavar="TABLE",
             help="table2 to table6, table10 to table14, figure4 to figure6; of several labelled sources sfda-table1 to "
             "sfda-table4 and sfda-parts; of new clients upfl-table1, upfl-table2 and upfl-figure3 to upfl-figure5.",
-            autocompletion=_known,
+            autocompletion=complete.reproductions,
         ),
     ],
     dataset: Annotated[
@@ -62,7 +59,7 @@ def command(
         bool, typer.Option("--quick", help="Fewer images, rounds and runs; not comparable with the printed numbers.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its rough cost, run nothing.")] = False,
-    out: Annotated[Path, folder("run folders and figures")] = Path("runs/reproduce"),
+    out: Annotated[Path, folder("run folders and figures")] = DEFAULT_OUT,
     keep: Keep = "last",
     logger: Loggers = None,
     quiet: Quiet = False,
@@ -88,6 +85,7 @@ def command(
     if table_definition.messages is not None:
         options = {"dataset": dataset, "source": source, "target": target, "preset": preset, "quick": quick}
         options |= {"keep": keep != "last", "logger": logger, "quiet": quiet, "config": asked.file is not None}
+        options |= {"out": out != DEFAULT_OUT}
         idle_options = [f"--{name}" for name, value in options.items() if value]
         idle_options += [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
         if idle_options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -135,8 +136,11 @@ def announce_tries(search_request: Search, reporter: RunReporter) -> None:
     tried_values = read_tried_values(optuna, search_request.out, planned_search.about)
     missing = planned_search.missing(tried_values)
     # Values drawn at random share one plan; of a large grid, whose order is random, the first hundred are a sample.
-    sample = [planned_search.plan(values) for values in missing[: 1 if planned_search.grid is None else 100]]
-    costs = [estimate_plan(run, run.domain or "") for run in sample]
+    costs = []
+    for values in missing[: 1 if planned_search.grid is None else 100]:
+        with suppress(UsageError):  # values that cannot be combined, which the search leaves out with a warning
+            run = planned_search.plan(values)
+            costs.append(estimate_plan(run, run.domain or ""))
     cost = sum(islice(cycle(costs), len(missing)), Cost(0, 0, 0.0, 0.0))
     tried_note = f"; {len(tried_values)} are there already" if tried_values else ""
     reporter.note(

@@ -28,7 +28,7 @@ def check_clusterer_is_used(aggregator: Aggregator, clusterer: str | None) -> No
     if clusterer and not aggregator.grouping.needs_clusterer:
         raise UsageError(
             f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {aggregator.grouping.description}; "
-            "leave --clusterer out, or take one_hot or wca"
+            "leave the clusterer out, or take one_hot or wca"
         )
 
 

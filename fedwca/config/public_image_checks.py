@@ -27,7 +27,7 @@ def check_public_images(method: Method, partition: Partition) -> None:
         return
     name = public_objectives[0].name
     if len(public_objectives) > 1 or public_objectives[0] in method.finish:
-        raise UsageError(f"objective {name!r} begins a round by itself; name one such, and none in --finish")
+        raise UsageError(f"objective {name!r} begins a round by itself; name one such, and none for the last phase")
     if not partition.has_public_images:
         raise UsageError(
             f"objective {name!r} learns from public images, and there are none; take a partition that keeps some, such "
@@ -36,7 +36,7 @@ def check_public_images(method: Method, partition: Partition) -> None:
     if not method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
             f"objective {name!r} is for models that stay with their clients, and aggregator {method.aggregator.name!r} "
-            f"{method.aggregator.grouping.description}; take --aggregator local"
+            f"{method.aggregator.grouping.description}; take aggregator local"
         )
     if len(method.objectives) == 1:
         raise UsageError(

@@ -50,12 +50,12 @@ def _check_networks_are_trained(method: Method, training: Training) -> None:
     if pooled := [objective for objective in method.finish if objective.collects]:
         raise UsageError(
             f"objective {pooled[0].name!r} learns from what other clients upload, of which a last phase sends nothing; "
-            "take it by --objective"
+            "take it as an objective of the rounds"
         )
     if finish_parts := [objective for objective in method.finish if changes_network(objective)]:
         raise UsageError(
             f"objective {finish_parts[0].name!r} trains networks beside the model, which a last phase does not; take "
-            "it by --objective"
+            "it as an objective of the rounds"
         )
 
 
@@ -86,7 +86,7 @@ def _check_gradients_can_be_inferred(method: Method, training: Training) -> None
     anchors = {name for objective in method.objectives for name in objective.anchors}
     if unread := [name for name in aggregator.references if name not in (*Aggregator.references, *anchors)]:
         raise UsageError(
-            f"aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective reads; add --objective "
+            f"aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective reads; add objective "
             "control"
         )
 
@@ -112,18 +112,17 @@ def _check_adaptation_is_used(method: Method) -> None:
     adapting = [objective for objective in (*method.objectives, *method.finish) if objective.adapts]
     if adapting and adaptation is None:
         raise UsageError(
-            f"objective {adapting[0].name!r} trains through a step of an adaptation; say which, such as --adaptation "
+            f"objective {adapting[0].name!r} trains through a step of an adaptation; say which, such as adaptation "
             "learned"
         )
     if method.finish and adaptation is not None:
         raise UsageError(
-            "clients without labels have a last phase or an adaptation, not both; take --finish none or --adaptation "
-            "none"
+            "clients without labels have a last phase or an adaptation, not both; take finish none or adaptation none"
         )
     if adaptation is not None and make_networks(adaptation, 2, 2) and not adapting:
         raise UsageError(
             f"adaptation {adaptation.name!r} has a network of its own, which no objective of this method trains; add "
-            "--objective adapted, or take --adaptation entropy"
+            "objective adapted, or take adaptation entropy"
         )
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedwca.cli import main, terminal
 from fedwca.clusterers.single import Single
-from fedwca.config.run_config import validate
+from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.messages import Signatures
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import OF_FEW_METHODS, PHASES
@@ -202,7 +202,11 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     (tmp_path / "trials.toml").write_text("trials = 2")
     refused = bench("--backend", "flower", "--config", str(tmp_path / "trials.toml"))
     assert (refused.code, "--trials has no effect with --backend flower" in refused.err) == (2, True)
-    for words in (["--kernels", "graphs"], ["--workers", "3"], ["--quiet"]):
+    # A run's own file names all fields, with their defaults.
+    (tmp_path / "config.json").write_text(json.dumps({"config": RunConfig().model_dump(mode="json"), "origins": {}}))
+    taken = bench("--backend", "flower", "--config", str(tmp_path / "config.json"), "--dataset", "nothing")
+    assert "has no effect" not in taken.err
+    for words in (["--kernels", "graphs"], ["--workers", "3"], ["--engine", "stacked"], ["--quiet"]):
         refused = bench("--backend", "flower", *words)
         assert (refused.code, f"{words[0]} has no effect with --backend flower" in refused.err) == (2, True)
     interrupted = Mock(wraps=SILENT, planned=Mock(side_effect=KeyboardInterrupt))

@@ -8,7 +8,7 @@ import pytest
 
 import fedwca
 from fedwca.cli import make_command
-from fedwca.cli.complete import baselines, complete_names, presets
+from fedwca.cli.complete import baselines, complete_names, pictures, presets, reproductions
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.run_config import TABLES, RunConfig
 from fedwca.core.training_settings import Training
@@ -141,9 +141,12 @@ def test_an_unknown_kind_or_name_is_refused(arguments: list[str], sentence: str)
 
 def test_completion_knows_both_spellings() -> None:
     assert complete_names("aggregator")("one-h") == ["one-hot"]
-    assert complete_names("aggregator")("one_h") == ["one-hot"]
+    assert complete_names("aggregator")("one_h") == ["one_hot"]  # shells leave out what does not begin as typed
     assert "source-only" in baselines("")
     assert presets("p") == ["paper"]
+    assert "upfl-table1" in reproductions("upfl-")
+    assert reproductions("sfda_table4") == ["sfda_table4"]
+    assert pictures("weights_") == ["weights_animation"]
 
 
 def test_list_takes_a_pattern() -> None:

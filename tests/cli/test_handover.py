@@ -56,7 +56,9 @@ def table(text: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt2", onnx])
-def test_a_clients_model_leaves_and_predicts(suffix: str, done: Path, photos: Path, tmp_path: Path) -> None:
+def test_a_clients_model_leaves_and_predicts(
+    suffix: str, done: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, file = digests(done), tmp_path / f"model{suffix}"
     run = call("export", str(done), "--client", "3", "--out", str(file))
     assert (run.code, run.err) == (0, "")
@@ -77,6 +79,8 @@ def test_a_clients_model_leaves_and_predicts(suffix: str, done: Path, photos: Pa
     direct = call("predict", str(done), str(photos), "--client", "3", "--batch-size", "5")
     columns = ("file", "label", "error")
     assert [[row[k] for k in columns] for row in table(direct.out)] == [[row[k] for k in columns] for row in rows]
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then shows its bar, and once sent the rows where that is
+    assert call("predict", str(done), str(photos), "--client", "3", "--batch-size", "5").out == direct.out
     assert digests(done) == before
 
 

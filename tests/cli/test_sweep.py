@@ -56,6 +56,11 @@ def test_a_dry_run_counts_what_would_be_tried_and_leaves_nothing(shades: Path, t
     assert (plan.code, plan.out) == (0, "")
     assert "4 tries: 4 runs, 4 rounds" in plan.err
     assert not (tmp_path / "s").exists()
+    # Two epochs cannot be cut in two; the search leaves such a try out with a warning.
+    pairs = ["--param", "training.epochs=1,2", "--param", "training.cuts=1,2", "--rounds", "2"]
+    places = ["--data", str(shades), "--out", str(tmp_path / "s")]
+    impossible = call("sweep", "fedavg", *pairs, *SMALL, *places, "--dry-run")
+    assert (impossible.code, "4 tries: " in impossible.err) == (0, True), impossible.err
 
 
 def test_where_every_try_diverges_none_is_the_best(shades: Path, tmp_path: Path) -> None:

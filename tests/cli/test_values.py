@@ -253,6 +253,7 @@ def test_without_a_home_folder_a_cache_is_asked_for(monkeypatch: pytest.MonkeyPa
         (["--deal", "1", "--clients", "2"], ["--clients and --deal"]),
         (["--clients", "2", "--rule", "least=2", "--rule", "least=1"], ["least is given twice"]),
         (["--clients", "0"], ["--clients"]),
+        (["--clients", "2", "--insecure", "--host", "fl.example.org"], ["--host is for the certificate", "--insecure"]),
     ],
 )
 def test_a_deployment_of_odd_values_is_refused(tmp_path: Path, arguments: list[str], words: list[str]) -> None:

@@ -135,9 +135,9 @@ def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("layer", "sentence"),
     [
-        ({"adaptation": None}, "say which, such as --adaptation learned"),
+        ({"adaptation": None}, "say which, such as adaptation learned"),
         ({"objectives": ["cross_entropy"]}, "which no objective of this method trains"),
-        ({"finish": ["shot"]}, "take --finish none or --adaptation none"),
+        ({"finish": ["shot"]}, "take finish none or adaptation none"),
         ({"training": {"trains": "extractor"}}, "leave out trains = extractor"),
         ({"adaptation": "entropie"}, "no adaptation 'entropie'; did you mean 'entropy'"),
         ({"adaptation": "entropy:candidates=all"}, "set patience too"),

@@ -118,7 +118,7 @@ def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
             {"baselines": ["hetero_fedtta/adaptation=learned:sizes=32+64"]},
             "has networks of 2 sizes, and the models are",
         ),
-        ({"baselines": ["hetero_fedtta/adaptation=none"]}, "say which, such as --adaptation learned"),
+        ({"baselines": ["hetero_fedtta/adaptation=none"]}, "say which, such as adaptation learned"),
         ({"baselines": ["x=hetero_tent/objective=digest+proximal:to=source"]}, "have no source model"),
         ({"checkpoint": "model.safetensors"}, "leave --checkpoint out"),
         ({"model": "mlp:sizes=8+4"}, "widths in rising order are right"),

@@ -320,7 +320,7 @@ def test_compare_goes_over_targets(tmp_path: Path) -> None:
         (["--target", "none", "--aggregator", "mdmgb"], 2, "it needs one, by --target"),
         (["--target", "none", "--baseline", "dann"], 2, "it needs --target"),
         (["--target", "none", "--finish", "shot"], 2, "it needs --target"),
-        (["--target", "neon", "--clusterer", "true"], 2, "leave --clusterer out"),
+        (["--target", "neon", "--clusterer", "true"], 2, "leave the clusterer out"),
         (["--target", "neon", "--epochs", "1", "--rounds", "3", "--set", "training.cuts=2"], 2, "take --rounds 2 or 4"),
         (["--target", "neon", "--set", "training.cuts=2", "--epochs", "5"], 2, "it needs epochs = 1"),
     ],
