@@ -7,7 +7,7 @@ import hashlib
 import mimetypes
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,7 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
         DataError: files do not decode; the message names the first of them.
     """
     shape = f"{size}{'-stretched' * stretch}"
-    cached = cache_dir() / "folders" / f"{shorten_name(folder.name)}-{shape}-{_listing(folder, files)}.npy"
+    cached = cache_dir() / "folders" / f"{shorten_name(folder.name)}-{shape}-{digest_listing(folder, files)}.npy"
     return decode_with_cache(cached, len(files), size, lambda start, stop: _decoded(files[start:stop], size, stretch))
 
 
@@ -152,7 +152,12 @@ def decode_with_cache(cached: Path, count: int, size: int, decode: Callable[[int
     return decode(0, count) if images is None else images
 
 
-def _listing(path: Path, files: list[Path]) -> str:
+def digest_listing(path: Path, files: Iterable[Path]) -> str:
+    """Digest of a folder's resolved path and of the path, length and modification time of files in it: 32 hex digits.
+
+    Raises:
+        OSError: a file is not there.
+    """
     sha = hashlib.sha256(os.fsencode(f"{DECODER}\0{path.resolve()}\0"))
     for file in files:
         stat = file.stat()

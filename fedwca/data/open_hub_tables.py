@@ -10,6 +10,7 @@ from typing import Any
 
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Integers
+from fedwca.data.decode_folders import digest_listing, list_files_below
 from fedwca.errors import DataError, FedwcaError, UsageError, first_line
 
 CONFIGURATION, SPLIT = "configuration", "split"
@@ -25,6 +26,8 @@ class HubTable:
     split: str
     rows: Any
     """``datasets.Dataset``"""
+    listing: str = ""
+    """Digest of the files of a folder; empty: the data set is of the hub."""
 
     @property
     def columns(self) -> list[str]:
@@ -34,7 +37,7 @@ class HubTable:
     @property
     def fingerprint(self) -> str:
         """Identifies the table's content: it changes when the files change."""
-        return str(self.rows._fingerprint)
+        return f"{self.listing}{self.rows._fingerprint}"
 
     def image_columns(self) -> list[str]:
         """Columns that are declared to hold images."""
@@ -143,9 +146,10 @@ def open_hub_tables(
         raise UsageError(f"hub:{place}: there is no such folder")
     if isinstance(place, str) and Path(place).exists():
         raise UsageError(f"hub:{place} may be the hub's or the folder here; the latter is hub:./{place}")
-    options = {"cache_dir": str(cache_dir() / "hub" / "tables")}
     revision_option = {} if revision is None or isinstance(place, Path) else {"revision": revision}
     try:
+        listing = _digest_folder(place) if isinstance(place, Path) else ""
+        options = {"cache_dir": str(cache_dir() / "hub" / "tables" / listing)}
         available = list(library.get_dataset_config_names(str(place), **revision_option))
         if configuration is not None and configuration not in available:
             raise UsageError(f"{place} has no configuration {configuration!r}; it has {', '.join(available)}")
@@ -167,7 +171,7 @@ def open_hub_tables(
         hint = "" if isinstance(place, Path) else "; without a network, hub:./FOLDER reads a copy of its files"
         raise FedwcaError(f"{place} cannot be read as a data set of the Hugging Face hub: {reason}{hint}") from None
     tables = [
-        HubTable(str(place), name, split, rows)
+        HubTable(str(place), name, split, rows, listing)
         for name, rows_by_split in opened_tables.items()
         for split, rows in rows_by_split.items()
         if not splits or split in splits
@@ -176,6 +180,11 @@ def open_hub_tables(
     if unknown_splits := [split for split in splits if split not in known_splits]:
         raise UsageError(f"{place} has no split {unknown_splits[0]!r}; it has {', '.join(known_splits)}")
     return tables
+
+
+def _digest_folder(folder: Path) -> str:
+    # The library knows a folder's tables again by its name and the patterns in its README, whatever its files hold.
+    return digest_listing(folder, filter(Path.is_file, list_files_below(folder)))
 
 
 def _library() -> Any:

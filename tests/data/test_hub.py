@@ -156,6 +156,26 @@ def test_splits_and_configurations_are_domains(tmp_path: Path) -> None:
     assert list(load(animals_like(tmp_path), ",domain=split").domains) == ["test", "train"]
 
 
+def test_a_folder_with_configurations_is_read_anew_when_a_file_changes(tmp_path: Path) -> None:
+    root = write_configurations(tmp_path / "a" / "set", "day", "night")
+    first = load(root, ",domain=configuration")
+    write_parquet(root / "night" / "train.parquet", {"image": columns(6, 50)["image"], "label": [1] * 6})
+    second = load(root, ",domain=configuration")
+    assert greys(second, "day") == greys(first, "day") == [*range(6)]
+    assert greys(second, "night") == [*range(50, 56)]
+    assert second.domains["night"].labels.tolist() == [0] * 6
+    assert greys(first, "night") == [*range(6)]
+
+
+def test_folders_of_one_name_with_configurations_are_two_data_sets(tmp_path: Path) -> None:
+    roots = [write_configurations(tmp_path / name / "set", "day", "night") for name in "ab"]
+    write_parquet(roots[1] / "day" / "train.parquet", {"image": columns(6, 50)["image"], "label": [0, 1] * 3})
+    first, second = (load(root, ",domain=configuration") for root in roots)
+    assert greys(first, "day") == [*range(6)]
+    assert greys(second, "day") == [*range(50, 56)]
+    assert first.digest() != second.digest()
+
+
 def animals_like(folder: Path) -> Path:
     for name in ("train", "test"):
         write_parquet(folder / "like" / f"{name}.parquet", columns(4))
