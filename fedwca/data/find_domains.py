@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from fedwca.core.printable import printable
 from fedwca.data.dataset import canonical_domain
 from fedwca.data.decode_folders import is_hidden, is_image
 from fedwca.errors import DataError
+
+RUN_DEPTH = 3
+"""Levels below a folder at which its runs may be, as in ``runs/sweep/runs/<run>``."""
+LOOKED_AT = 100
+"""Entries of a folder among which runs are looked for: one is enough, and a class may have very many images."""
+
+
+def name_folder(folder: Path) -> str:
+    """The name of a data set's folder, also where its path ends in ``.`` or ``..``."""
+    return folder.resolve().name if folder.name in ("", "..") else folder.name
 
 
 def find_dataset_paths(root: Path, name: str | None) -> list[Path]:
@@ -44,7 +56,7 @@ def is_archive(path: Path) -> bool:
 
 
 def find_domains(folder: Path) -> dict[str, Path]:
-    """Archive or folder of each domain, by the domains' sorted names; hidden names are left out.
+    """Archive or folder of each domain, by the domains' sorted names; hidden names and folders of runs are left out.
 
     If a domain has an archive and a folder, the archive is taken.
 
@@ -58,11 +70,7 @@ def find_domains(folder: Path) -> dict[str, Path]:
     for path in sorted(
         folder.iterdir() if folder.is_dir() else [folder], key=lambda path: (is_archive(path), path.name)
     ):
-        if is_hidden(path):
-            continue
-        if is_archive(path) or (
-            path.is_dir() and any(child.is_dir() and not is_hidden(child) for child in path.iterdir())
-        ):
+        if not is_hidden(path) and (is_archive(path) or (_has_classes(path) and not _holds_runs(path))):
             name = canonical_domain(printable(path.stem if is_archive(path) else path.name))
             if name in path_by_domain and path_by_domain[name].is_dir() == path.is_dir():
                 raise DataError(
@@ -72,10 +80,26 @@ def find_domains(folder: Path) -> dict[str, Path]:
     return dict(sorted(path_by_domain.items()))
 
 
-def list_unread_beside(folder: Path, domains: Mapping[str, Path]) -> list[Path]:
-    """List images, and folders of images, that a user may expect to be read as or in a domain; hidden ones are not.
+def _has_classes(path: Path) -> bool:
+    return path.is_dir() and any(child.is_dir() and not is_hidden(child) for child in path.iterdir())
 
-    A folder of classes beside an archive of the same domain is one of them.
+
+def _holds_runs(folder: Path, depth: int = RUN_DEPTH) -> bool:
+    """Whether a folder is that of a run or has such folders in it: without ``--out`` runs may be beside the domains."""
+    try:
+        if (folder / "rounds.jsonl").is_file():
+            return True
+        with os.scandir(folder) as entries:
+            inner_folders = [Path(entry.path) for entry in islice(entries, LOOKED_AT) if depth and entry.is_dir()]
+    except OSError:  # reported when the domain is read
+        return False
+    return any(_holds_runs(inner, depth - 1) for inner in inner_folders)
+
+
+def list_unread_beside(folder: Path, domains: Mapping[str, Path]) -> list[Path]:
+    """List images, and folders of images, that a user may expect to be read as or in a domain.
+
+    A folder of classes beside an archive of the same domain is one of them; hidden ones and folders of runs are not.
 
     Args:
         folder: holds the domains.
@@ -85,6 +109,8 @@ def list_unread_beside(folder: Path, domains: Mapping[str, Path]) -> list[Path]:
     def expected(path: Path) -> bool:
         if not path.is_dir():
             return is_image(path)
+        if _holds_runs(path):
+            return False
         children = list(path.iterdir())
         holds_classes = any(child.is_dir() for child in children)
         return any(map(is_image, children)) or (canonical_domain(printable(path.name)) in domains and holds_classes)

@@ -20,7 +20,7 @@ from fedwca.data.archives import Archive, read_npz
 from fedwca.data.class_differences import describe_class_differences
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import read_image_folder
-from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive, list_unread_beside
+from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive, list_unread_beside, name_folder
 from fedwca.data.read_units import number_units, read_units
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
@@ -107,7 +107,8 @@ def read_domains(
             named_units | {domain: [str(unit) for unit in numbers] for domain, numbers in numbered_units.items()}
         )
         archives |= {domain: replace(archives[domain], units=numbers) for domain, numbers in units.items()}
-    return assemble_dataset(canonical_domain(printable(name or folder.name)), archives, classes, gaps).resized(size)
+    dataset_name = canonical_domain(printable(name or name_folder(folder)))
+    return assemble_dataset(dataset_name, archives, classes, gaps).resized(size)
 
 
 def assemble_dataset(

@@ -18,6 +18,7 @@ from fedwca.data.archives import Archive
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import FederatedDataset, Images, Integers, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import decode_all, decode_with_cache, shorten_name
+from fedwca.data.find_domains import name_folder
 from fedwca.data.image_files import DECODER, decode_image
 from fedwca.data.open_hub_tables import CONFIGURATION, SPLIT, HubTable, open_hub_tables
 from fedwca.data.read_domains import assemble_dataset
@@ -88,7 +89,7 @@ def read_hub_dataset(
     """
     tables = open_hub_tables(place, revision, configuration, columns.domain == CONFIGURATION, splits)
     domain = columns.domain or _find_domain(tables)
-    name = canonical_domain(printable(Path(place).name))
+    name = canonical_domain(printable(name_folder(Path(place))))
     parts_by_text: dict[str, list[_Part]] = {}
     for table in tables:
         for text, part in _divide(table, columns, domain, name).items():

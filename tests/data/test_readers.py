@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from fedwca.data import DatasetWarning, read_domains, read_npz
 from fedwca.data.archives import Archive
+from fedwca.data.find_domains import find_domains
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
 from .examples import SHARED, dataset, domain, needs_shared, write_images, write_npz
@@ -153,6 +155,25 @@ def test_a_folder_of_hidden_folders_is_no_domain(tmp_path: Path) -> None:
     root = write_images(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 1, "dog": 1}})
     (root / "notes" / ".ipynb_checkpoints").mkdir(parents=True)
     assert sorted(read_domains(root, size=8).domains) == ["day", "night"]
+
+
+@pytest.mark.parametrize("run", ["mine", "runs/one", "runs/compare/fog", "runs/sweep/runs/one"])
+def test_folders_of_runs_are_no_domains_and_not_missed(tmp_path: Path, run: str) -> None:
+    root = write_images(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 1, "dog": 1}})
+    (root / run / "checkpoints").mkdir(parents=True)
+    assert len(find_domains(root)) == 3
+    (root / run / "rounds.jsonl").touch()
+    shutil.copy(root / "day" / "cat" / "0.png", root / run / "overview.png")
+    shutil.copy(root / "day" / "cat" / "0.png", root / run.partition("/")[0] / "overview.png")
+    with warnings.catch_warnings(action="error"):
+        assert list(read_domains(root, size=8).domains) == ["day", "night"]
+
+
+@pytest.mark.parametrize("folder", [".", "..", "day/..", "../My Photos"])
+def test_a_data_set_has_the_name_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    root = write_images(tmp_path / "My Photos", {"day": {"cat": 1, "dog": 1}, "night": {"cat": 1, "dog": 1}})
+    monkeypatch.chdir(root / "day" if folder == ".." else root)
+    assert read_domains(Path(folder), size=8).name == "my_photos"
 
 
 def test_two_archives_of_one_domain_are_refused(tmp_path: Path) -> None:

@@ -143,6 +143,31 @@ def test_images_are_found_from_elsewhere(
     assert read_rounds(run, without=["seconds"]) == records
 
 
+def test_runs_beside_the_images_of_the_working_directory_are_no_domain(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place / "shades")
+    for _ in range(2):
+        well("bench", "--data", ".", *SMALL, "--baseline", "none", "--quiet")
+    assert len(list(Path("runs").iterdir())) == 2
+
+
+def test_images_of_the_working_directory_have_its_name_from_elsewhere_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = place / "mine"
+    monkeypatch.chdir(place / "shades")
+    well("bench", "--data", ".", *SMALL, "--baseline", "none", "--out", "../mine", "--quiet")
+    assert json.loads((run / "config.json").read_text())["dataset_name"] == "shades"
+    records = read_rounds(run, without=["seconds"])
+    (run / "summary.json").unlink()
+    lines = (run / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (run / "rounds.jsonl").write_text("".join(lines[:-1]))
+    monkeypatch.chdir(place)
+    well("resume", "mine", "--quiet")
+    assert read_rounds(run, without=["seconds"]) == records
+
+
 def test_other_images_are_refused_wherever_they_are_read(place: Path, tmp_path: Path) -> None:
     well(*BENCH, "--quiet")
     well("export", "runs/mine", "--client", "1", "--out", "one.safetensors")
