@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+RECORD = "download.json"
+"""File in a data set's folder that says where its files came from."""
+
 
 @dataclass(frozen=True)
 class RemoteFile:

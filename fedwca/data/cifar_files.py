@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from fedwca.data.archives import Archive, join_parts
 from fedwca.errors import DataError
 
 
-def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes: int) -> Archive | None:
-    """Read images and labels of both parts from CIFAR's binary files; None if a file is missing.
+def find_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes: int) -> Callable[[], Archive] | None:
+    """Find CIFAR's binary files of both parts.
 
     A record is ``label_bytes`` bytes of labels, then 3 × 32 × 32 pixels. The last label is the class; the first of
     several is the unit.
@@ -23,11 +24,15 @@ def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes:
         files: file names of the training part, then of the test part.
         label_bytes: label bytes of each record.
 
-    Raises:
-        DataError: a file is damaged.
+    Returns:
+        A function that reads images and labels, and raises `DataError` if a file is damaged; None if one is missing.
     """
     if not all((folder / name).is_file() for part in files for name in part):
         return None
+    return partial(_read_record_parts, folder, files, label_bytes)
+
+
+def _read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes: int) -> Archive:
     parts = []
     for part in files:
         records = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +53,10 @@ def read_idx(file: Path) -> NDArray[Any]:
     return values.reshape(shape)
 
 
-def read_idx_parts(
+def find_idx_parts(
     folder: Path, parts: tuple[str, str] = ("train", "t10k"), transposed: bool = False
-) -> Archive | None:
-    """Read images and labels of both parts; None if no place has all the files.
+) -> Callable[[], Archive] | None:
+    """Find the files of images and labels of both parts.
 
     They are looked for in ``raw`` below the folder (where torchvision keeps them), in ``gzip``, then in the folder.
 
@@ -63,20 +65,24 @@ def read_idx_parts(
         parts: prefixes of the file names of the training and the test part.
         transposed: whether files store images column by column.
 
-    Raises:
-        DataError: a file is damaged, or the numbers of images and labels differ.
+    Returns:
+        A function that reads them, and raises `DataError` if a file is damaged or the numbers of images and labels
+        differ; None if no place has all the files.
     """
     for place in (folder / "raw", folder / "gzip", folder):
         files = [find_idx(place / f"{part}-{kind}-ubyte") for part in parts for kind in ("images-idx3", "labels-idx1")]
         existing = [file for file in files if file is not None]
-        if len(existing) < len(files):
-            continue
-        archives = []
-        for images_file, labels_file in zip(existing[::2], existing[1::2], strict=True):
-            images, labels = read_idx(images_file), read_idx(labels_file)
-            if images.ndim != 3 or labels.shape != images.shape[:1]:
-                raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
-            upright = images.transpose(0, 2, 1) if transposed else images
-            archives.append(Archive(to_three_channels(upright), labels.astype(np.int64)))
-        return join_parts(place, archives)
+        if len(existing) == len(files):
+            return partial(_read_idx_parts, place, existing, transposed)
     return None
+
+
+def _read_idx_parts(folder: Path, files: Sequence[Path], transposed: bool) -> Archive:
+    archives = []
+    for images_file, labels_file in zip(files[::2], files[1::2], strict=True):
+        images, labels = read_idx(images_file), read_idx(labels_file)
+        if images.ndim != 3 or labels.shape != images.shape[:1]:
+            raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
+        upright = images.transpose(0, 2, 1) if transposed else images
+        archives.append(Archive(to_three_channels(upright), labels.astype(np.int64)))
+    return join_parts(folder, archives)

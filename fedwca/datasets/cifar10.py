@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -43,8 +44,8 @@ class Cifar10(PooledImages):
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
     published_folders = ("cifar-10-batches-bin",)
 
-    def read_published(self, folder: Path) -> Archive | None:
-        """Read the binary version: class, pixels."""
-        from fedwca.data.cifar_files import read_record_parts
+    def find_published(self, folder: Path) -> Callable[[], Archive] | None:
+        """Find the binary version: class, pixels."""
+        from fedwca.data.cifar_files import find_record_parts
 
-        return read_record_parts(folder, FILES, 1)
+        return find_record_parts(folder, FILES, 1)

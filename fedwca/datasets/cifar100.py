@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,8 +42,8 @@ class Cifar100(PooledImages):
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
     published_folders = ("cifar-100-binary",)
 
-    def read_published(self, folder: Path) -> Archive | None:
-        """Read the binary version: superclass, class, pixels."""
-        from fedwca.data.cifar_files import read_record_parts
+    def find_published(self, folder: Path) -> Callable[[], Archive] | None:
+        """Find the binary version: superclass, class, pixels."""
+        from fedwca.data.cifar_files import find_record_parts
 
-        return read_record_parts(folder, (("train.bin",), ("test.bin",)), 2)
+        return find_record_parts(folder, (("train.bin",), ("test.bin",)), 2)

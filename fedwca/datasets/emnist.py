@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from string import ascii_uppercase, digits
 from typing import TYPE_CHECKING, ClassVar
@@ -34,8 +35,8 @@ class Emnist(PooledImages):
     citation = "Cohen, Afshar, Tapson, van Schaik: EMNIST, an extension of MNIST to handwritten letters, 2017"
     published_folders = ("EMNIST",)
 
-    def read_published(self, folder: Path) -> Archive | None:
-        """Read the files of the balanced split, which store images column by column."""
-        from fedwca.data.idx_files import read_idx_parts
+    def find_published(self, folder: Path) -> Callable[[], Archive] | None:
+        """Find the files of the balanced split, which store images column by column."""
+        from fedwca.data.idx_files import find_idx_parts
 
-        return read_idx_parts(folder, ("emnist-balanced-train", "emnist-balanced-test"), transposed=True)
+        return find_idx_parts(folder, ("emnist-balanced-train", "emnist-balanced-test"), transposed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -42,8 +43,8 @@ class FashionMnist(PooledImages):
     citation = "Xiao, Rasul, Vollgraf: Fashion-MNIST, arXiv 1708.07747"
     published_folders = ("FashionMNIST",)
 
-    def read_published(self, folder: Path) -> Archive | None:
-        """Read the files as torchvision lays them out."""
-        from fedwca.data.idx_files import read_idx_parts
+    def find_published(self, folder: Path) -> Callable[[], Archive] | None:
+        """Find the files as torchvision lays them out."""
+        from fedwca.data.idx_files import find_idx_parts
 
-        return read_idx_parts(folder)
+        return find_idx_parts(folder)

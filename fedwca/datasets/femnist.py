@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from fedwca.core.remote_files import HubCopy
+from fedwca.core.remote_files import RECORD, HubCopy
 from fedwca.datasets import register
 from fedwca.datasets._pooled_images import PARTS, PooledImages
 
@@ -41,11 +43,11 @@ class Femnist(PooledImages):
     citation = "Caldas et al.: LEAF: A Benchmark for Federated Settings, arXiv 1812.01097"
     published_folders = ("femnist/data",)
 
-    def read_published(self, folder: Path) -> Archive | None:
-        """Read LEAF's files."""
+    def find_published(self, folder: Path) -> Callable[[], Archive] | None:
+        """Find LEAF's files."""
         from fedwca.data.leaf_files import read_leaf_parts
 
         parts = [sorted((folder / part).glob("*.json")) for part in PARTS]
         if not all(parts):
-            parts = [sorted(folder.glob("*.json")), []]
-        return read_leaf_parts(folder, parts) if parts[0] else None
+            parts = [sorted(file for file in folder.glob("*.json") if file.name != RECORD), []]
+        return partial(read_leaf_parts, folder, parts) if parts[0] else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -39,8 +40,8 @@ class Mnist(PooledImages):
     citation = "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition, 1998"
     published_folders = ("MNIST",)
 
-    def read_published(self, folder: Path) -> Archive | None:
-        """Read the files as torchvision lays them out."""
-        from fedwca.data.idx_files import read_idx_parts
+    def find_published(self, folder: Path) -> Callable[[], Archive] | None:
+        """Find the files as torchvision lays them out."""
+        from fedwca.data.idx_files import find_idx_parts
 
-        return read_idx_parts(folder)
+        return find_idx_parts(folder)

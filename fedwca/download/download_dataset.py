@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedwca.core.files import write_text_atomically
-from fedwca.core.remote_files import Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
+from fedwca.core.remote_files import RECORD, Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
 from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive
 from fedwca.datasets import DatasetSource, datasets
@@ -28,7 +28,6 @@ from fedwca.errors import FedwcaError, UsageError
 
 UNPACKED = 1.3
 """Disk space for unpacking, beside the download itself, as a multiple of the size of the download."""
-RECORD = "download.json"
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,9 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
             + ", ".join(filter(_is_fetched, datasets.names()))
         )
     folder = find_dataset_path(source.root_folder, source.name) or source.root_folder / source.name
-    if folder.is_file():  # the whole data set as one archive
-        return DownloadPlan(source.name, folder, (), 1, (), source.download_size)
+    only_domain_is_there = len(source.domains) == 1 and source.has_domain(source.domains[0], folder)
+    if only_domain_is_there or folder.is_file():  # a file is the whole data set as one archive
+        return DownloadPlan(source.name, source.own_folder, (), 1, (), source.download_size)
     # If each of several domains has a download of its own, those that are there in another form are not fetched.
     apart = len(source.domains) == len(source.downloads) > 1
     domains = source.domains if apart else [""] * len(source.downloads)

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedwca.data.archives import file_hash
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
 from fedwca.data.idx_files import read_idx
 from fedwca.data.image_pool import ImagePool
 from fedwca.datasets import find_dataset
+from fedwca.datasets.fashion_mnist import FashionMnist
+from fedwca.download.download_dataset import plan_download
 from fedwca.errors import DataError, DatasetMissing
 
 from .examples import write_npz
@@ -52,7 +55,14 @@ def read(name: str, root: Path, size: int = 28) -> Domain:
         dataset = find_dataset(name, root).load(size)
     (domain,) = dataset.domains.values()
     assert domain.name == dataset.name == name
+    check_not_fetched(name, root)
     return domain
+
+
+def check_not_fetched(name: str, root: Path) -> None:
+    plan = plan_download(find_dataset(name, root))
+    assert plan.parts == ()
+    assert plan.folder.exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -123,6 +133,25 @@ def test_archives_may_be_two_parts_or_one_with_units(tmp_path: Path) -> None:
     units = read("femnist", tmp_path).units
     assert units is not None
     assert units.tolist() == [4, 4, 2, 2, 2, 1]
+
+
+def test_files_that_are_not_all_there_are_fetched(tmp_path: Path) -> None:
+    write_idx_tree(tmp_path / "FashionMNIST/raw", packed=True)
+    next((tmp_path / "FashionMNIST/raw").iterdir()).unlink()
+    assert len(plan_download(find_dataset("fashion_mnist", tmp_path)).parts) == 4
+    (tmp_path / "femnist").mkdir()
+    (tmp_path / "femnist" / "download.json").write_text("{}")  # beside an archive that was removed
+    assert len(plan_download(find_dataset("femnist", tmp_path)).parts) == 1
+
+
+def test_checksums_of_files_as_torchvision_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_idx_tree(tmp_path / "FashionMNIST/raw", packed=True)
+    source = find_dataset("fashion_mnist", tmp_path)
+    with pytest.raises(DataError, match=r"FashionMNIST/raw/train-images-idx3-ubyte\.gz is damaged or another edition"):
+        source.verify_checksums()
+    sums = {name: file_hash(tmp_path / "FashionMNIST" / name, "md5") for name in FashionMnist.checksums}
+    monkeypatch.setattr(FashionMnist, "checksums", sums)
+    assert source.verify_checksums() == list(sums)
 
 
 def test_a_folder_of_the_same_name_hides_no_files(tmp_path: Path) -> None:
