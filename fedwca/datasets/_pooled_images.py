@@ -32,6 +32,8 @@ class PooledImages(DatasetSource):
 
     published_folders: ClassVar[tuple[str, ...]]
     """Folders of the published files below the root; the last part of each may also be in the data set's own folder."""
+    published_classes: ClassVar[tuple[str, ...]] = ()
+    """Published class names by label, which archives may have in place of ``classes``; empty: they are the same."""
 
     @abstractmethod
     def find_published(self, folder: Path) -> Callable[[], Archive] | None:
@@ -51,8 +53,11 @@ class PooledImages(DatasetSource):
             raise self.missing_files_error(
                 "none of these files is there" if self.root_folder.is_dir() else "there is no such folder"
             )
-        archives = {self.domains[0]: files.read()}
-        dataset = assemble_dataset(self.name, archives, self.classes, gaps=True).resized(size)
+        archive = files.read()
+        own_names = dict(zip(self.published_classes or self.classes, self.classes, strict=True))
+        if archive.classes is not None:
+            archive = replace(archive, classes=tuple(own_names.get(name, name) for name in archive.classes))
+        dataset = assemble_dataset(self.name, {self.domains[0]: archive}, self.classes, gaps=True).resized(size)
         self.compare_with_published(dataset)
         return dataset
 

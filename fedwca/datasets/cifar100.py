@@ -13,6 +13,17 @@ from fedwca.datasets._pooled_images import PooledImages
 if TYPE_CHECKING:
     from fedwca.data.archives import Archive
 
+FINE_LABELS = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster
+    man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck
+    pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk
+    skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
+    tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+"""The names in ``fine_label_names.txt`` of the binary version, by label."""
+
 
 @register("cifar100")
 class Cifar100(PooledImages):
@@ -22,6 +33,7 @@ class Cifar100(PooledImages):
     paper = "FedTTA sec. 4.1"
     domains = ("cifar100",)
     classes = tuple(map(str, range(100)))
+    published_classes = tuple(FINE_LABELS.split())
     image_counts: ClassVar[dict[str, int]] = {"cifar100": 60000}
     downloads = (
         RemoteFile(

@@ -25,6 +25,10 @@ class FashionMnist(PooledImages):
         *("t_shirt", "trouser", "pullover", "dress", "coat"),
         *("sandal", "shirt", "sneaker", "bag", "ankle_boot"),
     )
+    published_classes = (
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    )
     image_counts: ClassVar[dict[str, int]] = {"fashion_mnist": 70000}
     checksums: ClassVar[dict[str, str]] = {
         "raw/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",

@@ -16,6 +16,7 @@ from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
 from fedwca.data.idx_files import read_idx
 from fedwca.data.image_pool import ImagePool
 from fedwca.datasets import find_dataset
+from fedwca.datasets.cifar100 import Cifar100
 from fedwca.datasets.fashion_mnist import FashionMnist
 from fedwca.download.download_dataset import plan_download
 from fedwca.errors import DataError, DatasetMissing
@@ -152,6 +153,30 @@ def test_checksums_of_files_as_torchvision_has_them(tmp_path: Path, monkeypatch:
     sums = {name: file_hash(tmp_path / "FashionMNIST" / name, "md5") for name in FashionMnist.checksums}
     monkeypatch.setattr(FashionMnist, "checksums", sums)
     assert source.verify_checksums() == list(sums)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("fashion_mnist", FashionMnist.published_classes),
+        ("fashion_mnist", FashionMnist.classes),
+        ("cifar100", Cifar100.published_classes),
+    ],
+)
+def test_archives_may_have_the_published_names_of_classes(tmp_path: Path, name: str, names: tuple[str, ...]) -> None:
+    source, order = find_dataset(name, tmp_path), np.random.default_rng(0).permutation(len(names))
+    classes = np.array([names[label] for label in order])
+    np.savez(tmp_path / f"{name}.npz", images=pictures(len(order)), labels=np.arange(len(order)), classes=classes)
+    with pytest.warns(DatasetWarning, match=r"of [67]0000 images$"):
+        dataset = source.load(28)
+    read_names = [dataset.classes[label] for label in dataset.domains[name].labels]
+    assert read_names == [source.classes[label] for label in order]
+
+
+def test_a_class_that_is_not_published_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "cifar100.npz", images=pictures(2), labels=np.arange(2), classes=np.array(["apple", "pie"]))
+    with pytest.raises(DataError, match="cifar100 has no class pie"):
+        find_dataset("cifar100", tmp_path).load()
 
 
 def test_a_folder_of_the_same_name_hides_no_files(tmp_path: Path) -> None:
