@@ -152,3 +152,16 @@ def test_mdmgbs_centroids_by_known_labels() -> None:
     centroids = MDMGB(centroids="labels").answer(predictions, torch.tensor([0, 0, 1, 1]))["centroids"]
     # The last image is nearer to the other class, and stays in its own.
     assert centroids.tolist() == [[3, 0, 1], [3, 1.5, 1]]
+
+
+def test_mdmgbs_temperature_by_hand() -> None:
+    # The first client's centroids are the target's, cosine 1; the second's are the other class's, cosine 0.
+    answers = {"centroids": torch.stack([torch.eye(2), torch.eye(2).flip(0), torch.eye(2)])}
+    unlabeled = torch.tensor([False, False, True])
+
+    def weights(mdmgb: MDMGB) -> list[float]:
+        return mdmgb.regather(answers, torch.zeros(1, 4), ~unlabeled, unlabeled).flatten().tolist()
+
+    near = math.exp(2) / (1 + math.exp(2))
+    assert weights(MDMGB(temperature=0.5)) == pytest.approx([0, near, 1 - near, 0])
+    assert weights(MDMGB()) == pytest.approx([0, 2 / 3, 1 / 3, 0])

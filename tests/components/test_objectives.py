@@ -43,6 +43,8 @@ def test_information_maximization_by_hand() -> None:
     data = batch(logits_of([0.75, 0.25], [0.25, 0.75]), [0, 1], [0, 0])
     expected = math.log(4) - 0.75 * math.log(3) - math.log(2)
     assert float(Shot(eps=1e-15)(data)) == pytest.approx(expected, abs=1e-12)
+    # Labels of weight 0 leave nothing else of `strong_views`.
+    assert float(StrongViews(eps=1e-15)(data)) == pytest.approx(expected, abs=1e-12)
     # With 1e-5 in the logarithms, each of the four terms p·log(p + eps) moves by about eps.
     assert float(Shot()(data)) == pytest.approx(expected, abs=5e-5)
 

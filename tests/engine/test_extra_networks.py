@@ -17,7 +17,7 @@ from fedwca.adaptations.generated import Generated
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.config.method_checks import check_views_are_known
 from fedwca.core.interfaces import Objective
-from fedwca.core.messages import Batch
+from fedwca.core.messages import Batch, Latent
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.augmentation import StepDraws
@@ -33,7 +33,7 @@ from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.reference_distribution import DISCRIMINATOR, GENERATOR, ReferenceDistribution
 from fedwca.objectives.shot import Shot
-from fedwca.objectives.simple_representation import REFERENCE, SimpleRepresentation
+from fedwca.objectives.simple_representation import REFERENCE, ClassGaussians, SimpleRepresentation
 from fedwca.objectives.strong_views import StrongViews
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -106,6 +106,40 @@ def test_what_stays_is_the_clients_own(name: str) -> None:
     assert float((engine.bank[:, reference] - start_row[reference]).norm()) > float(
         (one_round.bank[:, reference] - start_row[reference]).norm()
     )
+
+
+def size_and_relus(net: nn.Module) -> tuple[int, int]:
+    """Numbers of a network's parameters and of its ReLU layers."""
+    return sum(p.numel() for p in net.parameters()), sum(isinstance(part, nn.ReLU) for part in net.modules())
+
+
+def test_fedadgs_networks_by_hand() -> None:
+    nets = ReferenceDistribution().networks(3, 8)
+    generator, discriminator = nets[GENERATOR], nets[DISCRIMINATOR]
+    assert size_and_relus(generator) == ((10 + 3 + 1) * 128 + (128 + 1) * 8, 1)
+    assert size_and_relus(discriminator) == ((3 + 8 + 1) * 128 + 128 + 1, 1)
+    for parameter in discriminator.parameters():
+        nn.init.zeros_(parameter)
+    assert discriminator(torch.ones(1, 11)).tolist() == [[0.5]]
+
+
+def test_fedsrs_distributions_by_hand() -> None:
+    assert ClassGaussians(2, 1)(torch.tensor([1])).tolist() == [[0, pytest.approx(math.log1p(math.e)), 1]]
+    # KL(N(-1, 1) ‖ N(0, 2)) = log 2 + (1 + 1) / 8 - 1/2: a factor of -1 turns the mean, not the deviation.
+    one = torch.ones(1, 1)
+    drawn = Batch(torch.zeros(1, 2), one, torch.zeros(1, 2), torch.tensor([0]), torch.ones(1), latent=Latent(one, one))
+    drawn = replace(drawn, networks={REFERENCE: lambda labels: torch.tensor([[0.0, 2.0, -1.0]])})
+    loss = SimpleRepresentation(divergence=1, norm=0)
+    added = float(loss(drawn) - loss(replace(drawn, latent=None)))
+    assert added == pytest.approx(math.log(2) - 0.25, rel=1e-5)
+
+
+def test_generating_networks_by_hand() -> None:
+    nets = Generated().generators({"weight": (3, 8), "bias": (3,)}, (1, 8))
+    assert size_and_relus(nets["encoder"]) == ((64 + 1) * 200 + (200 + 1) * 32, 1)
+    assert size_and_relus(nets["hypernetwork"]) == ((32 + 1) * 100 + 3 * (100 + 1) * 100 + (100 + 1) * (24 + 3), 4)
+    convolutional = Generated().generators({"weight": (3, 1, 5, 5)}, (1, 28))["encoder"]
+    assert size_and_relus(convolutional) == ((25 + 1) * 32 + (32 * 25 + 1) * 64 + (64 * 7 * 7 + 1) * 32, 2)
 
 
 def test_networks_beside_it_leave_the_weights_of_the_base() -> None:

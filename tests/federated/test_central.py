@@ -414,9 +414,10 @@ def made_batch(parts: nn.Module, progress: float = 0.5) -> tuple[DomainBatch, Te
     return batch, features
 
 
-def test_the_domain_classifier_goes_down_and_the_features_go_up() -> None:
+@pytest.mark.parametrize(("fields", "scale"), [({}, 1.0), ({"scale": 0.5}, 0.5)], ids=str)
+def test_the_domain_classifier_goes_down_and_the_features_go_up(fields: dict[str, float], scale: float) -> None:
     """The signs of gradient reversal, compared with the domain loss without reversal."""
-    dann = Dann(width=8)
+    dann = Dann(width=8, **fields)
     torch.manual_seed(0)
     parts = dann.extra_modules(5, 3, 2)
     batch, features = made_batch(parts)
@@ -426,7 +427,7 @@ def test_the_domain_classifier_goes_down_and_the_features_go_up() -> None:
     log_probabilities = parts(features).log_softmax(-1)
     domain_loss = -(log_probabilities[:8, 0].mean() + log_probabilities[8:, 1].mean()) / 2
     domain_gradients = torch.autograd.grad(domain_loss, inputs)
-    torch.testing.assert_close(gradients[0], class_gradient - reversal_scale(0.5) * domain_gradients[0])
+    torch.testing.assert_close(gradients[0], class_gradient - scale * reversal_scale(0.5) * domain_gradients[0])
     for gradient, expected in zip(gradients[1:], domain_gradients[1:], strict=True):
         torch.testing.assert_close(gradient, expected)
 
@@ -450,13 +451,15 @@ def test_dan_by_hand() -> None:
     cross_entropy = (math.log1p(math.exp(-2)) + math.log1p(math.exp(1))) / 2
     expected = cross_entropy + 0.5 * (2 * mmd + mmd) / 2
     assert centrals.build("dan:lam=0.5")(batch).item() == pytest.approx(expected, rel=1e-5)
+    assert centrals.build("dan")(batch).item() == pytest.approx(cross_entropy + 1.5 * mmd, rel=1e-5)
 
 
 def test_m3sda_by_hand() -> None:
     # First moments: (|1 - 0| + |3 - 0|) / 2 + |1 - 3|; second: (1 + 9) / 2 + |1 - 9|.
     batch = batch_of_points([1.0, 3.0, 0.0], [0.0, 0.0, 0.0])
-    expected = math.log(2) + 0.1 * (2 + 2 + 5 + 8)
-    assert centrals.build("m3sda:lam=0.1")(batch).item() == pytest.approx(expected, rel=1e-5)
+    distances = {"m3sda:lam=0.1": 0.1 * (2 + 2 + 5 + 8), "m3sda:lam=0.1,order=1": 0.1 * (2 + 2), "m3sda": 5e-4 * 17}
+    for word, distance in distances.items():
+        assert centrals.build(word)(batch).item() == pytest.approx(math.log(2) + distance, rel=1e-5)
 
 
 def test_without_weight_a_method_is_cross_entropy() -> None:
@@ -535,6 +538,9 @@ def test_bound_of_mutual_information_by_hand() -> None:
 def test_gap_of_clusters_by_hand() -> None:
     # Two clusters: {0, 2} with 2 + 2 over 2 · 2, {10, 13} with 3 + 3 over 2 · 2.
     assert cluster_gap(torch.tensor([[0.0], [2.0], [10.0], [13.0]]), 2).item() == pytest.approx(2.5)
+    # From 0, 16 and 7, which are far apart, k-means moves 4 to {0, 3}: 16 / (2 · 3), {7, 11} with 8 / (2 · 2), {16}.
+    moved = cluster_gap(torch.tensor([[0.0], [3.0], [7.0], [4.0], [11.0], [16.0]]), 3)
+    assert moved.item() == pytest.approx(14 / 3)
     assert cluster_gap(torch.tensor([[0.0], [2.0]]), 5).item() == 0
     assert cluster_gap(torch.randn(64, 256), 64).item() == 0
     assert cluster_gap(torch.ones(64, 256).cumsum(1) * 0.3, 8).item() == 0, "rows that are alike are at distance 0"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -76,6 +77,35 @@ def test_halves_are_pulled_to_equal_probabilities_and_to_no_shared_information(d
     pulled, free = (gradients(Fada(width=8, disentangle=d)(batch)[0], inputs) for d in (disentangle, 0.0))
     difference = [a - b for a, b in zip(pulled, free, strict=True)]
     require_close(difference, gradients(confusion_loss + information, inputs), disentangle * FADE)
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def test_reconstruction_and_confusion_by_hand() -> None:
+    """Both halves are x and their reconstruction is 2x, so its error is x², with gradient 2 · 2 · x / 3."""
+    nets = _SourceNets(features=1, classes=3, width=4)
+    nets.disentangler = Function(lambda x: torch.cat([x, x], -1))
+    nets.reconstructor = Function(lambda halves: 2 * halves[:, :1])
+    nets.statistic = Function(lambda pairs: (pairs[:, :1] - pairs[:, 1:]).square())
+    for parameter in nets.identifier.parameters():
+        nn.init.zeros_(parameter)
+    features, labels = torch.tensor([[0.0], [1.0], [3.0]], requires_grad=True), torch.arange(3)
+
+    def loss(**weights: float) -> Tensor:
+        return Fada(**weights)._disentangle(nets, features, labels, fade=1.0)
+
+    reconstruction_loss = loss() - loss(reconstruct=0)
+    assert reconstruction_loss.item() == pytest.approx(10 / 3, rel=1e-5)
+    torch.testing.assert_close(gradients(reconstruction_loss, [features])[0], torch.tensor([[0.0], [4 / 3], [4.0]]))
+    # All classes alike; the bound of the information is below 0 and does not count.
+    assert (loss() - loss(disentangle=0)).item() == pytest.approx(math.log(3), rel=1e-5)
 
 
 def test_a_source_is_weighed_by_what_a_step_on_its_own_loss_makes_of_the_target() -> None:

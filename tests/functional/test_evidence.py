@@ -56,6 +56,16 @@ def test_density_by_hand() -> None:
     assert value.item() == pytest.approx((2 * entropy + math.log(2)) / 3, rel=1e-6)
 
 
+def test_densitys_default_temperature_by_hand() -> None:
+    # Cosines ab 0.8, ac 0.96 and bc 0.936, divided by 0.05: a row's two scores differ by 3.2, 2.72 and 0.48.
+    expected = 0.0
+    for difference in (3.2, 2.72, 0.48):
+        p = 1 / (1 + math.exp(-difference))
+        expected -= (p * math.log(p) + (1 - p) * math.log(1 - p)) / 3
+    value = soft_neighborhood_density(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.96, 0.28]], dtype=torch.float64))
+    assert value.item() == pytest.approx(expected) == pytest.approx(0.354114, abs=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("temperature", [0.05, 0.5])
 def test_density_is_the_double_loop(seed: int, temperature: float) -> None:

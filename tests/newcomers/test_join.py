@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cache
 
@@ -147,11 +148,15 @@ def test_the_start_is_what_eq_8_says(weighted: TrainedFederation, by: str) -> No
     assert joined.weights.sum() == pytest.approx(1)
 
 
+def information(network: Network, images: Tensor) -> float:
+    with torch.no_grad():
+        logits, _ = network.eval()(network.prepare(images))
+    return float(mutual_information(logits.double()))
+
+
 def test_a_newcomers_trust_is_that_of_the_source_model(weighted: TrainedFederation) -> None:
     images = tinted(2, 5)
-    with torch.no_grad():
-        logits, _ = source().eval()(source().prepare(images))
-    assert join(weighted, images).trust == pytest.approx(float(mutual_information(logits.double())), abs=1e-5)
+    assert join(weighted, images).trust == pytest.approx(information(source(), images), abs=1e-5)
 
 
 def test_without_a_blend_it_gets_the_clusters_model() -> None:
@@ -376,9 +381,9 @@ def test_no_nearest_clients_are_recorded_where_an_update_has_no_direction() -> N
     assert nearest_clients(method, engine, server.source) == {}
 
 
-def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By update, a newcomer trains the source model to choose, and BatchNorm statistics may stay on the network."""
-    trained = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The mutual information of the outputs that trust was asked of, each time; nobody is trusted."""
     values: list[float] = []
 
     def trust(self: Trusted, source: Predictions) -> Tensor:
@@ -386,9 +391,25 @@ def test_trust_is_asked_once_before_anything_is_trained(monkeypatch: pytest.Monk
         return torch.zeros((), dtype=torch.float64)
 
     monkeypatch.setattr(Trusted, "trust", trust)
+    return values
+
+
+def test_trust_is_asked_once_before_anything_is_trained(asked: list[float]) -> None:
+    """By update, a newcomer trains the source model to choose, and BatchNorm statistics may stay on the network."""
+    trained = federation(OneHot(), TrueDomains(), batch_norm=BatchNormPolicy.LOCAL)
     trusting = replace(trained, method=replace(trained.method, pseudo_labeler=Trusted(least=0.99)))
     joined = join(trusting, tinted(2, 5), epochs=3)
-    assert len(values) == 1
-    assert joined.trust == pytest.approx(values[0], abs=1e-5)
+    assert len(asked) == 1
+    assert joined.trust == pytest.approx(asked[0], abs=1e-5)
     assert joined.epochs == 0, "whoever is not trusted trains nothing"
     assert join(trained, tinted(2, 5), epochs=1).epochs == 1
+
+
+def test_with_a_last_phase_trust_is_of_the_model_that_it_adapts(asked: list[float]) -> None:
+    trained, images = federation(OneHot(), TrueDomains()), tinted(2, 5)
+    method = replace(trained.method, pseudo_labeler=Trusted(least=0.99), finish=(Shot(),))
+    joined = join(replace(trained, method=method), images, by="alignment")
+    delivered = copy.deepcopy(source())
+    Layout.of(delivered).write(delivered, trained.server.rows[joined.choice.cluster])
+    assert asked == [pytest.approx(information(delivered, images), abs=1e-5)]
+    assert abs(asked[0] - information(source(), images)) > 1e-4

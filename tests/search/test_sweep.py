@@ -19,11 +19,11 @@ from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
-from fedwca.search.criteria import CRITERIA, ORACLE, judge
+from fedwca.search.criteria import CRITERIA, ORACLE, judge, worst
 from fedwca.search.open_study import JOURNAL, read_tried_values
 from fedwca.search.plan_search import PlannedSearch, Search, check_clients, plan_search
 from fedwca.search.space import Options, Range, grid, grids, parse_space, resolve_grid
-from fedwca.search.study import search, tabulate_tries
+from fedwca.search.study import _suggested, search, tabulate_tries
 
 from ..cli.conftest import call
 from ..shades import write_shades
@@ -42,6 +42,14 @@ def test_spans_and_lists() -> None:
 def test_mistakes_get_a_sentence(text: str) -> None:
     with pytest.raises(UsageError, match="--param"):
         parse_space(text)
+
+
+def test_spans_are_drawn_as_they_are_written() -> None:
+    trial = Mock()
+    _suggested(trial, Range("a.b", 1e-4, 0.1, log=True))
+    _suggested(trial, Range("a.b", 1, 5, whole=True))
+    trial.suggest_float.assert_called_once_with("a.b", 1e-4, 0.1, log=True)
+    trial.suggest_int.assert_called_once_with("a.b", 1, 5, log=False)
 
 
 def test_keys_name_their_component() -> None:
@@ -194,6 +202,7 @@ class Trainings:
     value: float | None = None
     """The criterion's value; None: the learning rate."""
     said: list[str] = field(default_factory=list)
+    criterion: str = "density"
 
     def __call__(self, request: RunRequest, *_: Any) -> Any:
         ((key, rate),) = request.tried
@@ -202,7 +211,7 @@ class Trainings:
         if error := self.errors.get(len(self.rates) - 1):
             raise error
         value = float(rate) if self.value is None else self.value
-        record = {"method": "fedavg", "source_model": 0, "trial": 0, "round": 0, "evidence": {"density": [value]}}
+        record = {"method": "fedavg", "source_model": 0, "trial": 0, "round": 0, "evidence": {self.criterion: [value]}}
         return Mock(runs={"fedavg": Mock(lines_of=lambda method: [record])})
 
     def search(self, out: Path, param: Options | Range, tries: int | None = None) -> list[float]:
@@ -213,7 +222,7 @@ class Trainings:
     def wanted(self, out: Path, param: Options | Range, tries: int | None = None) -> Search:
         """The search that `search` runs."""
         request = RunRequest({"baselines": ["fedavg"], "composed": False, "data": self.data})
-        return Search(request, [param], "density", tries, out)
+        return Search(request, [param], self.criterion, tries, out)
 
 
 @pytest.fixture
@@ -307,6 +316,17 @@ def test_a_try_that_diverged_is_a_result(trainings: Trainings, tmp_path: Path) -
     assert trainings.said[1].endswith(": density diverged")
     assert trainings.search(tmp_path, LIST) == rows
     assert len(trainings.rates) == 4
+
+
+def test_of_entropy_less_is_better(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.criterion = "entropy"
+    wanted = trainings.wanted(tmp_path / "all", LIST)
+    rows = search(wanted, Notes(trainings.said))
+    assert [entry[LR] for entry in rows] == [0.1, 0.2, 0.3, 0.4]
+    assert "(less is better)" in tabulate_tries(wanted, rows).title
+    trainings.errors = {4: Diverged("source training gave values that are not finite")}
+    assert trainings.search(tmp_path / "one diverged", LIST)[-1] == trainings.rates[4]
+    assert (worst("entropy"), worst("density")) == (math.inf, -math.inf)
 
 
 def test_a_criterion_that_no_try_has_a_value_of_is_said(trainings: Trainings, tmp_path: Path) -> None:
