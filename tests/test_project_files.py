@@ -76,6 +76,8 @@ def test_the_source_archive_holds_what_its_tests_read() -> None:
     ]
     included = [*CONFIGURATION["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], *always]
     never = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines())]
+    # A checkout may have a cache beside its files, of which no test reads anything.
+    never = [*never, ".cache"]
     names = [path.name for path in ROOT.iterdir() if not any(fnmatch(path.name, pattern) for pattern in never)]
     # Some tests look for the files that a page names.
     readers = [*HERE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

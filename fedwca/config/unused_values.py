@@ -53,7 +53,10 @@ def without_unused(
         _check_overruled_fields(config, remaining_origins, methods)
     idle_values = _unused_values(config, methods)
     for key in idle_values:
-        if remaining_origins.pop(f"methods.{key}") != preset and refuses:
+        origin = remaining_origins.pop(f"methods.{key}")
+        # Where a value for all methods took its place, as it may have taken that of a preset, that one is looked at.
+        is_for_all = remaining_origins.get(key.partition(".")[2]) == origin
+        if origin != preset and refuses and not is_for_all:
             raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
     return _without_values(_without_fields(config, idle_fields), idle_values), remaining_origins
 

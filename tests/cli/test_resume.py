@@ -450,7 +450,7 @@ def test_methods_that_begin_later_begin_from_the_same_model(bench: Make, tmp_pat
     put(2)
     refused = resume(folder)
     assert refused.code == 1
-    assert "source model 0 of this run: began from another source model than the one there is now" in refused.err
+    assert f"began from another model than {file} holds now; put that one back" in refused.err
     put(1)
     assert resume(folder).code == 0
     assert result(folder)[0] == result(uninterrupted.folder)[0]

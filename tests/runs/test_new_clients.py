@@ -256,7 +256,7 @@ def test_a_baseline_of_a_name_that_two_settings_have_is_shown() -> None:
 
 
 def test_compare_has_one_column(tmp_path: Path) -> None:
-    layer = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size")}
+    layer = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size", "baselines")}
     request = RunRequest({**layer, "rounds": 1}, list(OVERRIDES.items()), "upfl")
     comparison = run_comparison(request, ["fedavg", "fedprox"], [], None, tmp_path)
     assert (comparison.sources, comparison.named, comparison.reference) == (("shards",), "partition", "fedavg")

@@ -79,7 +79,7 @@ def test_reports_say_where_trust_is_low(plain: Path) -> None:
     (page,) = page_data([run], ["run"])
     shown = page["units"][0]["methods"]["local"]["trust"]
     assert shown[0] is None
-    assert [round(value, 2) for value in read_rounds(plain, "local")[1]["trust"]] == shown[1]
+    assert [round(value, 4) for value in read_rounds(plain, "local")[1]["trust"]] == shown[1]
 
 
 def test_records_of_a_gated_run(gated: Path) -> None:
