@@ -25,9 +25,6 @@ from fedwca.cli.shared_options import (
 from fedwca.cli.terminal import say
 from fedwca.core.environment_variables import check_one_process
 
-DEFAULT_OUT = Path("runs/reproduce")
-
-
 @run_options
 def command(
     asked: RunOptions,
@@ -59,7 +56,7 @@ def command(
         bool, typer.Option("--quick", help="Fewer images, rounds and runs; not comparable with the printed numbers.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its rough cost, run nothing.")] = False,
-    out: Annotated[Path, folder("run folders and figures")] = DEFAULT_OUT,
+    out: Annotated[Path, folder("run folders and figures")] = Path("runs/reproduce"),
     keep: Keep = "last",
     logger: Loggers = None,
     quiet: Quiet = False,
@@ -85,7 +82,6 @@ def command(
     if table_definition.messages is not None:
         options = {"dataset": dataset, "source": source, "target": target, "preset": preset, "quick": quick}
         options |= {"keep": keep != "last", "logger": logger, "quiet": quiet, "config": asked.file is not None}
-        options |= {"out": out != DEFAULT_OUT}
         idle_options = [f"--{name}" for name, value in options.items() if value]
         idle_options += [key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)]
         if idle_options:

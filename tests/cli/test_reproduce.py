@@ -225,7 +225,7 @@ def test_tables_of_new_clients_have_no_source(tmp_path: Path) -> None:
     assert "--source mnist: this table pools the images of all domains" in run.err
 
 
-@pytest.mark.parametrize("option", [["--logger", "csv"], ["--keep", "some"], ["--quiet"], ["--out", "X"]])
+@pytest.mark.parametrize("option", [["--logger", "csv"], ["--keep", "some"], ["--quiet"]])
 def test_a_table_that_runs_nothing_takes_no_options_of_runs(option: list[str]) -> None:
     run = call("reproduce", "sfda-table4", *option)
     assert run.code == 2
