@@ -25,6 +25,7 @@ from fedwca.cli.shared_options import (
 from fedwca.cli.terminal import say
 from fedwca.core.environment_variables import check_one_process
 
+
 @run_options
 def command(
     asked: RunOptions,
