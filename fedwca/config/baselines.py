@@ -121,7 +121,7 @@ def is_stated(name: str, key: str, setting: str = Domains.setting) -> bool:
     """
     if name not in baseline_names(setting):
         return False
-    own = baseline(name, setting)
+    own = _read_baseline(name, setting)
     return key in dict(flatten_keys({"training": own.training, "components": own.components}))
 
 

@@ -183,7 +183,7 @@ class Client:
         method, keys = composition.build(), Keys(composition.seed, composition.trial)
         aggregator, labeler = method.aggregator, method.pseudo_labeler
         first = bool(parcel.notes["first"])
-        self._start_round(parcel.round, first or bool(parcel.notes["new"]))
+        self._start_round(parcel.round, first or bool(parcel.notes.get("new", False)))  # 0.1.0 does not say it
         rows = self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])

@@ -318,6 +318,14 @@ def test_by_target_is_over_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert numbers.by_target(finished, "local") == numbers.by_target(finished, "fedavg") == {}
 
 
+def set_source_weights(file: Path, weights: str) -> None:
+    """Let all methods of a piece have begun from the source model of this checksum."""
+    result = json.loads(file.read_text())
+    for entry in result["methods"].values():
+        entry["source_weights"] = weights
+    file.write_text(json.dumps(result))
+
+
 def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,12 +335,8 @@ def test_one_hot_by_moments_stands_beside_methods_from_its_source_model(
         write(
             tmp_path, "moments_pacs", "photo", seed, {numbers.MOMENTS: [55.0], numbers.ONE_HOT_BY_MOMENTS: [52.0]}, 10
         )
-        for kind, weights in (("pacs", "a"), ("moments_pacs", moments_weights)):
-            file = tmp_path / f"{kind}-photo-{seed}.json"
-            result = json.loads(file.read_text())
-            for entry in result["methods"].values():
-                entry["source_weights"] = weights
-            file.write_text(json.dumps(result))
+        set_source_weights(tmp_path / f"pacs-photo-{seed}.json", "a")
+        set_source_weights(tmp_path / f"moments_pacs-photo-{seed}.json", moments_weights)
     joined = numbers.finished_with(numbers.MOMENTS_PACS, numbers.ONE_HOT_BY_MOMENTS, numbers.PACS)
     assert numbers.by_target(joined, numbers.ONE_HOT_BY_MOMENTS) == {("photo", 21, "x"): 52.0, ("photo", 21, "y"): 52.0}
     assert numbers.by_target(joined, numbers.MOMENTS)["photo", 21, "x"] == 50.0
@@ -346,12 +350,8 @@ def test_source_ada_bn_stands_by_moments_where_it_has_their_source_models(
     for source, weights in (("usps", "a"), ("synth", "b")):
         write(tmp_path, "moments", source, 20, {numbers.MOMENTS: [50.0], numbers.ONE_HOT_BY_MOMENTS: [52.0]}, 10)
         write(tmp_path, "moments_source", source, 20, {"source_ada_bn": [40.0]}, 10)
-        for kind, own_weights in (("moments", "a"), ("moments_source", weights)):
-            file = tmp_path / f"{kind}-{source}-20.json"
-            result = json.loads(file.read_text())
-            for entry in result["methods"].values():
-                entry["source_weights"] = own_weights
-            file.write_text(json.dumps(result))
+        set_source_weights(tmp_path / f"moments-{source}-20.json", "a")
+        set_source_weights(tmp_path / f"moments_source-{source}-20.json", weights)
     table = tables.BLOCKS["paper_size-moments"]()
     assert cells(table, "SOURCE_ADA_BN") == ["SOURCE_ADA_BN", "–", "40.0", "–", "+10.0", "", "1"]
 
