@@ -21,8 +21,8 @@ class Trusted(PrototypeLabeler):
     """Labels of the start model by prototypes, at clients where the source model's outputs tell classes apart.
 
     A client is trusted where (H(mean p) - mean H(p)) / log M of the source model's outputs p on its images is at least
-    ``least``. It cannot exceed H(predicted classes) / log M or log N / log M for N images. So where the model is right,
-    a client of few classes may not be trusted, and one of very few images never is.
+    ``least``. It cannot exceed H(mean p) / log M or log N / log M for N images. So where the model is surely right, a
+    client of few classes may not be trusted, and one of very few images never is.
     Source: ours; labels are SHOT's (Liang et al., ICML 2020; FedWCA eq. 4).
     """
 

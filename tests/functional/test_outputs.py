@@ -50,6 +50,17 @@ def test_mutual_information_by_hand() -> None:
     assert mutual_information(100 * torch.eye(10)[:3]).item() == pytest.approx(math.log(3, 10))
 
 
+def test_outputs_that_are_not_sure_have_more_information_than_their_classes() -> None:
+    # 16 outputs: .51 for class 0 or 1, the rest for one of the classes 2 to 9, each pair once. The mean output is .255
+    # for each of the two and .06125 for the others; each output has the same entropy. Only two classes are predicted.
+    outputs = [[0.51 * (k == top) + 0.49 * (k == rest) for k in range(10)] for top in range(2) for rest in range(2, 10)]
+    mean = -2 * 0.255 * math.log(0.255) - 8 * 0.06125 * math.log(0.06125)
+    each = -0.51 * math.log(0.51) - 0.49 * math.log(0.49)
+    information = mutual_information(logs(*[[max(p, 1e-30) for p in output] for output in outputs])).item()
+    assert information == pytest.approx((mean - each) / math.log(10))
+    assert math.log(2, 10) < 0.5 < information < mean / math.log(10), "above the predicted classes' bound"
+
+
 def test_equal_outputs_have_no_information_and_not_less() -> None:
     logits = (0.1 * torch.arange(10, dtype=torch.float64)).repeat(6, 1)
     assert information_maximization(logits, eps=0) > 0, "by rounding"
