@@ -38,7 +38,9 @@ def fedscal_mean() -> str:
     ]
     config = next(iter(summaries.values()))["config"]
     training = config["training"]
+    count = len(means[ALL])
     notes = [
+        f"The difference is paired by source, with its 95 % interval (Student's t) over {count}.",
         f"Percent, means over clients; one source model of each source, {config['clients']} clients a domain of",
         f"{config['samples']} images, {config['rounds']} rounds of {training['epochs']} epochs, learning rate",
         f"{training['lr']}; {name_machines(read_results('environment.json'))} (`benchmarks/fedscal_mean.sh`).",

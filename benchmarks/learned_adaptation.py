@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from provenance import measured_on, provenance
 
 from fedwca import bench
 from fedwca.results.read_run import read_run
+from fedwca.results.shown_records import is_best_so_far
 from fedwca.results.statistics import paired_difference
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +90,11 @@ def chosen(pairs: list[tuple[float, float]]) -> float:
     >>> chosen([(1.0, 5.0), (2.0, 6.0), (2.0, 7.0)])
     7.0
     """
-    return max(reversed(pairs), key=lambda pair: pair[0])[1]
+    best, value = None, math.nan
+    for validation, accuracy in pairs:
+        if is_best_so_far(validation, best):  # sums that differ by rounding are equal, as in tables of runs
+            best, value = validation, accuracy
+    return value
 
 
 def mean(values: list[float | None]) -> float:

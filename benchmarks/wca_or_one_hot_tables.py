@@ -173,7 +173,8 @@ def labels(by_source: bool = False) -> str:
         return NOTHING
     notes = [
         f"FedWCA minus One-hot with true clusters, {PAIR_NOTE}, with its 95 %",
-        f"interval over pairs (Student's t) and n. {hardware(with_true_clusters(results))}",
+        "interval over pairs (Student's t) and n; **bold** where it excludes 0. "
+        f"{hardware(with_true_clusters(results))}",
     ]
     heads = ("the source model is right" if by_source else "right labels in round 1", *NAMES.values())
     return noted(Table("", heads, lines), notes)

@@ -3,8 +3,8 @@
 Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Functions of samples take a ``mask [N]``
 (1 for a sample, 0 for padding; padding changes nothing; domain distances and losses, calibration, styles and strong
 views have none) and, like functions of weights, run under `torch.func.vmap`, in float32 and float64, on any device that
-has float64, which Apple's ``mps`` has not; clustering takes tensors of that one, too. Only the clustering and the strong
-views branch on values.
+has float64, which Apple's ``mps`` has not; clustering takes tensors of that one, too. Only the clustering and the
+strong views branch on values.
 """
 
 from typing import TYPE_CHECKING

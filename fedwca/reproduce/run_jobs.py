@@ -20,7 +20,7 @@ from fedwca.results.pictures import NotDrawn, save
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.resuming.reuse_runs import CollectedRuns, collect_runs
+from fedwca.runs.resuming.reuse_runs import CollectedRuns, collect_runs, warn_of_other_environments
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class JobResult:
 def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     """Run what is missing, then draw the figure and make the table."""
     runs_by_domain = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
+    warn_of_other_environments([run for runs in runs_by_domain.values() for run in runs.runs.values()], reporter)
     figures = []
     if job.found.shows in ("domains", "weights", "images", "curves"):
         for domain, collected in runs_by_domain.items():

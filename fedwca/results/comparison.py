@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fedwca.data.dataset import canonical_domain
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
+from fedwca.registry import canonical_name
 from fedwca.results.describe_run import first_model, shown_round
 from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
 from fedwca.results.method_names import find_spelling
@@ -95,13 +96,26 @@ class Comparison:
         return sample_of(list(self.part(method, source).values()))
 
     def number(self, method: str, name: str, source: str | None = None) -> Sample | None:
-        """As `sample`, for one of the method's ``numbers``; None if no run has it."""
-        values = _of_source(self.numbers.get(self._method(method), {}).get(name, {}), self._source(source))
+        """As `sample`, for one of the method's ``numbers``; None if no run has it.
+
+        Raises:
+            UsageError: there is no such number.
+        """
+        if (number := canonical_name(name)) not in ON_REQUEST:
+            raise UsageError(describe_unknown("number", name, ON_REQUEST))
+        values = _of_source(self.numbers.get(self._method(method), {}).get(number, {}), self._source(source))
         return sample_of(list(values.values())) if values else None
 
     def domain(self, method: str, name: str, source: str) -> Sample:
-        """As `sample`, for the clients of one domain in the runs of one source."""
-        return sample_of(self.domains.get(self._method(method), {}).get(self._source(source) or "", {}).get(name, ()))
+        """As `sample`, for the clients of one domain in the runs of one source; n is 0 where the method has none.
+
+        Raises:
+            UsageError: no client is of such a domain.
+        """
+        by_name = {canonical_domain(known): known for known in self.domain_names(source)}
+        if (domain := by_name.get(canonical_domain(name))) is None:
+            raise UsageError(describe_unknown("domain", name, list(by_name.values())))
+        return sample_of(self.domains.get(self._method(method), {}).get(self._source(source) or "", {}).get(domain, ()))
 
     def domain_names(self, source: str) -> list[str]:
         """Domains of clients in the runs of one source, as far as they are known."""

@@ -54,6 +54,11 @@ class Run:
         return "centrally trained model" if "central" in kinds else self.first_model
 
     @property
+    def first_models(self) -> str:
+        """What its methods' clients start from, in words, each once."""
+        return " or ".join(dict.fromkeys(map(self.first_model_of, self.labels)))
+
+    @property
     def methods(self) -> Mapping[str, Mapping[str, Any]]:
         """Label, rounds and components of each method, by name; the composed method is last."""
         return self.about["methods"]  # type: ignore[no-any-return]

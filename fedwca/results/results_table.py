@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedwca.describe_problems import describe_unknown
@@ -65,6 +65,22 @@ COLUMNS = (
     ResultColumn("seconds", _seconds, narrow=False),
 )
 """The columns around the target domains; a new column is added here."""
+
+
+def columns_for(results: Iterable[Mapping[str, Entry]]) -> list[ResultColumn]:
+    """`COLUMNS`, where the difference is to the reference by its label, if all of the runs' results have one.
+
+    A composed method that is named after its aggregator may have taken FedAvg's place.
+    """
+    labels = {
+        run[difference["to"]].get("label")
+        for run in results
+        for e in run.values()
+        if (difference := e.get("difference"))
+    }
+    label = labels.pop() if len(labels) == 1 else None
+    named = replace(DIFFERENCE, heading=f"to {label}") if label else DIFFERENCE
+    return [named if column is DIFFERENCE else column for column in COLUMNS]
 
 
 ON_REQUEST = {

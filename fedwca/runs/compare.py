@@ -20,7 +20,7 @@ from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resuming.reuse_runs import collect_runs
+from fedwca.runs.resuming.reuse_runs import collect_runs, warn_of_other_environments
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import check_recording
 
@@ -64,6 +64,7 @@ def run_comparison(
     """
     planned = plan_comparison(request, methods, domains, reference)
     collected = [collect_runs(domain_request, out, reporter) for domain_request in planned.requests]
+    warn_of_other_environments([run for runs in collected for run in runs.runs.values()], reporter)
     tables = {domain_of(runs.config) or runs.config.partition: runs.table for runs in collected}
     config, run = collected[-1].config, next(iter(collected[-1].runs.values()))
     comparison = Comparison.of(

@@ -14,7 +14,7 @@ from fedwca.results.describe_run import data_and_domain, describe_spread, shown_
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
 from fedwca.results.read_run import Run
 from fedwca.results.read_run_files import read_records
-from fedwca.results.results_table import COLUMNS, requested_columns, results_table
+from fedwca.results.results_table import columns_for, requested_columns, results_table
 from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, mean_cell
@@ -76,7 +76,7 @@ class FinishedRun:
         dataset_text = data_and_domain(self.run.config, self.dataset)
         round_text = shown_round(any("round" in entry for _, entry in entries))
         title = f"{dataset_text}: accuracy in percent {round_text}, {spread}"
-        table_columns = [column for column in COLUMNS if column.narrow or not narrow]
+        table_columns = [column for column in columns_for([self.summary["methods"]]) if column.narrow or not narrow]
         if columns:
             table_columns += requested_columns(columns, self.run.classes, [entry for _, entry in entries])
         return results_table(title, entries, columns=table_columns)

@@ -24,7 +24,9 @@ from fedwca.search.open_study import JOURNAL
 from fedwca.search.space import Options, Range, resolve_grid
 
 MOST_COMBINATIONS = 100_000
-"""The largest grid of listed values; each combination is a run."""
+"""The largest grid of values; each combination is a run."""
+DRAWN = 20
+"""Number of tries where a field has a range, unless another is given."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,7 @@ def plan_search(spec: Search) -> PlannedSearch:
     keys = [param.key for param in params]
     if duplicates := [key for number, key in enumerate(keys) if key in keys[:number]]:
         raise UsageError(f"{duplicates[0]} is given twice; name all its values in one --param")
-    options = {param.key: param.values for param in params if isinstance(param, Options)}
-    grid = _shuffled_grid(options, plan.config.seed) if len(options) == len(params) else None
+    grid = _shuffled_grid(params, plan.config.seed)
     base_values = first_values(params)
     _check_values(request, params, base_values)
     first_plan = with_values(request, base_values).plan()
@@ -102,8 +103,9 @@ def plan_search(spec: Search) -> PlannedSearch:
     dataset, domain = load(first_plan.config)
     if not (spec.out / JOURNAL).exists():  # a search that is continued was checked when it began
         check_criterion_is_measured(spec.criterion, rounds, split_trial(first_plan.config, dataset, domain, 0, 0))
-    max_tries = 20 if grid is None else len(grid)
-    tries = max_tries if spec.tries is None else spec.tries if grid is None else min(spec.tries, max_tries)
+    drawn = any(isinstance(param, Range) for param in params)
+    tries = (DRAWN if drawn or grid is None else len(grid)) if spec.tries is None else spec.tries
+    tries = tries if grid is None else min(tries, len(grid))
     about = {
         "config": plan.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
         "criterion": spec.criterion,
@@ -147,14 +149,27 @@ def with_values(request: RunRequest, values: dict[str, Any]) -> RunRequest:
     return replace(request, tried=[(key, str(value)) for key, value in values.items()])
 
 
-def _shuffled_grid(options: Mapping[str, Sequence[Any]], seed: int) -> list[dict[str, Any]]:
+def _shuffled_grid(params: Sequence[Options | Range], seed: int) -> list[dict[str, Any]] | None:
     """All combinations of values in a random order by the seed, so that the first few are spread over the grid.
 
+    A range of whole numbers has few values, which would be drawn again and again. None: a range has others, or there
+    are too many combinations.
+
     Raises:
-        UsageError: there are too many.
+        UsageError: there are too many combinations of listed values.
     """
+    options: dict[str, Sequence[Any]] = {}
+    for param in params:
+        if isinstance(param, Options):
+            options[param.key] = param.values
+        elif param.whole and not param.log and param.high - param.low < MOST_COMBINATIONS:
+            options[param.key] = range(int(param.low), int(param.high) + 1)
+        else:
+            return None
     count = math.prod(map(len, options.values()))
     if count > MOST_COMBINATIONS:
+        if any(isinstance(param, Range) for param in params):
+            return None
         raise UsageError(
             f"the values have {count:,} combinations, and {MOST_COMBINATIONS:,} can be listed; give one field as a "
             "range, such as 0.001..0.1, to have values drawn"

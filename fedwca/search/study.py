@@ -10,15 +10,20 @@ from typing import Any
 
 from fedwca.data.cache import make_folder
 from fedwca.errors import Diverged, FedwcaError, UsageError
+from fedwca.results.find_runs import run_folders
 from fedwca.results.lock import hold_lock
+from fedwca.results.read_run import read_if_run
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import OneOfMany, RunReporter
-from fedwca.runs.resuming.reuse_runs import collect_runs
+from fedwca.runs.resuming.reuse_runs import collect_runs, warn_of_other_environments, warn_of_other_source_models
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import ORACLE, VALIDATION, judge, worst
 from fedwca.search.open_study import complete_trials, open_study, tried_values
-from fedwca.search.plan_search import Search, check_clients, plan_search, with_values
+from fedwca.search.plan_search import PlannedSearch, Search, check_clients, plan_search, with_values
 from fedwca.search.space import Options, Range
+
+OF_SOURCE_MODELS = ("source_training.", "model.", "dataset.", "partition.")
+"""How keys begin whose values change the source model."""
 
 
 def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
@@ -75,6 +80,7 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             )
             raise
         trials = complete_trials(optuna, study)
+    _warn_of_differences(spec, planned, reporter)
     if not trials and all(trial.state == optuna.trial.TrialState.PRUNED for trial in study.trials):
         raise FedwcaError(f"{spec.out}: no try could be run, as the warnings say; name other values and another folder")
     if not trials:
@@ -98,6 +104,14 @@ def import_optuna() -> Any:
         raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
+
+
+def _warn_of_differences(spec: Search, planned: PlannedSearch, reporter: RunReporter) -> None:
+    """Warn if tries, made at other times perhaps, differ in more than the values that are searched."""
+    runs = list(filter(None, map(read_if_run, run_folders(spec.out / "runs"))))
+    if not any(param.key.startswith(OF_SOURCE_MODELS) for param in planned.params):
+        warn_of_other_source_models(runs, reporter)
+    warn_of_other_environments(runs, reporter)
 
 
 def _measure(request: RunRequest, spec: Search, reporter: RunReporter) -> float:

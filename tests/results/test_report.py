@@ -246,6 +246,11 @@ def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
     assert "ends below the source model it began from" in text
     run.about["methods"]["wca"]["components"].append({"kind": "central", "name": "pooled"})  # type: ignore[index]
     assert "FedWCA: ends below the centrally trained model it began from" in "\n".join(run_warnings(run))
+    (data,) = page_data([run], ["run"])
+    assert data["first_model"] == "source model or centrally trained model"
+    starts = {method["name"]: (method["first_model"], method["rounds"]) for method in data["methods"]}
+    assert starts["wca"] == ("centrally trained model", "rounds done (0: the centrally trained model)")
+    assert {start for name, (start, _) in starts.items() if name != "wca"} == {"source model"}
     # 10 of 36 images are right; means over clients of 6 images differ in the last digit.
     start, end = ([100 * right / 6 for right in clients] for clients in ([6, 0, 0, 4, 0, 0], [1, 1, 5, 0, 3, 0]))
     run.rounds("wca")[0]["accuracy"], last(run)["accuracy"] = start, end  # type: ignore[index]

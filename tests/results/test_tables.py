@@ -10,7 +10,7 @@ import pytest
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.describe_run import describe_spread
-from fedwca.results.results_table import COLUMNS, ResultColumn, requested_columns, results_table
+from fedwca.results.results_table import COLUMNS, ResultColumn, columns_for, requested_columns, results_table
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell
@@ -53,6 +53,17 @@ def test_a_label_cannot_break_a_latex_file(letter: str, written: str) -> None:
 @pytest.mark.parametrize("label", ["[mine]", "* best"])
 def test_a_label_is_no_option_of_the_latex_line_before(label: str) -> None:
     assert f"{{}}{label} & 50.0 " in Table("", ("method", "a"), [[label, "50.0"], [label, "50.0"]]).latex()
+
+
+def test_the_difference_is_to_the_row_it_is_taken_to() -> None:
+    results = {
+        "fedavg": {"label": "FedAvg, two models + mixup"},
+        "local": {"label": "Local", "difference": {"to": "fedavg", "mean": -1.0, "std": None}},
+    }
+    assert "to FedAvg, two models + mixup" in [column.heading for column in columns_for([results])]
+    assert "to FedAvg" in [
+        column.heading for column in columns_for([results, {**results, "fedavg": {"label": "FedAvg"}}])
+    ]
 
 
 def test_another_column_is_one_edit() -> None:
@@ -198,6 +209,11 @@ def test_a_comparisons_methods_and_sources_are_found_however_they_are_spelled() 
     assert comparison.difference("FedAvg") is None
     assert comparison.domain("One-Hot", "snow", "Real World").mean == 50.0
     assert comparison.domain_names("Real World") == ["snow"]
+    assert comparison.number("One-Hot", "client-std") is None
+    with pytest.raises(UsageError, match="no number 'client_sd'"):
+        comparison.number("one_hot", "client_sd")
+    with pytest.raises(UsageError, match="no domain 'rain'"):
+        comparison.domain("one_hot", "rain", "real_world")
     for method, source, text in (("ifca", None, "no method 'ifca'"), ("fedavg", "art", "no source 'art'")):
         with pytest.raises(UsageError, match=text):
             comparison.sample(method, source)

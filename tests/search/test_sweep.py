@@ -7,6 +7,7 @@ import shutil
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -272,6 +273,32 @@ def test_fewer_tries_than_combinations_are_the_first_of_all(trainings: Trainings
     assert sorted(first) == sorted(trainings.rates)
     trainings.search(tmp_path / "all", LIST)
     assert trainings.rates[2:4] == trainings.rates[:2]
+
+
+def test_whole_numbers_of_a_range_are_tried_once(trainings: Trainings, tmp_path: Path) -> None:
+    whole = parse_space(f"{LR}=1..3")
+    assert len(trainings.search(tmp_path, whole, tries=2)) == 2
+    assert trainings.search(tmp_path, whole, tries=6) == [3, 2, 1]
+    assert sorted(trainings.rates) == [1, 2, 3]
+    assert len(trainings.search(tmp_path / "many", parse_space(f"{LR}=1..30"))) == 20
+
+
+@pytest.mark.parametrize(("key", "others"), [(LR, 2), ("source_training.lr", 1)])
+def test_tries_that_differ_in_more_than_their_values_are_said(
+    key: str, others: int, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str) -> Any:
+        line = {"method": "fedavg", "source_model": 0, "trial": 0, "round": -1, "source_weights": name}
+        return SimpleNamespace(path=Path(name), methods={}, lines=[line], environment={"device": name})
+
+    monkeypatch.setattr("fedwca.search.study.run_folders", lambda out: ["one", "two"])
+    monkeypatch.setattr("fedwca.search.study.read_if_run", run)
+    monkeypatch.setattr(f"{__name__}.LR", key)
+    trainings.search(tmp_path, parse_space(f"{key}=0.1,0.2"))
+    said = [text for text in trainings.said if text.startswith("two ")]
+    assert len(said) == others
+    assert "was made, unlike one" in said[-1]
+    assert ("two began from another source model than one" in said[0]) == (others == 2)
 
 
 def test_a_study_of_an_earlier_release_goes_on(trainings: Trainings, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def accuracy(run: Run) -> Any:
     count = max((len(set(map(TrialKey.of, records))) for records in drawn), default=0)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
     curves = {name: (label, run.lines_of(name)) for name, label in run.labels.items()}
-    return _draw_figure(curves, run.title, describe_rounds(run.first_model, run.lines), band, list(curves)[-1])
+    return _draw_figure(curves, run.title, describe_rounds(run.first_models, run.lines), band, list(curves)[-1])
 
 
 def draw_curves(curves: Mapping[str, tuple[str, Sequence[Record]]], title: str) -> Any:

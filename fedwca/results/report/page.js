@@ -269,7 +269,7 @@ function clients(box, run) {
     ].filter((line) => line.points.some((p) => p[1] !== null));
     const box = make("div", { class: "chart" });
     detail.replaceChildren(make("h3", {}, `Client ${k} (${domain})`), box);
-    chart(box, lines, { unit: "%", label: `Client ${k} over rounds`, first: run.first_model, axis: run.rounds });
+    chart(box, lines, { unit: "%", label: `Client ${k} over rounds`, first: run.methods[method.value].first_model, axis: run.methods[method.value].rounds });
     const rows = data.rounds.map((round, i) => [round, data.weights[i]?.[k], data.labels[i]?.[k]]).filter(([, w]) => Array.isArray(w) && w[0] !== null);
     if (rows.length) detail.append(weights(rows));
     if (counts) detail.append(classCounts(counts, run.classes));

@@ -37,6 +37,8 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
             "label": printable(label),
             "colour": styles[method]["color"],
             "dash": LINES[styles[method]["linestyle"]],
+            "first_model": run.first_model_of(method),
+            "rounds": describe_rounds(run.first_model_of(method), run.lines_of(method)),
             "curve": _curve(run.lines_of(method)),
         }
         for method, label in run.labels.items()
@@ -56,8 +58,8 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
         units.append({**trial._asdict(), "methods": by_method, "class_counts": counts})
     return {
         "name": printable(name),
-        "first_model": run.first_model,
-        "rounds": describe_rounds(run.first_model, run.lines),
+        "first_model": run.first_models,
+        "rounds": describe_rounds(run.first_models, run.lines),
         "methods": methods,
         "domains": [*map(printable, run.domains)],
         "classes": [printable(name) for name in run.about.get("classes", ())],

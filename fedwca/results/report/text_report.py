@@ -8,7 +8,7 @@ from dataclasses import replace
 from fedwca.core.printable import printable
 from fedwca.results.describe_run import describe_single_run, shown_round
 from fedwca.results.read_run import Run, run_notes
-from fedwca.results.results_table import COLUMNS, requested_columns, results_table
+from fedwca.results.results_table import columns_for, requested_columns, results_table
 from fedwca.results.tables import Table, escape_markdown
 
 
@@ -41,7 +41,8 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
     title = f"Test accuracy in percent {round_text}, {spread}"
     classes = runs[0].classes if len({run.classes for run in runs}) == 1 else ()
     extra_columns = requested_columns(columns, classes, [entry for _, entry in entries])
-    return results_table(title, entries, ("run", "method") if several else ("method",), [*COLUMNS, *extra_columns])
+    columns_shown = [*columns_for(run.results for run in runs), *extra_columns]
+    return results_table(title, entries, ("run", "method") if several else ("method",), columns_shown)
 
 
 def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False, columns: Sequence[str] = ()) -> str:

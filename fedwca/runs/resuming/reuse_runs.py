@@ -94,7 +94,6 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         )
         finished_runs |= dict.fromkeys(missing, start_or_resume(missing_request, reporter))
     warn_of_other_source_models(finished_runs.values(), reporter)
-    warn_of_other_environments(finished_runs.values(), reporter)
     tables = {run.path: {row.name: row for row in run.table} for run in finished_runs.values()}
     # A method's label may differ in a run that had other methods.
     rows = [
