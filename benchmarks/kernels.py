@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from keep import keep
+from keep import keep, refuse_rehearsal
 from provenance import provenance
 
 from fedwca.engine.precision import Precision
@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kernels.json")
     parser.add_argument("--candidates", nargs="+", default=CANDIDATES, choices=CANDIDATES)
     options = parser.parse_args()
+    refuse_rehearsal(parser, options, "candidates")
     torch.set_num_threads(1)
     cases = []
     for case in CASES:

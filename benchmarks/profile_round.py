@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, help="at most so many images a client, to rehearse; default: all")
     parser.add_argument("--out", type=Path, default=RESULT, help="file to write")
     options = parser.parse_args()
-    refuse_rehearsal(parser, options, "samples")
+    refuse_rehearsal(parser, options, "samples", "source")
     size = {"clients": 4, "samples": options.samples, "rounds": ROUND + 1, "source_models": 1, "trials": 1, "seed": 20}
     data = {"dataset": "digit_five", "data": str(options.data), "source": options.source}
     settings = {"preset": "paper", "baselines": METHODS, "composed": False, "engine": "loop", "workers": 1}
