@@ -60,7 +60,7 @@ def _show_component(kind: str, name: str, as_json: bool) -> None:
         component = {"kind": registry.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
         say(json.dumps({**component, "fields": fields}, indent=2))
         return
-    from fedwca.config.run_config import KINDS
+    from fedwca.config.run_config import RUN_KINDS
 
     _print_head(f"{registry.kind} {cls.name}" + (f"  {cls.label}" if cls.label else ""), cls.__doc__)
     console = make_console()
@@ -74,7 +74,7 @@ def _show_component(kind: str, name: str, as_json: bool) -> None:
     usage = f"--{kind} {cls.name}:FIELD=VALUE"
     if kind == "central":
         usage = f"--set central.{cls.name}.FIELD=VALUE or METHOD/central={cls.name}:FIELD=VALUE"
-    elif kind in KINDS:
+    elif kind in RUN_KINDS:
         usage = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
     console.print(f"Set one with {usage}")
 

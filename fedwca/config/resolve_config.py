@@ -31,7 +31,7 @@ from fedwca.config.partition_and_domain import (
 )
 from fedwca.config.presets import named_by_preset, preset, without_idle_clusterer
 from fedwca.config.read_config_file import read_file
-from fedwca.config.run_config import KINDS, Components, Layer, RunConfig
+from fedwca.config.run_config import SINGLE_KINDS, Components, Layer, RunConfig
 from fedwca.config.set_options import parse_set_options
 from fedwca.config.spell_out import spell_out
 from fedwca.config.unused_values import check_training_is_not_overruled, without_unused
@@ -233,8 +233,8 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
 
 def component_names_by_kind(values: Layer) -> dict[str, list[str]]:
     """Kind → names of the chosen components, with the defaults filled in."""
-    defaults = {kind: field.default for kind, field in RunConfig.model_fields.items() if kind in KINDS}
-    name_by_kind = {kind: values.get(kind) or defaults.get(kind) or USUAL_CLUSTERER for kind in KINDS[:-1]}
+    defaults = {kind: field.default for kind, field in RunConfig.model_fields.items() if kind in SINGLE_KINDS}
+    name_by_kind = {kind: values.get(kind) or defaults.get(kind) or USUAL_CLUSTERER for kind in SINGLE_KINDS}
     names = {kind: [canonical_name(str(name))] for kind, name in name_by_kind.items()}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
     names["central"] = []  # several methods of a run may each have their own

@@ -25,11 +25,9 @@ from fedwca.user_values import UserValues
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
-KINDS = (
-    *("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "adaptation"),
-    "objective",
-)
-SPECS = {**{kind: kind for kind in KINDS[:-1]}, "objectives": "objective", "finish": "objective"}
+SINGLE_KINDS = ("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "adaptation")
+RUN_KINDS = (*SINGLE_KINDS, "objective")
+SPECS = {**{kind: kind for kind in SINGLE_KINDS}, "objectives": "objective", "finish": "objective"}
 """Fields whose values are component specs → kind of component."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedwca.config.config_layers import merge
-from fedwca.config.run_config import KINDS, TABLES, Layer
+from fedwca.config.run_config import RUN_KINDS, TABLES, Layer
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
@@ -38,8 +38,8 @@ def _set_option(key: str, value: str, chosen: dict[str, list[str]]) -> Layer:
     head, *name_parts = [canonical_name(part) for part in key.split(".")]
     if head in TABLES and len(name_parts) == 1:
         return {head: {name_parts[0]: value}}
-    if head not in KINDS or len(name_parts) not in (1, 2):
-        heads = (*KINDS, *sorted(TABLES))
+    if head not in RUN_KINDS or len(name_parts) not in (1, 2):
+        heads = (*RUN_KINDS, *sorted(TABLES))
         reason = "has not the right number of parts" if head in heads else describe_unknown("kind", head, heads)
         raise InvalidConfig(f"--set {key}={value}: {reason}")
     if len(name_parts) == 1 and len(chosen[head]) != 1:
