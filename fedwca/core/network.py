@@ -138,6 +138,11 @@ class Network(nn.Module):
             x = images.permute(0, 2, 3, 1).reshape(count, height, width * channels).to(mean.dtype, copy=True)
         return x.sub_(mean).div_(std).view(count, height, width, channels).permute(0, 3, 1, 2)
 
+    def trained_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """Modules by name, without those of a frozen backbone."""
+        frozen = set(self.backbone.modules()) if self.backbone.frozen else set()
+        return ((name, module) for name, module in self.named_modules() if module not in frozen)
+
     @property
     def features(self) -> int:
         """q, the number of features that the classifier reads."""

@@ -84,10 +84,9 @@ class MaskedBatchNorm(nn.Module):
 
 def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
     """Replace each BatchNorm that is not frozen by a `MaskedBatchNorm`, and return the new modules by name."""
-    frozen_modules = set(network.backbone.modules()) if network.backbone.frozen else set()
     replacements = {}
-    for name, module in list(network.named_modules()):
-        if isinstance(module, _BatchNorm) and module not in frozen_modules:
+    for name, module in list(network.trained_modules()):
+        if isinstance(module, _BatchNorm):
             parent, _, attribute = name.rpartition(".")
             replacements[name] = MaskedBatchNorm(module)
             setattr(network.get_submodule(parent), attribute, replacements[name])

@@ -99,10 +99,7 @@ def check_norms(network: Network, name: str) -> None:
         FedwcaError: a BatchNorm layer lacks momentum, weights or running statistics, or an InstanceNorm layer has
             running statistics; the message names the layer.
     """
-    frozen_modules = set(network.backbone.modules()) if network.backbone.frozen else set()
-    for path, module in network.named_modules():
-        if module in frozen_modules:
-            continue
+    for path, module in network.trained_modules():
         prefix = f"model {name!r}: {path} is {type(module).__name__}"
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (
             module.momentum is None or not module.affine or not module.track_running_stats

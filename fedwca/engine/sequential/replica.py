@@ -177,9 +177,7 @@ class Replica:
     @torch.no_grad()
     def recalibrate(self, images: Tensor) -> None:
         """Replace the bound row's BatchNorm statistics by those of these images, in one pass without dropout."""
-        frozen_modules = set(self.network.backbone.modules()) if self.network.backbone.frozen else set()
-        batch_norms = (m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
-        norms = [norm for norm in batch_norms if norm not in frozen_modules]
+        norms = [m for _, m in self.network.trained_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         if not norms or len(images) < 2:
             return
         momenta = [norm.momentum for norm in norms]
