@@ -12,7 +12,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +25,7 @@ from fedwca.core.network import Network
 from fedwca.engine.client_task import Training
 from fedwca.export.delivered_accuracy import classify
 from fedwca.federated.method import Method
-from fedwca.newcomers.choose_cluster import By, repeat_round_zero
+from fedwca.newcomers.choose_cluster import By
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.results.environment import describe_environment
@@ -94,7 +93,6 @@ def measure(options: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
         )
     remaining = [k for k in all_clients if k not in held_out]
     without_held_out, _ = played(config, method, network, federation, remaining, seed)
-    without_held_out = replace(without_held_out, first=repeat_round_zero(without_held_out))
     for k in held_out:
         for by in get_args(By):
             for label, adapts in ADAPT.items():

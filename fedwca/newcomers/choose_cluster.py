@@ -121,7 +121,7 @@ def by_update(
     else:
         task = newcomer_task(federation, federation.training, 0, trusted)
         engine.run(SingleStep(offer_source(1), source[None], task, [0], train_own, trains=True))
-        first = repeat_round_zero(federation, done) if federation.first is None else federation.first
+        first = repeat_round_zero(federation, done)
     signatures = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
@@ -134,7 +134,7 @@ def by_update(
     return member_distances(vectors[:-1], vectors[-1], federation.labels, metric)
 
 
-def repeat_round_zero(federation: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
+def repeat_round_zero(federation: TrainedFederation, done: Callable[[int], None]) -> Tensor:
     """Models of the clients after round 0 ``[K, P]``, trained again.
 
     A server keeps the signatures of round 0, a run folder does not. The same images and the same random numbers give

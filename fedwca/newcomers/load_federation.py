@@ -32,7 +32,7 @@ class TrainedFederation:
     network: Network
     """Gives shapes and the classifier."""
     clients: Sequence[ClientImages]
-    """Clients that trained; only used to repeat their round 0 where ``first`` is None."""
+    """Clients that trained; only used to repeat their round 0."""
     server: Server
     labels: Tensor
     """Cluster of each client ``[K]``."""
@@ -42,8 +42,6 @@ class TrainedFederation:
     device: str = "cpu"
     workers: int | None = None
     precision: Precision = "fp32"
-    first: Tensor | None = None
-    """The clients' models after round 0 ``[K, P]``, from which clusters were made; None: trained again when needed."""
     round: int = 0
     """The last round; its learning rates are those of an adaptation's steps."""
     fresh: FreshModels | None = None

@@ -144,7 +144,9 @@ def data_and_domain(config: Mapping[str, Any], name: str | None = None) -> str:
 
 def trained_methods(methods: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """Names of the methods that train, in rounds or centrally; ``methods`` as in ``config.json``."""
-    central = {
-        name for name, method in methods.items() if any(part["kind"] == "central" for part in method["components"])
-    }
-    return central | {name for name, method in methods.items() if method["rounds"]}
+    return {name for name, method in methods.items() if method["rounds"] or is_central(method)}
+
+
+def is_central(method: Mapping[str, Any]) -> bool:
+    """Whether a method, as in ``config.json``, is trained in one place."""
+    return any(part["kind"] == "central" for part in method.get("components", ()))

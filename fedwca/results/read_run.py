@@ -13,7 +13,7 @@ from fedwca.core.count_of import count_of
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
-from fedwca.results.describe_run import data_name, first_model, run_title
+from fedwca.results.describe_run import data_name, first_model, is_central, run_title
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.shown_records import Record
@@ -50,8 +50,7 @@ class Run:
 
     def first_model_of(self, method: str) -> str:
         """What a method's clients start from, in words: its own model where it trained one at one place."""
-        kinds = {part["kind"] for part in self.methods[method]["components"]}
-        return "centrally trained model" if "central" in kinds else self.first_model
+        return "centrally trained model" if is_central(self.methods[method]) else self.first_model
 
     @property
     def first_models(self) -> str:

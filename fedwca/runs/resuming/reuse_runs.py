@@ -14,7 +14,7 @@ from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
-from fedwca.results.describe_run import data_and_domain, data_name, trained_methods
+from fedwca.results.describe_run import data_and_domain, data_name, is_central, trained_methods
 from fedwca.results.environment import describe_other_environment
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
@@ -147,8 +147,7 @@ def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> N
         for record in run.lines:
             if weights := record.get("source_weights"):
                 # All methods share one start model, except those that train their own.
-                components = run.methods.get(record["method"], {}).get("components", ())
-                own_start = record["method"] if any(component["kind"] == "central" for component in components) else ""
+                own_start = record["method"] if is_central(run.methods.get(record["method"], {})) else ""
                 first_run, first_weights = first_runs.setdefault((TrialKey.of(record), own_start), (run, weights))
                 if first_weights != weights and first_run is not run:
                     reporter.warn(
