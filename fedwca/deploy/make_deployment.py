@@ -26,7 +26,7 @@ from fedwca.deploy.state_files import read_final
 from fedwca.describe_problems import describe_problems
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.results.table_rows import Row, summarise
+from fedwca.results.table_rows import Row, run_summary
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.load_data import build_network, load
@@ -158,15 +158,6 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(accuracies).items()}
     row = Row(session.method.name, session.method.label, {TrialKey(): mean(accuracies)}, by_domain)
     ended = time.perf_counter()
-    timing = {
-        "total_seconds": ended - started,
-        "setup_seconds": setup_done - started,
-        "run_seconds": ended - setup_done,
-    }
-    summary = {
-        "methods": summarise([row]),
-        "config": config.model_dump(mode="json"),
-        "timing": {**timing, "methods": {row.name: ended - setup_done}},
-        "complete": True,
-    }
+    seconds, total, setup = {row.name: ended - setup_done}, ended - started, setup_done - started
+    summary = run_summary([row], config.model_dump(mode="json"), seconds, total, setup, complete=True)
     return SimulatedDeployment(row, config.rounds, folder, to_plain(summary))

@@ -173,6 +173,19 @@ def mean_of_classes(row: Row) -> dict[int, float]:
     }
 
 
+def run_summary(
+    table: Sequence[Row],
+    config: Mapping[str, Any],
+    seconds: Mapping[str, float],
+    total: float,
+    setup: float,
+    complete: bool,
+) -> dict[str, Any]:
+    """The content of ``summary.json``, with seconds of each method's rounds, in all, and before the first round."""
+    timing = {"total_seconds": total, "setup_seconds": setup, "run_seconds": total - setup, "methods": seconds}
+    return {"methods": summarise(table), "config": config, "timing": timing, "complete": complete}
+
+
 def summarise(table: Sequence[Row]) -> dict[str, Any]:
     """The rows of `table_rows` as plain values by method; accuracies in percent."""
     rows_by_name = {row.name: row for row in table}

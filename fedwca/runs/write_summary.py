@@ -10,7 +10,7 @@ from typing import Any
 from fedwca.core.printable import quote_path
 from fedwca.results.pictures import overview
 from fedwca.results.read_run import read_run
-from fedwca.results.table_rows import summarise, table_rows
+from fedwca.results.table_rows import run_summary, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.records.round_record import seconds_spent
 
@@ -31,17 +31,8 @@ def write_summary(run: PreparedRun, rounds_began_at: float | None, complete: boo
         seconds[record["method"]] += seconds_spent(record)
     now = time.perf_counter()
     began = now if rounds_began_at is None else rounds_began_at
-    summary: dict[str, Any] = {
-        "methods": summarise(table),
-        "config": plan.config.model_dump(mode="json"),
-        "timing": {
-            "total_seconds": now - run.started + run.before,
-            "setup_seconds": began - run.started,
-            "run_seconds": now - began + run.before,
-            "methods": seconds,
-        },
-        "complete": complete,
-    }
+    total, setup = now - run.started + run.before, began - run.started
+    summary = run_summary(table, plan.config.model_dump(mode="json"), seconds, total, setup, complete)
     if table:
         draw_picture(run, records, summary["methods"])
     # Written last, since it marks the run as complete.
