@@ -68,7 +68,9 @@ def init(
         bool, typer.Option("--feedback", help="With --top: clients add what they left out to their next update.")
     ] = False,
     deadline: Annotated[float, typer.Option("--deadline", help="Seconds a round waits for answers.")] = 600.0,
-    join: Annotated[float, typer.Option("--join", help="Seconds to wait for all clients before round 0.")] = 600.0,
+    wait: Annotated[
+        float, typer.Option("--wait", "--join", help="Seconds to wait for all clients before round 0.")
+    ] = 600.0,
     host: Annotated[list[str] | None, typer.Option("--host", help="Name or address of the server; repeat.")] = None,
     insecure: Insecure = False,
 ) -> None:
@@ -101,7 +103,7 @@ def init(
         rules,
         {
             **{"transport": "half" if half else "full", "top": top, "feedback": feedback},
-            **{"deadline": deadline, "join": join, "rejoin": insecure},
+            **{"deadline": deadline, "wait": wait, "rejoin": insecure},
         },
         host or [],
         insecure,

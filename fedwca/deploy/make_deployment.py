@@ -141,7 +141,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     started = time.perf_counter()
     folder = request.out or new_run_path("flower")
     # No model leaves this machine, so clusters of one client are harmless; every sampled client must answer anyway.
-    rules, settings = [("alone", "warn"), ("least", "1")], {"join": 120.0, "deadline": SIMULATED_DEADLINE}
+    rules, settings = [("alone", "warn"), ("least", "1")], {"wait": 120.0, "deadline": SIMULATED_DEADLINE}
     make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=settings, insecure=True))
     deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     setup_done = time.perf_counter()

@@ -31,7 +31,7 @@ from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 
 SIZE = ["--deal", "2", "--samples", "30", "--epochs", "1", "--lr", "0.02", "--preset", "default"]
-SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--deadline", "900", "--join", "600"]
+SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--deadline", "900", "--wait", "600"]
 PARTS = {
     "wca": ["--aggregator", "wca:ta=1,tb=1", "--clusterer", "kmeans", "--rounds", "3"],
     "fedavg": ["--baseline", "fedavg", "--rounds", "2"],

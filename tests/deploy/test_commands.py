@@ -270,6 +270,15 @@ def test_a_damaged_configuration_is_named_with_its_folder(tmp_path: Path) -> Non
             DeploymentConfig.read(tmp_path / "federation.json")
 
 
+def test_fields_of_0_1_0_are_read(tmp_path: Path) -> None:
+    path, old = tmp_path / CONFIG_NAME, {"config": {}, "classes": ["a", "b"], "rules": {"clients": 2}}
+    path.write_text(json.dumps({**old, "join": 30.0, "patience": 2}))
+    deployment = DeploymentConfig.read(path)
+    assert (deployment.wait, deployment.repeats) == (30.0, 2)
+    path.write_text(deployment.text())
+    assert DeploymentConfig.read(path) == deployment
+
+
 def test_images_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist; --data takes a folder"):
         read_images(tmp_path / "none", 32)

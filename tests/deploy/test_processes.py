@@ -62,14 +62,14 @@ def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
 
 def replace_rules(federation: DeploymentConfig) -> DeploymentConfig:
     """A deployment that gives up soon; the test starts fewer clients than a round needs."""
-    return federation.model_copy(update={"patience": 1, "join": 30.0, "deadline": 30.0})
+    return federation.model_copy(update={"repeats": 1, "wait": 30.0, "deadline": 30.0})
 
 
 @pytest.mark.timeout(1800)
 def test_a_client_and_the_server_are_killed_and_the_federation_goes_on(tmp_path: Path, shades: Path) -> None:
     folder, free_port = tmp_path / "d", port()
     federation = laid_out(folder, shades, "wca")
-    federation = federation.model_copy(update={"deadline": 60.0, "join": 60.0})
+    federation = federation.model_copy(update={"deadline": 60.0, "wait": 60.0})
     (folder / "server" / CONFIG_NAME).write_text(federation.text())
     checkpoint = folder / "server" / "server.safetensors"
     command_lines = commands(folder, 4, free_port)

@@ -131,7 +131,7 @@ def test_only_a_new_run_waits_long_for_all_clients(
 ) -> None:
     server, waits = bare_server(tmp_path), []
     server.session.state = SimpleNamespace(round=number)  # type: ignore[assignment]
-    server.deployment = SimpleNamespace(rounds=number, join=600.0, rules=SimpleNamespace(clients=3))  # type: ignore[assignment]
+    server.deployment = SimpleNamespace(rounds=number, wait=600.0, rules=SimpleNamespace(clients=3))  # type: ignore[assignment]
     monkeypatch.setattr(serve, "wait_for_nodes", lambda grid, clients, seconds, tell: waits.append(seconds))
     monkeypatch.setattr(server, "_deliver", lambda: None)
     server.run()

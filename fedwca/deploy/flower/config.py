@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
@@ -39,9 +39,9 @@ class DeploymentConfig(UserValues):
     """Whether a client adds the entries it left out to its next update."""
     deadline: PositiveFloat = 600.0
     """Seconds that a round waits for answers; later answers are ignored."""
-    join: PositiveFloat = 600.0
+    wait: PositiveFloat = Field(600.0, validation_alias=AliasChoices("wait", "join"))  # its name in 0.1.0
     """Seconds that the server waits for all clients before round 0; then it begins with the connected ones."""
-    patience: PositiveInt = 5
+    repeats: PositiveInt = Field(5, validation_alias=AliasChoices("repeats", "patience"))  # its name in 0.1.0
     """How often a round with too few answers is repeated before the run fails."""
     rejoin: bool = False
     """Whether a new node may take the place of one that has disconnected; only for nodes without keys."""

@@ -97,11 +97,11 @@ class FlowerServer:
         """Run the remaining rounds, then send clients their final models.
 
         Raises:
-            FedwcaError: a round got too few answers more often than ``patience`` allows.
+            FedwcaError: a round got too few answers more often than ``repeats`` allows.
         """
         session, deployment, tries = self.session, self.deployment, 0
-        patience = min(deployment.join, RECONNECTION) if session.state.round else deployment.join
-        wait_for_nodes(self.grid, deployment.rules.clients, patience, self._say_connected)
+        wait = min(deployment.wait, RECONNECTION) if session.state.round else deployment.wait
+        wait_for_nodes(self.grid, deployment.rules.clients, wait, self._say_connected)
         while session.state.round < deployment.rounds:
             number = session.state.round
             nodes, parcels = self._open_round()
@@ -113,7 +113,7 @@ class FlowerServer:
                 tries = 0
                 continue
             tries += 1
-            if tries > deployment.patience:
+            if tries > deployment.repeats:
                 raise FedwcaError(f"round {number} got too few answers {tries} times; see the log for who was refused")
             time.sleep(POLL)
         self._deliver()
