@@ -13,6 +13,7 @@ from torch import Tensor
 from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Offer
 from fedwca.engine.client_signatures import BankSignatures
+from fedwca.errors import Diverged
 from fedwca.federated.aggregator_weights import check_starts, gather_mixtures, regather_mixtures
 from fedwca.federated.assign_clusters import assign_clusters
 from fedwca.federated.collected_values import declare_collected
@@ -30,7 +31,7 @@ from fedwca.federated.server import (
     take_server_step,
 )
 from fedwca.federated.simulated_uploads import SimulatedUpload
-from fedwca.federated.upload_checks import ExpectedUpload, Upload, check_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, advise_lower, check_uploads, finite_models
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
         trusted=opened.trusted,
         signature=signatures.uploaded,
     )
+    if not bool(finite_models(rows).all()):
+        raise Diverged(f"the server's model has values that are not finite; {advise_lower('--lr')}")
     return Server(rows, state, server.source), outcome
 
 

@@ -67,7 +67,7 @@ def run_round(
         done: called after each client.
 
     Raises:
-        Diverged: a client's model has values that are not finite.
+        Diverged: a client's model or a row of the server has values that are not finite.
         UsageError: in round 0, the parts of the method cannot be trained as ``training`` says, or not on this model.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """

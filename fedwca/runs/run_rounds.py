@@ -26,7 +26,6 @@ from fedwca.federated.open_round import OpenRound, open_round
 from fedwca.federated.public_images import learn_from_predictions, upload_predictions
 from fedwca.federated.server import Server
 from fedwca.federated.simulated_uploads import SimulatedUpload
-from fedwca.federated.upload_checks import advise_lower, finite_models
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs.records.measure_delivered import (
     DeliveredModels,
@@ -224,10 +223,7 @@ def end_round(opened: OpenRound, uploads: Sequence[SimulatedUpload], trial: Tria
     """
     if trial.public is not None:
         uploads = upload_predictions(opened, trial.public, uploads)
-    server, outcome = close_last_phase(opened, uploads) if opened.last_phase else close_round(opened, uploads)
-    if not bool(finite_models(server.rows).all()):
-        raise Diverged(f"the server's model has values that are not finite; {advise_lower('--lr')}")
-    return server, outcome
+    return close_last_phase(opened, uploads) if opened.last_phase else close_round(opened, uploads)
 
 
 def record_round(

@@ -23,7 +23,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.federated.close_round import Outcome, measure_reach
 from fedwca.federated.method import Method
 from fedwca.federated.open_round import open_round
@@ -223,6 +223,12 @@ def test_a_round_from_python_refuses_training_that_scaffold_cannot_have(
     engine = make("loop")
     with pytest.raises(UsageError, match=message):
         run_round(0, init_server(engine), composed, engine, training, Keys(1), torch.zeros(4, dtype=torch.int64))
+
+
+def test_a_round_whose_server_model_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedGMA, "server_step", lambda self, rows, mixed, weights, models: mixed + torch.inf)
+    with pytest.raises(Diverged, match=r"the server's model has values that are not finite; a lower --lr may help"):
+        play(make("loop"), method(FedGMA()), 1)
 
 
 @engines
