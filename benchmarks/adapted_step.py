@@ -46,7 +46,7 @@ def clients(side: int) -> list[ClientImages]:
     """Clients with one batch of labelled random images each, so that an epoch is one step."""
     labels = torch.arange(BATCH) % CLASSES
     pixels = [x[..., :side, :side] for x in images(CLIENTS, BATCH)]
-    return [ClientImages(x, x[:0], x[:0], labels) for x in pixels]
+    return [ClientImages(x, x[:0], labels=labels) for x in pixels]
 
 
 def work(kind: str, model: str, method: Method) -> Callable[[], None]:

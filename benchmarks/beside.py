@@ -65,7 +65,7 @@ def engine(
     **options: str,
 ) -> Callable[[], None]:
     """A function that runs a FedAvg round of an engine on fixed labels; ``workers`` None is the engine's default."""
-    data = [ClientImages(x, x[:0], x[:0]) for x in images(clients, per_client)]
+    data = [ClientImages(x, x[:0]) for x in images(clients, per_client)]
     client_engine = ENGINES[kind](LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
     method = Method("fixed", "fixed", aggregators.build("fedavg"), Fixed(), (Shot(),))
     training, domains = Training(epochs=epochs), torch.zeros(clients, dtype=torch.int64)

@@ -33,7 +33,7 @@ def one_round(name: str) -> float:
 
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (4, 128, 3, 32, 32), dtype=torch.uint8, generator=generator)
-    clients = [ClientImages(pixels, pixels[:0], pixels[:0]) for pixels in images]
+    clients = [ClientImages(pixels, pixels[:0]) for pixels in images]
     engine = SequentialEngine(LeNet().build(10), clients, "cpu", workers=1)
     aggregator = aggregators.build(name)
     clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None

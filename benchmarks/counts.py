@@ -70,7 +70,7 @@ def federation(clients: int, images: int = IMAGES) -> list[ClientImages]:
     """Clients with random images and no test images."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (clients, images, 3, 32, 32), dtype=torch.uint8, generator=generator)
-    return [ClientImages(x, x[:0], x[:0]) for x in pixels]
+    return [ClientImages(x, x[:0]) for x in pixels]
 
 
 def method(name: str) -> Method:

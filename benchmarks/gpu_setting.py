@@ -75,7 +75,7 @@ def federation(sizes: list[int], side: int) -> list[ClientImages]:
     """Clients with random images, no test images."""
     generator = torch.Generator().manual_seed(0)
     client_images = [torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=generator) for n in sizes]
-    return [ClientImages(x, x[:0], x[:0]) for x in client_images]
+    return [ClientImages(x, x[:0]) for x in client_images]
 
 
 def method(name: str) -> Method:

@@ -63,7 +63,7 @@ def clients(model: str, images_per_client: int) -> list[ClientImages]:
             for _ in range(CLIENTS)
         ]
     assert [len(x) for x in images] == [images_per_client] * CLIENTS
-    return [ClientImages(x, x[:0], x[:0]) for x in images]
+    return [ClientImages(x, x[:0]) for x in images]
 
 
 def work(

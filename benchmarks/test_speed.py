@@ -32,7 +32,7 @@ def each(benchmark) -> int:
 def federation(clients: int, images_per_client: int) -> list[ClientImages]:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (clients, images_per_client, 3, 32, 32), dtype=torch.uint8, generator=generator)
-    return [ClientImages(x, x[:0], x[:8]) for x in images]
+    return [ClientImages(x, x[:8]) for x in images]
 
 
 def test_plain_loop(benchmark, each: int) -> None:

@@ -231,7 +231,7 @@ def some_images() -> list[ClientImages]:
     def random_images(n: int) -> torch.Tensor:
         return torch.randint(0, 256, (n, 3, 8, 8), dtype=torch.uint8, generator=generator)
 
-    return [ClientImages(random_images(n), random_images(0), random_images(5)) for n in (13, 20, 9, 16)]
+    return [ClientImages(random_images(n), random_images(5)) for n in (13, 20, 9, 16)]
 
 
 @pytest.fixture

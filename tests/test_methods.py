@@ -237,7 +237,7 @@ def test_prototypes_are_counted_as_bytes(loop: SequentialEngine, images: list[Cl
 
 def test_a_record_says_what_labels_were_by_hand(network: Network, images: list[ClientImages]) -> None:
     pixels = images[0].train
-    engine = SequentialEngine(network, [ClientImages(pixels[:4], pixels[:0], pixels[:0])], "cpu", 1)
+    engine = SequentialEngine(network, [ClientImages(pixels[:4], pixels[:0])], "cpu", 1)
     labels, weights, mix = torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 1, 1, 0]), torch.tensor([0, 0, 0, 0.55])
     targets = Targets(labels, weights, torch.arange(4), mix, torch.tensor([True, True, True, False]))
     upload = SimulatedUpload(report={}, weights=torch.ones(1), targets=targets, seconds={}, passes=3)

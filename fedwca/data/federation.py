@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -15,16 +15,13 @@ class ClientImages:
 
     train: Tensor
     """``[N_train, 3, H, W]``, at least one."""
-    validation: Tensor
-    """``[N_validation, 3, H, W]``, held out from training; may be empty."""
     test: Tensor
     """``[N_test, 3, H, W]``; may be empty."""
-    labels: Tensor | None = None
+    labels: Tensor | None = field(default=None, kw_only=True)
     """Labels of the training images ``[N_train]`` int64; None: the client is unlabeled."""
 
     def __repr__(self) -> str:
-        train, validation, test = map(len, (self.train, self.validation, self.test))
-        return f"<ClientImages: {train} to train, {validation} kept aside, {test} to test>"
+        return f"<ClientImages: {len(self.train)} to train, {len(self.test)} to test>"
 
 
 @dataclass(frozen=True, eq=False)

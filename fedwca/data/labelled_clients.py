@@ -137,9 +137,8 @@ def labelled_clients(
     images = [
         ClientImages(
             pool.images(train, client.change),
-            pool.images(train[:0]),
             pool.images(test, client.change),
-            pool.labels_at(train),
+            labels=pool.labels_at(train),
         )
         for client, (train, test) in zip(training, splits, strict=True)
     ]
@@ -167,7 +166,7 @@ def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], kept_s
     no_images = pool.images(np.zeros(0, np.int64))
     kept_positions = [dealt.positions[: max(1, round(kept_share * len(dealt.positions)))] for dealt in group]
     images = tuple(
-        ClientImages(no_images, no_images, pool.images(positions, dealt.change))
+        ClientImages(no_images, pool.images(positions, dealt.change))
         for positions, dealt in zip(kept_positions, group, strict=True)
     )
     no_labels = [torch.zeros(0, dtype=torch.int64)] * len(group)

@@ -123,14 +123,12 @@ def _federation(
             continue
         random = np.random.default_rng([seed, index])
         for split in split_domain(domain, clients, samples, random, published_split, deal):
-            train_images, validation_images, test_images = (
-                _tensor(domain, part) for part in (split.train, split.validation, split.test)
-            )
+            train_images, test_images = (_tensor(domain, part) for part in (split.train, split.test))
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))
             test.append(torch.from_numpy(domain.labels[split.test]))
             labels = train[-1] if domain.name in labelled else None
-            images.append(ClientImages(train_images, validation_images, test_images, labels))
+            images.append(ClientImages(train_images, test_images, labels=labels))
     counted = [name not in labelled for name in owners]
     return Federation(
         tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted if any(counted) else None)

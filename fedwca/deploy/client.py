@@ -107,7 +107,7 @@ class Client:
         self, composition: Composition, network: Network, train: Tensor, batch_norm: BatchNormPolicy | str
     ) -> SequentialEngine:
         """Return an engine that holds this client alone."""
-        clients = [ClientImages(train, train[:0], train[:0])]
+        clients = [ClientImages(train, train[:0])]
         return SequentialEngine(network, clients, self.device, 1, batch_norm, composition.precision)
 
     def handle(self, parcel: Parcel) -> Parcel:

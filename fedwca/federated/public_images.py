@@ -54,7 +54,7 @@ class NoLabels(PseudoLabeler):
 
 def holders_of(public: Tensor, number: int) -> list[ClientImages]:
     """Images of ``number`` clients, each with the public images to train on, without labels, and no others."""
-    return [ClientImages(public, public[:0], public[:0])] * number
+    return [ClientImages(public, public[:0])] * number
 
 
 def _public_task(

@@ -229,4 +229,4 @@ def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation 
 
 def _alone(images: Tensor, predicts: bool) -> ClientImages:
     """The newcomer's images for training, and also as test images if it takes adaptation steps on its predictions."""
-    return ClientImages(images, images[:0], images if predicts else images[:0])
+    return ClientImages(images, images if predicts else images[:0])

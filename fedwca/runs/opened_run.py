@@ -200,8 +200,6 @@ class OpenedRun:
             with matmul_precision(self.config.precision, self.engine.device):  # statistics of the clients' images
                 return self.engine.deliver(delivery, rows)
         no_images = torch.zeros(0, 3, self.architecture.stored_side, self.architecture.stored_side, dtype=torch.uint8)
-        engine = choose_engine(
-            self.config, self.network, [ClientImages(no_images, no_images, no_images)] * len(self.bank)
-        )
+        engine = choose_engine(self.config, self.network, [ClientImages(no_images, no_images)] * len(self.bank))
         engine.bank.copy_(self.bank)
         return engine.deliver(delivery, rows)

@@ -45,7 +45,7 @@ def train(training: Training) -> tuple[SequentialEngine, dict[int, torch.Tensor]
     """Round 0 of two clients, with five steps an epoch at one and three at the other."""
     draw = torch.Generator().manual_seed(0)
     images = [torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=draw) for count in (20, 12)]
-    clients = [ClientImages(x, x[:0], x[:0]) for x in images]
+    clients = [ClientImages(x, x[:0]) for x in images]
     engine = SequentialEngine(LeNet().build(10, seed=0), clients, workers=1)
     method = Method("own", "own", aggregators.build("one_hot"), TwoModel(), (Shot(),), TrueDomains())
     server = init_server(engine)

@@ -96,7 +96,7 @@ def test_another_kind_is_one_class() -> None:
 
     generator = torch.Generator().manual_seed(0)
     images = [torch.randint(0, 255, (4, 3, 32, 32), dtype=torch.uint8, generator=generator) for _ in range(4)]
-    clients = [ClientImages(x, x[:0], x[:0]) for x in images]
+    clients = [ClientImages(x, x[:0]) for x in images]
     engine = SequentialEngine(LeNet(bottleneck=4).build(2), clients, "cpu", 1)
     method = Method("paired", "Paired", Paired(), Argmax(), (Shot(),))
     server = init_server(engine)

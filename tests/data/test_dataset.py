@@ -82,7 +82,7 @@ def test_what_holds_images_is_shown_in_a_line() -> None:
     assert repr(data.domains["a"]) == "<Domain 'a': 9 images of 4×4>"
     assert repr(data) == "<FederatedDataset 'toy': 10 classes, images by domain: a (9), b (30)>"
     assert repr(federation) == "<Federation of 2 clients: b>"
-    assert repr(federation.clients[0]) == "<ClientImages: 10 to train, 2 kept aside, 3 to test>"
+    assert repr(federation.clients[0]) == "<ClientImages: 10 to train, 3 to test>"
 
 
 def test_digest_depends_on_content_alone() -> None:

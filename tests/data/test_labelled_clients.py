@@ -87,14 +87,14 @@ def test_every_image_is_one_clients_and_labels_are_those_of_training_images_alon
     seen: list[int] = []
     for k, client in enumerate(federation.clients):
         count = len(client.train) + len(client.test)
-        assert (len(client.test), len(client.validation)) == (round(0.15 * count), 0)
+        assert len(client.test) == round(0.15 * count)
         truth = torch.tensor(numbers(client.train)) % 70 // 2 % 4
         assert client.labels is not None
         assert torch.equal(client.labels, truth)
         assert torch.equal(federation.metrics.test_truth(k), torch.tensor(numbers(client.test)) % 70 // 2 % 4)
         seen += numbers(client.train) + numbers(client.test)
     for k, client in enumerate(new.clients):
-        assert (client.labels, len(client.train), len(client.validation)) == (None, 0, 0)
+        assert (client.labels, len(client.train)) == (None, 0)
         assert torch.equal(new.metrics.test_truth(k), torch.tensor(numbers(client.test)) % 70 // 2 % 4)
         seen += numbers(client.test)
     assert len(seen) == len(set(seen))

@@ -48,7 +48,7 @@ def some(n: int, client: int, side: int = 20) -> Tensor:
 
 
 def clients(side: int = 20, sizes: tuple[int, ...] = SIZES) -> list[ClientImages]:
-    return [ClientImages(some(n, k, side), some(0, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(sizes)]
+    return [ClientImages(some(n, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(sizes)]
 
 
 class Thin(LeNet):

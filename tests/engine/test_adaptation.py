@@ -59,8 +59,7 @@ def clients(sizes: tuple[int, ...] = SIZES, tests: tuple[int, ...] | None = None
     tests = tests or sizes
     counts = zip(sizes, tests, strict=True)
     return [
-        ClientImages(some(n, k), some(0, k), some(m, k), labels(n) if known else None)
-        for k, (n, m) in enumerate(counts)
+        ClientImages(some(n, k), some(m, k), labels=labels(n) if known else None) for k, (n, m) in enumerate(counts)
     ]
 
 
@@ -453,7 +452,7 @@ def test_the_gradient_over_chunks_is_that_of_all_images_at_once(monkeypatch: pyt
 
 def test_a_step_is_that_of_autograd_on_all_images() -> None:
     model, images = network(), some(20, 2)
-    engine = SequentialEngine(model, [ClientImages(images, images[:0], images)])
+    engine = SequentialEngine(model, [ClientImages(images, images)])
     (result,) = engine.adapt(FEDTTA, 0.5)
     exact, layout = copy.deepcopy(model).eval(), engine.layout
     for parameter in exact.parameters():
@@ -469,7 +468,7 @@ def test_a_step_is_that_of_autograd_on_all_images() -> None:
 def test_labels_of_test_images_are_nowhere_in_reach() -> None:
     """Engines get no labels of test images, and labels of training images do not change an adaptation."""
     fields = set(ClientImages.__dataclass_fields__)
-    assert fields == {"train", "validation", "test", "labels"}
+    assert fields == {"train", "test", "labels"}
     client = clients((12,))[0]
     relabelled = replace(client, labels=labels(12).flip(0))
     models = [SequentialEngine(network(), [images]).adapt(FEDTTA, 0.5)[0].model for images in (client, relabelled)]

@@ -186,6 +186,6 @@ def test_training_and_test_images_have_a_place_each(monkeypatch: pytest.MonkeyPa
         return torch.zeros(count, 3, 8, 8, dtype=torch.uint8)
 
     monkeypatch.setattr(embeddings, "LARGEST_IN_MEMORY", 10 * 6 * 8)
-    clients = [ClientImages(some(8), some(0), some(2)), ClientImages(some(4), some(0), some(6))]
+    clients = [ClientImages(some(8), some(2)), ClientImages(some(4), some(6))]
     assert place_client_embeddings(network(), clients) == (8 * 6 * 8, 12 * 6 * 8)
     assert place_client_embeddings(LeNet().build(3), clients) == (0, 0)

@@ -75,7 +75,7 @@ def some(n: int, client: int) -> Tensor:
 
 
 def clients() -> list[ClientImages]:
-    return [ClientImages(some(20 + k, k), some(0, k), some(6, k)) for k in range(CLIENTS)]
+    return [ClientImages(some(20 + k, k), some(6, k)) for k in range(CLIENTS)]
 
 
 def network() -> Network:

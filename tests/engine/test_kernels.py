@@ -41,7 +41,7 @@ def images(client: int, n: int) -> torch.Tensor:
 
 
 def clients(*sizes: int) -> list[ClientImages]:
-    return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate(sizes or (14, 14, 9))]
+    return [ClientImages(images(k, n), images(k, 0)) for k, n in enumerate(sizes or (14, 14, 9))]
 
 
 def bank_after(engine: SequentialEngine | StackedEngine, rounds: int = 1) -> torch.Tensor:

@@ -50,7 +50,7 @@ def clients() -> list[ClientImages]:
     for k, n in enumerate(IMAGES):
         draws = torch.Generator().manual_seed(k)
         images = torch.randint(0, 256, (n, 3, 8, 8), dtype=torch.uint8, generator=draws)
-        client_images.append(ClientImages(images, images[:0], images[:3], torch.arange(n) % 3))
+        client_images.append(ClientImages(images, images[:3], labels=torch.arange(n) % 3))
     return client_images
 
 

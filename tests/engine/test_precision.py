@@ -136,7 +136,7 @@ def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=generator)
     network = ResNet18(side=32, weights="none", bottleneck=8).build(3)
-    loop = played(network, [ClientImages(noise, noise[:0], noise[:0])], "bf16", rounds=1)
+    loop = played(network, [ClientImages(noise, noise[:0])], "bf16", rounds=1)
     assert loop.bank.dtype == torch.float32
     assert bool(loop.bank.isfinite().all())
 

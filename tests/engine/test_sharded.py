@@ -41,7 +41,7 @@ def clients() -> list[ClientImages]:
         drawn = torch.randint(0, 256, (n, 32, 32, 3), dtype=torch.uint8, generator=generator)
         return drawn.permute(0, 3, 1, 2)
 
-    return [ClientImages(some(n), some(0), some(t)) for n, t in ((13, 5), (20, 0), (9, 4), (16, 3), (11, 2))]
+    return [ClientImages(some(n), some(t)) for n, t in ((13, 5), (20, 0), (9, 4), (16, 3), (11, 2))]
 
 
 def engine(images: list[ClientImages]) -> SequentialEngine:

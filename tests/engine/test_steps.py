@@ -42,9 +42,8 @@ MODELS = {
 
 
 def clients(side: int, one_class: bool = False) -> list[ClientImages]:
-    nothing = some(0, 0, side)
     return [
-        ClientImages(some(n, k, side), nothing, some(3, k, side), torch.zeros(n).long() if one_class else labels(n))
+        ClientImages(some(n, k, side), some(3, k, side), labels=torch.zeros(n).long() if one_class else labels(n))
         for k, n in enumerate(SIZES)
     ]
 

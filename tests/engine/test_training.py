@@ -142,7 +142,7 @@ def test_a_client_does_not_depend_on_the_others(network: Network, images: list[C
 
 
 def test_one_image_is_labelled_but_not_trained_on(network: Network, images: list[ClientImages]) -> None:
-    single = ClientImages(images[0].train[:1], images[0].validation, images[0].test)
+    single = ClientImages(images[0].train[:1], images[0].test)
     loop = SequentialEngine(network, [single, images[1]], "cpu", 1)
     bank = run(loop, Training(epochs=1, batch_size=8), Fixed(mixing=False))
     row = loop.layout.read(network)

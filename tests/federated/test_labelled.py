@@ -51,8 +51,7 @@ def labels(n: int) -> Tensor:
 
 def clients() -> list[ClientImages]:
     return [
-        ClientImages(some(n, k), some(0, k), some(4, k), None if k == UNLABELED else labels(n))
-        for k, n in enumerate(SIZES)
+        ClientImages(some(n, k), some(4, k), labels=None if k == UNLABELED else labels(n)) for k, n in enumerate(SIZES)
     ]
 
 

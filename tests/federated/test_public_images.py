@@ -78,9 +78,7 @@ class Play:
     def __init__(self, name: str, kind: str, participation: float = 1.0) -> None:
         objectives, adaptation = HETERO[kind]
         network, make = grown(adaptation), ENGINES[name]
-        client_images = [
-            ClientImages(some(n, k), some(0, k), some(3, k), torch.arange(n) % 3) for k, n in enumerate(IMAGES)
-        ]
+        client_images = [ClientImages(some(n, k), some(3, k), labels=torch.arange(n) % 3) for k, n in enumerate(IMAGES)]
         self.engine: Engine = make(network, client_images)
         self.public: Engine = make(network, holders_of(PUBLIC, len(IMAGES)))
         self.method = Method(kind, kind, Local(), Argmax(), objectives, adaptation=adaptation)

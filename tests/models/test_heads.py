@@ -113,7 +113,7 @@ def test_nobody_needs_images_to_train_on_to_be_measured() -> None:
     from fedwca.engine.stacked import StackedEngine
 
     network, none = Mlp(side=6).build(3, trains_classifier=True), pictures(0, 6)
-    clients = [ClientImages(none, none, pictures(n, 6)) for n in (3, 0, 5)]
+    clients = [ClientImages(none, pictures(n, 6)) for n in (3, 0, 5)]
     sequential, stacked = (engine(network, clients).classify() for engine in (SequentialEngine, StackedEngine))
     assert [len(predictions) for predictions in sequential] == [3, 0, 5]
     assert all(map(torch.equal, sequential, stacked))

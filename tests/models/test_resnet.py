@@ -244,7 +244,7 @@ def play(
     return loop
 
 
-CLIENTS = [ClientImages(some(n, seed=n), some(0), some(3)) for n in (6, 10)]
+CLIENTS = [ClientImages(some(n, seed=n), some(3)) for n in (6, 10)]
 
 
 def test_a_round_changes_everything_and_repeats(network: Network) -> None:

@@ -79,7 +79,7 @@ def federation(
     aggregator: Aggregator, clusterer: Clusterer | None = None, rounds: int = 2, **fields: object
 ) -> TrainedFederation:
     """A federation of six clients in three colours after some rounds; ``fields`` replace fields of the result."""
-    clients = [ClientImages(tinted(int(d), k), tinted(0, 0, 0), tinted(0, 0, 0)) for k, d in enumerate(TRUTH)]
+    clients = [ClientImages(tinted(int(d), k), tinted(0, 0, 0)) for k, d in enumerate(TRUTH)]
     network, keys = source(), Keys(0)
     needs_clusterer = aggregator.grouping.needs_clusterer
     clusterer = (clusterer or Finch()) if needs_clusterer else None
@@ -356,7 +356,7 @@ def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> Non
     ids=lambda value: getattr(value, "name", "") or type(value).__name__,
 )
 def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Clusterer, recorded: bool) -> None:
-    clients = [ClientImages(tinted(k, k), tinted(0, 0, 0), tinted(0, 0, 0)) for k in range(3)]
+    clients = [ClientImages(tinted(k, k), tinted(0, 0, 0)) for k in range(3)]
     method = Method("made", "Made", OneHot(), TwoModel(), (Shot(),), clusterer)
     engine = SequentialEngine(source(), clients, "cpu", 1)
     server, _ = run_round(
@@ -374,7 +374,7 @@ def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Cluste
 
 def test_no_nearest_clients_are_recorded_where_an_update_has_no_direction() -> None:
     """A client of a single image does not train; k-means compares updates by distance, neighbours by direction."""
-    clients = [ClientImages(tinted(k, k, n), tinted(0, 0, 0), tinted(0, 0, 0)) for k, n in enumerate((16, 16, 1))]
+    clients = [ClientImages(tinted(k, k, n), tinted(0, 0, 0)) for k, n in enumerate((16, 16, 1))]
     method = Method("made", "Made", OneHot(), TwoModel(), (Shot(),), KMeans(reference="source"))
     engine = SequentialEngine(source(), clients, "cpu", 1)
     server, _ = run_round(0, init_server(engine), method, engine, TRAINING, Keys(0), torch.arange(3))

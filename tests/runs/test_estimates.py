@@ -60,7 +60,7 @@ def test_clients_that_have_the_very_same_images_share_them() -> None:
     public = torch.zeros(5, 3, 8, 8, dtype=torch.uint8)
     engine = SequentialEngine(build_network(plan.config, 10), holders_of(public, 3), workers=1)
     assert len({images.data_ptr() for images in engine.images}) == 1
-    separate = [ClientImages(public.clone(), public[:0], public[:0]) for _ in range(3)]
+    separate = [ClientImages(public.clone(), public[:0]) for _ in range(3)]
     assert len({images.data_ptr() for images in SequentialEngine(engine.network, separate, workers=1).images}) == 3
 
 

@@ -92,7 +92,7 @@ def test_the_engine_has_the_kernels(network: Network, images: list[ClientImages]
 
 def test_there_is_nothing_to_measure_on_without_a_batch(images: list[ClientImages]) -> None:
     run_config = config(engine="stacked")
-    few = [ClientImages(client.train[:1], client.test, client.test) for client in images]
+    few = [ClientImages(client.train[:1], client.test) for client in images]
     assert (
         measure_kernels(run_config, compose(run_config), build_network(run_config, 3), few, torch.device("cpu")).chosen
         == "eager"

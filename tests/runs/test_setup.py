@@ -70,7 +70,7 @@ def test_workers_without_room_for_the_trials_that_are_asked_for(images: list[Cli
 
 def black_images(side: int) -> list[ClientImages]:
     """Four clients with four images of side×side pixels each."""
-    return [ClientImages(torch.zeros(4, 3, side, side, dtype=torch.uint8), *[torch.zeros(0, 3, side, side)] * 2)] * 4
+    return [ClientImages(torch.zeros(4, 3, side, side, dtype=torch.uint8), torch.zeros(0, 3, side, side))] * 4
 
 
 def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(

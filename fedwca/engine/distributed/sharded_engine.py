@@ -30,7 +30,7 @@ def without_other_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[
 
     def without_images(c: ClientImages) -> ClientImages:
         labels = None if c.labels is None else c.labels[empty]
-        return ClientImages(c.train[empty], c.validation[empty], c.test[empty], labels)
+        return ClientImages(c.train[empty], c.test[empty], labels=labels)
 
     return [c if k % ranks.size == ranks.index else without_images(c) for k, c in enumerate(clients)]
 
