@@ -10,6 +10,7 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.errors import UsageError
+from fedwca.results.results_table import ON_REQUEST
 
 WHAT, HOW, RUN, KEEP = "Data and model", "Method", "Run", "Configuration and results"
 
@@ -36,7 +37,7 @@ def _more_columns(names: str) -> Any:
     return option("--column", text=f"One more in the table: {names}; repeat for more.", panel=KEEP)
 
 
-NUMBERS = "f1, worst, client-std, calibration-error"
+NUMBERS = ", ".join(ON_REQUEST).replace("_", "-")
 MoreNumbers = Annotated[list[str] | None, _more_columns(NUMBERS)]
 MoreColumns = Annotated[list[str] | None, _more_columns(f"{NUMBERS}, class-accuracy")]
 Keep = Annotated[

@@ -14,17 +14,8 @@ from fedwca.results.json_output.printed_values import (
 )
 
 
-class MethodRun(TrialMean):
+class MethodRun(MoreNumbers[float], TrialMean):
     """Results of a method in one run. Some runs have only some of the fields."""
-
-    f1: Percent = None
-    """Macro F1 score over the test images of all clients together, in percent."""
-    worst: Percent = None
-    """Lowest accuracy of a client, in percent."""
-    client_std: float | None = None
-    """Standard deviation of the accuracy over clients (ddof 1), in percentage points."""
-    calibration_error: float | None = None
-    """Expected calibration error (15 bins) over the test images of all clients together, in percentage points."""
 
     before: Percent = None
     """Mean accuracy before the last phase, in percent. Only methods with a last phase have it."""
@@ -60,7 +51,7 @@ class PairedMeans(PrintedValues):
     """Number of pairs."""
 
 
-class MethodResults(MoreNumbers):
+class MethodResults(MoreNumbers[SpreadMean]):
     """Results of a method over all its runs: after the last round, or in the rounds that ``round`` gives."""
 
     label: str

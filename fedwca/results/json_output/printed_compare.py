@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fedwca.results.json_output.printed_values import MoreNumbers, Percent, PrintedValues, TrialMean
+from fedwca.results.json_output.printed_values import MoreNumbers, Percent, PrintedValues, SpreadMean, TrialMean
 
 
 class PrintedDifference(PrintedValues):
@@ -24,7 +24,7 @@ class PrintedDifference(PrintedValues):
     """Two-sided p-value of the Wilcoxon signed-rank test. Null if there are too few pairs."""
 
 
-class ComparisonRow(MoreNumbers):
+class ComparisonRow(MoreNumbers[SpreadMean]):
     """Results of a method for one source or target domain, or for all of them together."""
 
     method: str

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from pydantic import BaseModel, ConfigDict
 
+Number = TypeVar("Number")
 Percent = float | None
 """An accuracy or another share in percent; null if it could not be measured."""
 
@@ -23,16 +26,16 @@ class SpreadMean(PrintedValues):
     """Standard deviation over runs (ddof 1). Null for a single run."""
 
 
-class MoreNumbers(PrintedValues):
+class MoreNumbers(PrintedValues, Generic[Number]):
     """Numbers beside the accuracy, where runs have them."""
 
-    f1: SpreadMean | None = None
+    f1: Number | None = None
     """Macro F1 score over the test images of all clients together, in percent."""
-    worst: SpreadMean | None = None
+    worst: Number | None = None
     """Lowest accuracy of a client, in percent."""
-    client_std: SpreadMean | None = None
+    client_std: Number | None = None
     """Standard deviation of the accuracy over clients (ddof 1), in percentage points."""
-    calibration_error: SpreadMean | None = None
+    calibration_error: Number | None = None
     """Expected calibration error (15 bins) over the test images of all clients together, in percentage points."""
 
 
