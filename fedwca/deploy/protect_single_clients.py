@@ -77,7 +77,8 @@ def drop_single_means(
     if apart or not bool(single.any()):
         return weights
     clusters = single[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # rows after the clusters' may be other models
-    sentence = f"round {state.round}: of clusters {clusters} a single client was heard"
+    what = "a single client's model counts" if gated else "a single client was heard"
+    sentence = f"round {state.round}: of clusters {clusters} {what}"
     if context.rules.alone == "warn":
         log.warning("%s; its model is handed on", sentence)
         return weights

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.deploy.defences import robust_means
-from fedwca.deploy.protect_single_clients import check_not_single_model, drop_single_means, mix_shares
+from fedwca.deploy.protect_single_clients import check_not_single_model, drop_single_means, is_single, mix_shares
 from fedwca.deploy.read_answers import ReceivedAnswer
 from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.server_tasks import describe_session
@@ -106,11 +106,13 @@ def close_session_round(
         give_back = spread_trained_mean(
             method, bank, *mean_inputs, lambda w, models: robust_means(mix_rows(w, models), w, models, rules.robust)
         )
-        weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
-        weights = drop_single_means(context, state, weights, labels, gated=trusted is not None)
+        means = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
+        weights = drop_single_means(context, state, means, labels, gated=trusted is not None)
         averaged = (weights[:, len(rows) :] > 0).any(0)
-        rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
-        rows = robust_means(rows, weights, bank, rules.robust)
+        rows = _mix_next_rows(context, server.rows, bank, weights)
+        if trusted is not None and bool((dropped := (weights != means).any(1)).any()):
+            members = gather_mixtures(aggregator, server.state, labels, sizes, present, len(server.rows))
+            _take_statistics(context, server.rows, bank, rows, members, dropped)
         rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
         give_back()  # late clients are compared with the models that clients uploaded
         if not bool(finite_models(rows).all()):
@@ -133,6 +135,33 @@ def close_session_round(
         clustered=clustered,
         waiting=waiting,
     )
+
+
+def _mix_next_rows(context: ServerContext, rows: Tensor, bank: Tensor, weights: Tensor) -> Tensor:
+    """Return the next rows ``[C, P]`` by `gather`'s weights ``[C, R+K]``, robust means where the rules say so."""
+    mixed = context.composition.batch_norm.gather(weights, rows, bank, context.layout)
+    return robust_means(mixed, weights, bank, context.rules.robust)
+
+
+def _take_statistics(
+    context: ServerContext, rows: Tensor, bank: Tensor, next_rows: Tensor, members: Tensor, dropped: Tensor
+) -> None:
+    """Give rows whose only trusted client was dropped the BatchNorm statistics of their clients, in place.
+
+    Rows of clusters in which nobody is trusted have them too. A cluster of which one client was heard has none to take.
+
+    Args:
+        context: the federation's constants.
+        rows: previous ones ``[R, P]``.
+        bank: the clients' models ``[K, P]``.
+        next_rows: ``[C, P]``; changed in place.
+        members: `gather`'s weights of all clients that were heard ``[C, R+K]``.
+        dropped: the rows ``[C]`` bool.
+    """
+    taking = dropped & ~is_single(members[:, len(rows) :])
+    if bool(taking.any()):
+        trained = context.layout.trained
+        next_rows[taking, trained:] = _mix_next_rows(context, rows, bank, members[taking])[:, trained:]
 
 
 def update_trusted(context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer]) -> Tensor | None:

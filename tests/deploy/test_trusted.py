@@ -224,11 +224,19 @@ def test_a_clusterer_of_moments_must_name_its_layers(gated: Federation) -> None:
         built.session()
 
 
-@pytest.mark.parametrize("clusters", [1, 2])
-def test_a_cluster_with_a_single_trusted_client_keeps_its_model(
-    gated: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clusters: int
+@pytest.mark.parametrize(
+    ("heard", "groups", "kept"),
+    [(4, [[0, 1, 2, 3]], "[0]"), (4, [[1, 3], [0, 2]], "[1]"), (3, [[0, 2], [1]], "[0, 1]")],
+)
+def test_a_cluster_with_a_single_trusted_client_keeps_its_parameters(
+    gated: Federation,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    heard: int,
+    groups: list[list[int]],
+    kept: str,
 ) -> None:
-    """The mean of the trusted clients would be that client's own model; in round 0 this once ended the federation."""
+    """The mean of the trusted clients would be that client's own model; statistics are those of all that were heard."""
     real = server_round.update_trusted
 
     def trust_client_0(*arguments: Any) -> torch.Tensor | None:
@@ -239,11 +247,23 @@ def test_a_cluster_with_a_single_trusted_client_keeps_its_model(
 
     class Parted(Clusterer):
         def __call__(self, signatures: Signatures) -> Tensor:
-            return one_hot(torch.tensor([1, 1, 0, 0]) % clusters, 2).argmax(1)
+            return torch.tensor([next(c for c, group in enumerate(groups) if k in group) for k in range(heard)])
 
     gated = replace(gated, method=replace(gated.method, clusterer=Parted()))
-    session = gated.session()
-    run_in_process(session, gated.clients(), 1)
-    assert session.state.round == 1
-    assert len(session.state.server.rows) == clusters
-    assert "a single client was heard; the cluster keeps its model" in caplog.text
+    session, layout = gated.session(), Layout.of(gated.network)
+    trained, uploaded = layout.trained, {}
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        uploaded[client] = torch.cat([parcel.models["model"][slot.name].flatten() for slot in layout.statistics])
+        return parcel
+
+    run_in_process(session, gated.clients(), 1, wire, available=lambda round: range(heard))
+    server = session.state.server
+    for row, group in zip(server.rows, groups, strict=True):
+        mean = torch.stack([uploaded[client] for client in group]).mean(0)
+        assert not torch.allclose(mean, server.source[trained:], atol=1e-3)
+        # A single client's statistics are its own, as its model is.
+        assert torch.allclose(row[trained:], mean if len(group) > 1 else server.source[trained:], atol=1e-6)
+    row = server.rows[next(c for c, group in enumerate(groups) if 0 in group)]
+    assert torch.equal(row[:trained], server.source[:trained])
+    assert f"of clusters {kept} a single client's model counts; the cluster keeps its model" in caplog.text
