@@ -14,10 +14,12 @@ from fedwca.errors import FedwcaError, UsageError
 
 pytest.importorskip("flwr")
 
-from fedwca.deploy.flower import exchange_messages
+from flwr.app import MessageType, RecordDict
+
+from fedwca.deploy.flower import connected_clients, exchange_messages
 from fedwca.deploy.flower import server_app as serve
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.flower.connected_clients import HELLO
+from fedwca.deploy.flower.connected_clients import HELLO, ConnectedClients
 from fedwca.deploy.flower.exchange_messages import MessagesRefused
 from fedwca.deploy.flower.records import to_record
 
@@ -42,11 +44,14 @@ def bare_server(folder: Path) -> serve.FlowerServer:
     """A server without a method, for which three nodes are connected."""
     server = object.__new__(serve.FlowerServer)
     server.grid = SimpleNamespace(get_node_ids=lambda: [11, 12, 13])  # type: ignore[assignment]
-    server.deployment = SimpleNamespace(deadline=600.0, rounds=3, rules=SimpleNamespace(least=2))  # type: ignore[assignment]
+    server.deployment = SimpleNamespace(  # type: ignore[assignment]
+        deadline=600.0, rounds=3, rejoin=False, rules=SimpleNamespace(least=2)
+    )
     context, state = SimpleNamespace(max_answer_bytes=10**6), SimpleNamespace(names=("a",))
     method = SimpleNamespace(aggregator=SimpleNamespace(sends_models=True))
     server.session = SimpleNamespace(context=context, state=state, method=method)  # type: ignore[assignment]
     server.folder, server.status = folder, ServerStatus(3, 3)
+    server.clients = ConnectedClients(server.grid, server.session, server.deployment, lambda connected: None)
     return server
 
 
@@ -75,7 +80,7 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
             return {}
 
     server.session = Asking()  # type: ignore[assignment]
-    server.clients = SimpleNamespace(find=lambda: {0: 11})  # type: ignore[assignment]
+    server.clients = SimpleNamespace(find_idle=lambda: {0: 11})  # type: ignore[assignment]
     assert server._open_round() == ({0: 11}, {})
     assert 20 <= sum(clock) <= 2 * HELLO
     assert len(node_counts) == 2  # not once a second
@@ -185,3 +190,68 @@ def test_who_cannot_be_reached_or_read_was_not_late(
     server = bare_server(tmp_path)
     assert server._exchange({0: (11, Parcel("train", 3))}, 3) == set()
     assert "in time" not in caplog.text
+
+
+class OneSlow:
+    """A grid whose nodes 11 and 12 answer at once, and 13 nothing before the ``clock`` is at ``slow`` seconds."""
+
+    def __init__(self, clock: list[float], slow: float) -> None:
+        self.clock, self.slow = clock, slow
+        self.pushed: list[tuple[int, str]] = []
+
+    def get_node_ids(self) -> list[int]:
+        return [11, 12, 13]
+
+    def push_messages(self, messages: list[SimpleNamespace]) -> list[str]:
+        self.pushed += [(message.metadata.dst_node_id, message.metadata.message_type) for message in messages]
+        return [str(message.metadata.dst_node_id) for message in messages]
+
+    def pull_messages(self, names: set[str]) -> list[SimpleNamespace]:
+        if names == {"13"} and sum(self.clock) < self.slow:
+            return []
+        return [SimpleNamespace(content=RecordDict(), has_error=lambda: False, has_content=lambda: True)]
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_the_tasks_of_a_slow_client_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, least: int
+) -> None:
+    clock: list[float] = []
+    patch_time(monkeypatch, clock)
+    for module in (serve, connected_clients):
+        message = lambda *_, **metadata: SimpleNamespace(metadata=SimpleNamespace(**metadata))  # noqa: E731
+        monkeypatch.setattr(module, "Message", message)
+    server, grid = bare_server(tmp_path), OneSlow(clock, 1000)
+    server.grid, server.deployment.rules.least = grid, least  # type: ignore[assignment, misc]
+
+    class Session:
+        can_close, needs_all_answers = True, False
+        context, state = SimpleNamespace(max_answer_bytes=10**6), SimpleNamespace(names=("a", "b", "c"))
+
+        def admit(self, name: str, wish: int | None) -> int:
+            return int(name[-1])
+
+        def open(self, nodes: dict[int, int]) -> dict[int, Parcel]:
+            return {client: Parcel("train", 1) for client in nodes}
+
+    server.session = Session()  # type: ignore[assignment]
+    server.clients = ConnectedClients(grid, server.session, server.deployment, lambda connected: None)  # type: ignore[arg-type]
+    server.clients._numbers = {11: 0, 12: 1, 13: 2}
+
+    def play() -> list[int]:
+        nodes, parcels = server._open_round()
+        grid.pushed.clear()
+        server._exchange({client: (nodes[client], parcel) for client, parcel in parcels.items()}, 1)
+        return [node for node, kind in grid.pushed if kind == MessageType.TRAIN]
+
+    assert play() == [11, 12, 13]
+    assert (sum(clock), server.clients.find()) == (600, {0: 11, 1: 12, 2: 13}), "it still gets its final model"
+    if least == 2:
+        for _ in range(4):
+            assert play() == [11, 12]
+        assert caplog.text.count("client 2 is still at an earlier task; it gets no other one") == 4
+        clock.append(1000)
+        assert play() == play() == [11, 12, 13]
+    else:  # no round can begin without it, so that it has longer
+        assert play() == [11, 12, 13]
+        assert sum(clock) == pytest.approx(1000, abs=5)

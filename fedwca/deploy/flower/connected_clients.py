@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
@@ -43,6 +43,7 @@ class ConnectedClients:
         self.grid, self.session, self.deployment, self.tell = grid, session, deployment, tell
         self._numbers: dict[int, int | None] = {}  # by node; None if it was turned away
         self._names: dict[int, str] = {}
+        self._late: set[int] = set()  # nodes that may still be at a task of an earlier round
 
     def find(self) -> dict[int, int]:
         """Return node by client of the connected ones; nodes not seen before are asked who they are."""
@@ -56,31 +57,59 @@ class ConnectedClients:
         numbers = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in numbers.items() if client is not None}
 
+    def find_idle(self) -> dict[int, int]:
+        """Return node by client as `find` does, without nodes that are still at a task of an earlier round.
+
+        A node takes one message after the other, so a further task would only wait behind that one, and the tasks of a
+        client slower than the deadline would pile up. Such nodes are asked again who they are: they answer after the
+        task, and at once if they were restarted and lost it.
+        """
+        nodes = self.find()
+        self._late &= set(nodes.values())
+        self._late -= self._query(sorted(self._late), len(nodes) - len(self._late)).keys()
+        for client, node in nodes.items():
+            if node in self._late:
+                log.warning("client %d is still at an earlier task; it gets no other one", client)
+        return {client: node for client, node in nodes.items() if node not in self._late}
+
+    def note_late(self, nodes: Collection[int]) -> None:
+        """Note nodes that did not answer a task in time."""
+        self._late |= set(nodes)
+
     def _ask(self, online: Sequence[int]) -> dict[int, _Hello]:
         """Ask the nodes not seen before who they are, and return the answers by node.
 
         A node that does not answer is asked again in each round.
         """
-        silent = [node for node in online if node not in self._numbers]
-        queries = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in silent]
-        if not queries:
-            return {}
-        seconds = self.deployment.deadline
-        # If too few others are known, no round can begin, and the wait is longer.
-        if sum(self._numbers.get(node) is not None for node in online) >= self.deployment.rules.least:
-            seconds = min(seconds, HELLO)
+        unknown = [node for node in online if node not in self._numbers]
+        replies = self._query(unknown, sum(self._numbers.get(node) is not None for node in online))
         hellos = {}
-        for node, reply in exchange_messages(self.grid, queries, seconds):
-            silent.remove(node)
+        for node, reply in replies.items():
             if reply is None:
                 continue
             if reply.has_error():
                 log.warning("node %d does not say who it is: %s", node, describe_failure(reply))
             else:
                 hellos[node] = _read_hello(node, reply)
-        for node in silent:
-            log.warning("node %d did not say in time who it is", node)
+        for node in unknown:
+            if node not in replies:
+                log.warning("node %d did not say in time who it is", node)
         return hellos
+
+    def _query(self, nodes: Sequence[int], others: int) -> dict[int, Message | None]:
+        """Ask nodes who they are and return the replies by node, None where one cannot be read.
+
+        Args:
+            nodes: to be asked.
+            others: how many clients are known to be free; if too few for a round, the wait is longer.
+        """
+        queries = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in nodes]
+        if not queries:
+            return {}
+        seconds = self.deployment.deadline
+        if others >= self.deployment.rules.least:
+            seconds = min(seconds, HELLO)
+        return dict(exchange_messages(self.grid, queries, seconds))
 
     def _give_number(self, node: int, hello: _Hello, online: Sequence[int]) -> None:
         """Let the session give a node's client its number."""

@@ -128,7 +128,7 @@ class FlowerServer:
         until = time.monotonic() + self.deployment.deadline
         while True:
             wait_for_nodes(self.grid, self.deployment.rules.least, until - time.monotonic(), self._say_connected)
-            nodes = self.clients.find()
+            nodes = self.clients.find_idle()
             parcels = self.session.open(nodes)
             if self.session.needs_all_answers or self.session.can_close or time.monotonic() >= until:
                 return nodes, parcels
@@ -217,6 +217,7 @@ class FlowerServer:
             self._say(asked=0)
         for client in sorted(silent):
             log.warning("round %d: %s did not answer in time", number, self._call(client))
+        self.clients.note_late([parcels[client][0] for client in silent])
         self._count(number, down, up)
         return delivered
 
