@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import warnings
 
+import torch
+
+from fedwca.clusterers.each import Each
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
@@ -14,9 +17,9 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_program import collecting_objectives
 from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.randomness import draw_changes
+from fedwca.engine.randomness import Keys, draw_changes
 from fedwca.errors import UsageError
-from fedwca.federated.assign_clusters import compare_clients
+from fedwca.federated.assign_clusters import compare_clients, deal_first_groups
 from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.federated.participation import count_sampled
@@ -168,6 +171,33 @@ def check_clients_per_round(rules: Rules) -> None:
     names = ["norm_bound"] if rules.norm_bound is not None else ["robust"] if rules.robust != "mean" else []
     if names and sampled < 3:
         raise UsageError(f"rule {names[0]} takes 3 clients in a round, and a round asks {sampled} of {rules.clients}")
+
+
+def check_first_groups(rules: Rules, method: Method, keys: Keys) -> None:
+    """Refuse groups that always stop a new deployment in round 0, since one of them is a single client's.
+
+    Args:
+        rules: with ``alone`` at ``warn`` nothing stops.
+        method: to deploy.
+        keys: where the random numbers of its rounds come from.
+
+    Raises:
+        UsageError: there is such a group, if all clients answer.
+    """
+    clients, grouping, clusterer = rules.clients, method.aggregator.grouping, method.clusterer
+    if rules.alone == "warn" or clients == 1 or method.pseudo_labeler.selects_clients:
+        return
+    sizes: list[int] = []
+    subject = f"aggregator {method.aggregator.name!r}"
+    if grouping.clients_choose:
+        sizes = deal_first_groups(method.aggregator, torch.ones(clients, dtype=torch.bool), keys).bincount().tolist()
+    elif grouping.needs_clusterer and isinstance(clusterer, Each):
+        sizes, subject = [1] * clients, f"clusterer {clusterer.name!r}"
+    if 1 in sizes:
+        raise UsageError(
+            f"{subject} puts {clients} clients into groups of {', '.join(map(str, sorted(sizes)))} in round 0, and a "
+            "group of one stops the run; take larger groups, or allow it with --rule alone=warn"
+        )
 
 
 def check_noise_coverage(composition: Composition, moments: bool = False) -> None:

@@ -15,7 +15,7 @@ from fedwca.config.run_config import Layer, validate
 from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
-from fedwca.deploy.deployable_checks import check_clients_per_round, check_deployable
+from fedwca.deploy.deployable_checks import check_clients_per_round, check_deployable, check_first_groups
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import check_no_deployment, write_deployment
 from fedwca.deploy.flower.simulation import simulate, write_client_images
@@ -25,6 +25,7 @@ from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import read_final
 from fedwca.describe_problems import describe_problems
 from fedwca.engine.precision import matmul_precision
+from fedwca.engine.randomness import Keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.results.table_rows import Row, run_summary
 from fedwca.results.trial_key import TrialKey
@@ -108,6 +109,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         raise InvalidConfig(describe_problems(error)) from error
     Session(method, network, deployment.composition, rules)  # refuses rules that do not fit the method
     check_clients_per_round(rules)
+    check_first_groups(rules, method, Keys(deployment.composition.seed, deployment.composition.trial))
     dry_run_components(config, plan.methods, network, dataset.classes, count)
     check_writable(request.folder)
     model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))

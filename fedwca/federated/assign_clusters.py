@@ -56,14 +56,29 @@ def assign_clusters(
         return labels
 
     def deal() -> Tensor:
-        dealt, draws = torch.zeros(clients, dtype=torch.int64), uniform(keys(0, -1, "partition"), torch.arange(clients))
-        first = aggregator.first_groups(int(present.sum()), draws[present])
-        dealt[present] = check_groups(first, int(present.sum()), aggregator, "first_groups")
-        return dealt
+        return deal_first_groups(aggregator, present, keys)
 
     choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
     labels = aggregator.grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))
     return check_groups(labels, clients, aggregator, "grouping"), notes
+
+
+def deal_first_groups(aggregator: Aggregator, present: Tensor, keys: Keys) -> Tensor:
+    """The groups ``[K]`` int64 of round 0, in which clients cannot choose yet; 0 where a client is not present.
+
+    Args:
+        aggregator: one whose clients choose their group.
+        present: clients whose models count ``[K]`` bool.
+        keys: where random numbers come from.
+
+    Raises:
+        FedwcaError: these are no numbers of groups.
+    """
+    clients = len(present)
+    dealt, draws = torch.zeros(clients, dtype=torch.int64), uniform(keys(0, -1, "partition"), torch.arange(clients))
+    first = aggregator.first_groups(int(present.sum()), draws[present])
+    dealt[present] = check_groups(first, int(present.sum()), aggregator, "first_groups")
+    return dealt
 
 
 def check_groups(groups: Tensor, clients: int, aggregator: Aggregator, answer_name: str) -> Tensor:

@@ -186,6 +186,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         "shot": "each client can adapt it alone",
         "source_only": "hand the source model out",
         "fedpcl_pl": "allow it with --rule alone=warn",
+        "ifca": "aggregator 'ifca' puts 4 clients into groups of 1, 1, 1, 1 in round 0, and a group of one stops",
         "ladd": "clusters by the style of clients' images, which do not leave them",
         "ladd_plus": "clusters by the style of clients' images, which do not leave them",
     }
@@ -193,7 +194,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         assert run.code == 2
         assert refusals[name] in run.err
         assert not (folder / "server").exists()
-        if name != "fedpcl_pl":
+        if name not in ("fedpcl_pl", "ifca"):
             return
         arguments = ["--data", str(shades), "--baseline", name, "--clients", "4", "--rule", "alone=warn", *SMALL]
         assert call("deploy", "init", str(folder), *arguments).code == 0
@@ -210,11 +211,25 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
 
 
 @pytest.mark.usefixtures("flower_installed")
+def test_groups_of_round_0_that_are_large_enough_are_deployed(tmp_path: Path, shades: Path) -> None:
+    for number, words in enumerate(
+        (["--baseline", "ifca", "--clients", "8"], ["--clusterer", "each", "--clients", "1"])
+    ):
+        run = call("deploy", "init", str(tmp_path / str(number)), "--data", str(shades), *words, *SMALL)
+        assert run.code == 0, run.err
+
+
+@pytest.mark.usefixtures("flower_installed")
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--clusterer", "true", "--clients", "4"], "reads the true domains, which no server knows"),
         (["--clusterer", "ladd", "--clients", "4"], "clusters by the style of clients' images"),
+        (
+            ["--clusterer", "each", "--clients", "3"],
+            "clusterer 'each' puts 3 clients into groups of 1, 1, 1 in round 0",
+        ),
+        (["--baseline", "ifca", "--clients", "6"], "'ifca' puts 6 clients into groups of 1, 1, 2, 2 in round 0"),
         ([], "--clients is needed"),
         (["--clients", "4", "--rule", "robust=mode"], "--rule robust: Input should be 'mean', 'median' or 'trimmed'"),
         (["--clients", "4", "--rule", "robust"], "not of the form name=value"),
