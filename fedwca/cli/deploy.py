@@ -72,6 +72,10 @@ def init(
         float, typer.Option("--wait", "--join", help="Seconds to wait for all clients before round 0.")
     ] = 600.0,
     host: Annotated[list[str] | None, typer.Option("--host", help="Name or address of the server; repeat.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Where the source model trains, default auto; each client has its own --device."),
+    ] = None,
     insecure: Insecure = False,
 ) -> None:
     """Write a deployment: source model, app, certificates and client keys.
@@ -93,7 +97,8 @@ def init(
     from fedwca.cli.progress_bars import show_progress
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
 
-    layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
+    own = {"clients": deal, "device": device}
+    layer = {**asked.layer, **{key: value for key, value in own.items() if value is not None}}
     request = DeployRequest(
         folder,
         asked.request(layer=layer),

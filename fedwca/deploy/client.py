@@ -21,10 +21,10 @@ from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
-from fedwca.engine.precision import matmul_precision
+from fedwca.engine.precision import check_precision, matmul_precision
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.errors import DataError, Diverged, FedwcaError
+from fedwca.errors import DataError, Diverged, FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import blend_mixtures
 from fedwca.federated.client_tasks import client_task
 from fedwca.federated.trusted_clients import labeler_trust_alone, measure_trust_alone
@@ -106,7 +106,17 @@ class Client:
     def _make_engine(
         self, composition: Composition, network: Network, train: Tensor, batch_norm: BatchNormPolicy | str
     ) -> SequentialEngine:
-        """Return an engine that holds this client alone."""
+        """Return an engine that holds this client alone.
+
+        Raises:
+            UsageError: this client's device does not have the deployment's precision.
+        """
+        try:
+            check_precision(composition.precision, network.class_vectors.dtype, torch.device(self.device))
+        except UsageError as error:
+            raise UsageError(
+                f"{error} in `fedwca deploy init` at the server, or start this client with another --device"
+            ) from error
         clients = [ClientImages(train, train[:0])]
         return SequentialEngine(network, clients, self.device, 1, batch_norm, composition.precision)
 

@@ -64,6 +64,8 @@ class DeployRequest:
     """Names and addresses of the server."""
     insecure: bool = False
     """No TLS and no node keys."""
+    simulated: bool = False
+    """Whether the clients compute on the run's device too, as in Flower's simulation; else each on its own."""
 
 
 def make_deployment(request: DeployRequest, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
@@ -110,7 +112,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     Session(method, network, deployment.composition, rules)  # refuses rules that do not fit the method
     check_clients_per_round(rules)
     check_first_groups(rules, method, Keys(deployment.composition.seed, deployment.composition.trial))
-    dry_run_components(config, plan.methods, network, dataset.classes, count)
+    dry_run_components(config, plan.methods, network, dataset.classes, count, elsewhere=not request.simulated)
     check_writable(request.folder)
     model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
     if federation is not None:
@@ -144,7 +146,9 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     folder = request.out or new_run_path("flower")
     # No model leaves this machine, so clusters of one client are harmless; every sampled client must answer anyway.
     rules, settings = [("alone", "warn"), ("least", "1")], {"wait": 120.0, "deadline": SIMULATED_DEADLINE}
-    make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=settings, insecure=True))
+    on_cpu = replace(request, layer={**request.layer, "device": "cpu"})  # as the simulated clients are
+    made = DeployRequest(folder, on_cpu, dealt=True, rules=rules, more=settings, insecure=True, simulated=True)
+    make_deployment(made)
     deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     setup_done = time.perf_counter()
     session = simulate(deployment, folder / "server", folder / "data")

@@ -14,13 +14,13 @@ from fedwca.errors import UsageError
 Phase = Literal["train", "evidence"]
 
 
-def check_precision(precision: Precision, dtype: torch.dtype, device: torch.device) -> None:
+def check_precision(precision: Precision, dtype: torch.dtype, device: torch.device | None) -> None:
     """Check that clients can compute in a precision.
 
     Args:
         precision: to check.
         dtype: of the network's weights.
-        device: where clients compute.
+        device: where clients compute; None: on other machines, which check their own.
 
     Raises:
         UsageError: they cannot.
@@ -30,6 +30,8 @@ def check_precision(precision: Precision, dtype: torch.dtype, device: torch.devi
     if dtype != torch.float32:
         kind = str(dtype).removeprefix("torch.")
         raise UsageError(f"precision {precision} needs a network of float32 weights, not {kind}; take precision fp32")
+    if device is None:
+        return
     if precision == "tf32":
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
             raise UsageError(f"precision tf32: only GPUs since Ampere have TensorFloat-32, not {device}; take fp32")

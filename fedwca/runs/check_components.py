@@ -31,7 +31,12 @@ from fedwca.runs.resources.select_engine import config_of_method
 
 
 def dry_run_components(
-    config: RunConfig, methods: list[tuple[Method, int]], network: Network, classes: tuple[str, ...], clients: int
+    config: RunConfig,
+    methods: list[tuple[Method, int]],
+    network: Network,
+    classes: tuple[str, ...],
+    clients: int,
+    elsewhere: bool = False,
 ) -> None:
     """Check the model, and call every clusterer on dummy data, so that a misfit is found before training.
 
@@ -41,6 +46,7 @@ def dry_run_components(
         network: of the run; without a checkpoint its backbone is pretrained as the source model's will be.
         classes: that the model tells apart.
         clients: K, how many clients the run has; a clusterer may need that many, or know them.
+        elsewhere: whether clients compute on machines of their own; the device is then that of the source model alone.
 
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
@@ -54,8 +60,9 @@ def dry_run_components(
             bottleneck.
     """
     model = architecture(config)
-    check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
-    if any(engine_name(config_of_method(config, method)) == "loop" for method, _ in methods):
+    device = torch.device(resolve_device(config.device))
+    check_precision(config.precision, network.class_vectors.dtype, None if elsewhere else device)
+    if not elsewhere and any(engine_name(config_of_method(config, method)) == "loop" for method, _ in methods):
         check_workers(config.precision, config.workers)
     if config.checkpoint is not None:
         load_source(config.checkpoint, classes, model)

@@ -20,6 +20,7 @@ from PIL import Image
 from fedwca.cli.client import count_images
 from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.run_config import RunConfig
+from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import check_images, read_images
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import point_app_here
@@ -208,6 +209,23 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         assert deployed.config["rounds"] == min(default_rounds, baseline(name).rounds or default_rounds)
         longer = deployed.model_copy(update={"config": {**deployed.config, "rounds": 1000}})
         assert longer.rounds == (baseline(name).rounds or 1000), "more rounds than the method has are not played"
+
+
+@pytest.mark.usefixtures("flower_installed")
+def test_a_server_without_a_gpu_deploys_for_clients_that_have_one(tmp_path: Path, shades: Path) -> None:
+    folder, words = (
+        tmp_path / "d",
+        ["--precision", "tf32", "--device", "cpu", "--partition", "skewed-domains:source_ratio=2"],
+    )
+    run = call("deploy", "init", str(folder), "--data", str(shades), "--clients", "4", *words, *SMALL)
+    assert run.code == 0, run.err
+    deployed = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
+    assert deployed.composition.precision == "tf32"
+    session = deployed.session(folder / "server" / "source.safetensors")
+    session.admit("client", 0)
+    sentence = "take fp32 in `fedwca deploy init` at the server, or start this client with another --device"
+    with pytest.raises(UsageError, match=sentence):
+        Client(lambda side, stretch: torch.zeros(8, 3, side, side, dtype=torch.uint8)).handle(session.open([0])[0])
 
 
 @pytest.mark.usefixtures("flower_installed")
