@@ -123,6 +123,8 @@ def command(
             for key in ("kernels", "workers", "trials_at_once")
         }
         output_options |= {"engine": "engine" in asked.layer, "quiet": quiet}
+        output_options |= {"device": config.device not in ("auto", "cpu")}
+        output_options |= {"probes": bool(config.probes), "evidence": config.evidence}
         baselines = baseline if baseline != ["none"] else None
         check_no_idle_options(
             baseline=baselines, **repeat_options, **output_options, column=column, ranks_per_trial=ranks_per_trial
@@ -177,7 +179,8 @@ def check_no_idle_options(**options: object) -> None:
     """
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise UsageError(
-            f"--{name} has no effect with --backend flower, which plays one trial of the composed method; leave it out"
+            f"--{name} has no effect with --backend flower, which plays one trial of the composed method on the CPU; "
+            "leave it out"
         )
 
 

@@ -206,7 +206,14 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     (tmp_path / "config.json").write_text(json.dumps({"config": RunConfig().model_dump(mode="json"), "origins": {}}))
     taken = bench("--backend", "flower", "--config", str(tmp_path / "config.json"), "--dataset", "nothing")
     assert "has no effect" not in taken.err
-    for words in (["--kernels", "graphs"], ["--workers", "3"], ["--engine", "stacked"], ["--quiet"]):
+    for name, line in {"probes": 'probes = ["each"]', "evidence": "evidence = true"}.items():
+        (tmp_path / f"{name}.toml").write_text(line)
+        refused = bench("--backend", "flower", "--config", str(tmp_path / f"{name}.toml"))
+        assert f"--{name} has no effect with --backend flower" in refused.err
+    for words in (
+        *(["--kernels", "graphs"], ["--workers", "3"], ["--engine", "stacked"], ["--quiet"]),
+        *(["--device", "cuda"], ["--device", "cuda:1"]),
+    ):
         refused = bench("--backend", "flower", *words)
         assert (refused.code, f"{words[0]} has no effect with --backend flower" in refused.err) == (2, True)
     interrupted = Mock(wraps=SILENT, planned=Mock(side_effect=KeyboardInterrupt))

@@ -108,6 +108,21 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
     assert len(summary.methods["wca"].runs) == 1
 
 
+def test_a_simulation_is_on_the_cpu_and_refuses_what_that_cannot_do_before_training(
+    shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from fedwca.cli import deploy
+    from fedwca.deploy import make_deployment
+
+    monkeypatch.setattr(deploy, "check_flower", lambda: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(make_deployment, "source_model", lambda *arguments: pytest.fail("a source model was trained"))
+    arguments = ["--data", str(shades), *SMALL, "--backend", "flower", "--out", str(tmp_path / "x")]
+    run = call("bench", *arguments, "--precision", "tf32")
+    assert run.code == 2
+    assert "precision tf32: only GPUs since Ampere have TensorFloat-32, not cpu; take fp32" in run.err
+
+
 def test_what_a_component_is_called_is_ascii_too() -> None:
     run = call("show", "baseline", "local", "--json")
     assert run.out.isascii()
