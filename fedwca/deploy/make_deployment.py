@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedwca.config.build_component import component
 from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, validate
 from fedwca.core.files import check_writable
@@ -27,6 +28,9 @@ from fedwca.describe_problems import describe_problems
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.randomness import Keys
 from fedwca.errors import InvalidConfig, UsageError
+from fedwca.partitions import Partition
+from fedwca.partitions._domain_partition import DomainPartition
+from fedwca.partitions.skewed_domains import SkewedDomains
 from fedwca.results.table_rows import Row, run_summary
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
@@ -89,6 +93,8 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     methods: Layer = {"baselines": [request.baseline], "composed": False} if request.baseline else {"baselines": []}
     plan = replace(request.run, layer={**request.run.layer, **methods}).plan()
     dataset, source = load(plan.config)
+    if not request.dealt and "partition" in request.run.layer:
+        check_partition(component("partition", plan.config.partition, plan.config.components))
     method, rounds = plan.methods[-1]
     config = plan.at(source).config.model_copy(update={"rounds": rounds})
     network = build_network(config, len(dataset.classes))
@@ -119,6 +125,23 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
         write_client_images(federation.clients, request.folder / "data")
     write_deployment(request.folder, deployment, model.network, request.hosts, request.insecure)
     return count
+
+
+def check_partition(partition: Partition) -> None:
+    """Refuse a partition that only says which client has which images, where clients have their own.
+
+    Raises:
+        UsageError: it is such a partition.
+    """
+    deals = isinstance(partition, DomainPartition) and type(partition).deal is not DomainPartition.deal
+    chooses = type(partition).choose_images is not Partition.choose_images
+    if isinstance(partition, SkewedDomains):
+        chooses = partition.source_ratio > 1
+    if deals and not chooses:
+        raise UsageError(
+            f"--partition {partition.name} deals the images that --deal writes; clients train on all of theirs; leave "
+            "it out"
+        )
 
 
 @dataclass(frozen=True)

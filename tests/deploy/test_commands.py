@@ -52,6 +52,10 @@ def test_options_of_runs_that_cannot_be_deployed_are_not_in_the_help_and_are_ref
     assert (run.code, "deployments have no step yet" in run.err) == (2, True)
     run = call("deploy", "init", "never", "--data", str(shades), "--clients", "4", *SMALL, "--samples", "60")
     assert (run.code, "--samples is of the images that --deal writes" in run.err) == (2, True)
+    for words in (["unit-domains"], ["skewed-domains:alpha=0.1"]):
+        run = call("deploy", "init", "never", "--data", str(shades), "--clients", "4", *SMALL, "--partition", *words)
+        assert run.code == 2
+        assert re.search("--partition (unit|skewed)_domains deals the images that --deal writes", run.err)
     run = call("deploy", "key", ".")
     assert (run.code, ". is a folder; name the key's file in it" in run.err) == (2, True)
 
