@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,6 +163,9 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
 
     Raises:
         FedwcaError: the method cannot be deployed, or the simulation failed.
+
+    Warns:
+        UserWarning: a cluster's model was a single client's, which deployments refuse by default.
     """
     import torch
 
@@ -175,6 +179,12 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     setup_done = time.perf_counter()
     session = simulate(deployment, folder / "server", folder / "data")
+    if session.single_rounds:
+        warnings.warn(
+            f"after round {session.single_rounds[0]} a cluster's model was a single client's own: a deployment stops "
+            "in round 0 where that is so, or keeps the model that the cluster had, unless it has --rule alone=warn",
+            stacklevel=2,
+        )
     config = validate(deployment.config)
     dataset, source = load(config)
     federation = split_trial(config, dataset, source, 0, 0)

@@ -30,6 +30,11 @@ def is_single(shares: Tensor) -> Tensor:
     return (shares > 1e-9).sum(-1) == 1
 
 
+def clients_stay_apart(context: ServerContext) -> bool:
+    """Return whether models of single clients are meant: the aggregator keeps them apart, or there is one client."""
+    return context.method.aggregator.grouping.keeps_models_apart or context.rules.clients == 1
+
+
 def check_not_single_model(
     context: ServerContext, state: SessionState, sent: Tensor, subject: str, receiver: int | None = None
 ) -> None:
@@ -73,8 +78,7 @@ def drop_single_means(
     """
     server_rows = len(state.server.rows)
     single = is_single(weights[:, server_rows:])
-    apart = context.method.aggregator.grouping.keeps_models_apart or context.rules.clients == 1
-    if apart or not bool(single.any()):
+    if clients_stay_apart(context) or not bool(single.any()):
         return weights
     clusters = single[: int(labels.max()) + 1].nonzero()[:, 0].tolist()  # rows after the clusters' may be other models
     what = "a single client's model counts" if gated else "a single client was heard"

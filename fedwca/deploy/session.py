@@ -14,7 +14,7 @@ from fedwca.deploy.client_numbers import assign_number, set_name, why_no_place
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import FEWEST_MOVES, measure_statistics_shift, measure_update, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
-from fedwca.deploy.protect_single_clients import check_not_single_model
+from fedwca.deploy.protect_single_clients import check_not_single_model, clients_stay_apart, is_single
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, read_answer
 from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import assign_late_client, close_session_round, find_incomparable, make_final_parcels
@@ -51,6 +51,7 @@ class Session:
     Attributes:
         needs_all_answers: whether all sampled clients must answer, else the run fails; for simulations, where no
             client is ever absent.
+        single_rounds: rounds after which the server had a single client's model for others, under rule ``alone=warn``.
 
     Raises:
         UsageError: the method cannot be deployed, or a rule does not fit it; gives the reason.
@@ -68,6 +69,7 @@ class Session:
         shares = torch.zeros(1, clients, dtype=torch.float64)
         self.state = SessionState(0, Server(source[None], {}, source), shares, ("",) * clients, (0,) * clients)
         self.needs_all_answers = False
+        self.single_rounds: list[int] = []
         self._informed: set[int] = set()
         self._repeats = 0
         self._round: _OpenRound | None = None
@@ -168,6 +170,8 @@ class Session:
             self._repeats += 1
             return False
         self.state, self._repeats = close_session_round(self.context, state, answers, late), 0
+        if not clients_stay_apart(self.context) and bool(is_single(self.state.shares).any()):
+            self.single_rounds.append(state.round)
         return True
 
     @property

@@ -106,6 +106,11 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
     summary = shaped(call("bench", *arguments, "--json"), shapes.RunSummary)
     assert list(summary.methods) == ["wca"]
     assert len(summary.methods["wca"].runs) == 1
+    small = ["--data", str(shades), *SMALL, "--backend", "flower", "--rounds", "1"]
+    sentence = "after round 0 a cluster's model was a single client's own: a deployment stops in round 0"
+    for clusterer, warned in {"each": True, "single": False}.items():
+        run = call("bench", *small, "--clusterer", clusterer, "--out", str(tmp_path / clusterer))
+        assert (run.code, sentence in " ".join(run.err.split())) == (0, warned)
 
 
 def test_a_simulation_is_on_the_cpu_and_refuses_what_that_cannot_do_before_training(

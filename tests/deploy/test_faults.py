@@ -658,6 +658,10 @@ def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.Lo
     run_in_process(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
     assert "round 1: of clusters [1] a single client was heard; the cluster keeps its model" in caplog.text
     assert session.state.shares.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+    assert session.single_rounds == []
+    session = built.session(alone="warn")
+    run_in_process(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
+    assert session.single_rounds == [1]
 
 
 def test_a_cluster_that_keeps_its_model_adds_nothing_to_its_teacher(

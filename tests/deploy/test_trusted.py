@@ -78,7 +78,7 @@ def test_who_does_not_train_takes_what_others_trained(gated: Federation, robust:
 
 
 def test_same_models_as_the_engine(gated: Federation) -> None:
-    session, clients = gated.session(alone="warn"), gated.clients()
+    session, clients = gated.session(), gated.clients()
     uploads: list[Parcel] = []
     run_in_process(session, clients, 3, lambda client, parcel: uploads.append(parcel) or parcel)  # type: ignore[func-returns-value]
     expected = gated.simulated(3)
@@ -103,16 +103,16 @@ def test_same_models_as_the_engine(gated: Federation) -> None:
     ],
 )
 def test_a_forged_answer_is_refused(gated: Federation, forge, sentence: str) -> None:  # type: ignore[no-untyped-def]
-    session, (client, *_) = gated.session(alone="warn"), gated.clients()
+    session, (client, *_) = gated.session(), gated.clients()
     session.admit("client-0", 0)
     assert sentence in session.receive(0, forge(client.handle(session.open([0])[0])))
 
 
 def test_who_comes_late_says_it_then_and_is_placed_by_moments(gated: Federation, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    session, clients = gated.session(alone="warn"), gated.clients()
+    session, clients = gated.session(), gated.clients()
     run_in_process(session, clients[:3], 1, available=lambda round: range(3))
     save_session(session, tmp_path / "state.safetensors")
-    session = gated.session(alone="warn")
+    session = gated.session()
     resume_session(session, tmp_path / "state.safetensors")
     run_in_process(session, clients, 3, available=lambda round: range(4))
     server = session.state.server
@@ -138,13 +138,13 @@ def test_places_that_nobody_takes_are_not_trusted(gated: Federation, untrusted: 
 def test_who_comes_late_to_one_mean_is_asked_too(gated: Federation, said: object) -> None:
     """Where no clusterer is needed, a late client starts from the mean; it must still say how far it is trusted."""
     built = replace(gated, method=replace(composed("fedavg"), pseudo_labeler=gated.method.pseudo_labeler))
-    session, clients = built.session(alone="warn"), built.clients()
+    session, clients = built.session(), built.clients()
     run_in_process(session, clients[:3], 1, available=lambda round: range(3))
 
     def forge(client: int, parcel: Parcel) -> Parcel:
         return replace(parcel, notes={**parcel.notes, "trusted": said})
 
-    last = built.session(alone="warn")
+    last = built.session()
     last.resume(session.state)
     run_in_process(session, clients, 2, available=lambda round: range(4))
     assert session.state.server.state["trusted"].tolist() == built.simulated(1).state["trusted"].tolist()
@@ -161,7 +161,7 @@ def test_nobody_says_unasked_how_far_it_is_trusted(gated: Federation) -> None:
 
 
 def test_a_client_does_not_change_what_it_said(gated: Federation) -> None:
-    session = gated.session(alone="warn")
+    session = gated.session()
 
     def wire(client: int, parcel: Parcel) -> Parcel:
         return replace(parcel, notes={**parcel.notes, "trusted": 1}) if parcel.round else parcel
@@ -172,7 +172,7 @@ def test_a_client_does_not_change_what_it_said(gated: Federation) -> None:
 
 def test_noise_on_the_model_does_not_cover_moments(gated: Federation) -> None:
     built = replace(gated, method=replace(gated.method, pseudo_labeler=composed("one_hot").pseudo_labeler))
-    session = built.session(alone="warn")
+    session = built.session()
     session.admit("client-0", 0)
     images, parcel = gated.clients()[0].images, session.open([0])[0]
     for options in ({}, {"moment_privacy": Privacy(1.0)}):
@@ -187,7 +187,7 @@ def test_noise_on_the_model_does_not_cover_moments(gated: Federation) -> None:
 
 
 def test_moments_get_noise_alone(gated: Federation) -> None:
-    session = gated.session(alone="warn")
+    session = gated.session()
     clients = [Client(client.images, moment_privacy=Privacy(2.0, 0.01)) for client in gated.clients()]
     uploads: list[Parcel] = []
     run_in_process(session, clients, 2, lambda client, parcel: uploads.append(parcel) or parcel)  # type: ignore[func-returns-value]
@@ -200,7 +200,7 @@ def test_moments_get_noise_alone(gated: Federation) -> None:
 
 def opened_by(gated: Federation) -> Iterator[tuple[Client, Parcel]]:
     """Clients without noise, each with its parcel of round 0."""
-    session = gated.session(alone="warn")
+    session = gated.session()
     for number in range(4):
         session.admit(f"client-{number}", number)
     yield from zip(gated.clients(), session.open(range(4)).values(), strict=True)
