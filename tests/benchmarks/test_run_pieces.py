@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import os
+import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pytest
 
+from ..fork_server import CommandLine, ForkServer
 from .scripts import BENCHMARKS, script
 
 run_pieces, keep = script("run_pieces"), script("keep")
@@ -84,12 +87,17 @@ def test_a_measurement_of_the_committed_size_or_in_another_file_is_let_through(t
 
 
 STUDY = """
+import multiprocessing
 import sys
 from pathlib import Path
 
-sys.path.insert(0, sys.argv.pop(1))
-from run_pieces import piece_options, run_pieces
+import run_pieces
 from time_limit import TimeIsUp
+
+
+def fork(method):
+    assert method == "spawn"
+    return multiprocessing.get_context("fork")
 
 
 def run(piece, given, clock):
@@ -102,23 +110,23 @@ def run(piece, given, clock):
     (given.out / piece).touch()
 
 
-if __name__ == "__main__":
-    given = piece_options("A study.", Path("kept")).parse_args()
-    run_pieces({name: name for name in given.pieces}, given, run, print)
+def main(words):
+    run_pieces.get_context = fork  # a spawned process would import torch
+    given = run_pieces.piece_options("A study.", Path("kept")).parse_args(words)
+    run_pieces.run_pieces({name: name for name in given.pieces}, given, run, print)
 """
 
 
-def test_pieces_side_by_side_end_each_for_itself(tmp_path: Path) -> None:
+def test_pieces_side_by_side_end_each_for_itself(tmp_path: Path, fork_server: ForkServer) -> None:
     (tmp_path / "study.py").write_text(STUDY)
-    arguments = [str(BENCHMARKS), "bad", "a", "other", "long", "b", "--out", str(tmp_path), "--at-once", "2"]
-    process = subprocess.run(
-        [sys.executable, "study.py", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
+    words = ["bad", "a", "other", "long", "b", "--out", str(tmp_path), "--at-once", "2"]
+    code = f"import sys; sys.path[:0] = {[str(tmp_path), str(BENCHMARKS)]}; import study; study.main({words})"
+    ended = fork_server.run(CommandLine([], str(tmp_path), dict(os.environ), code))
     assert {"a", "b"} <= {file.name for file in tmp_path.iterdir()}
-    assert process.returncode == 1
-    assert sorted(process.stdout.splitlines()) == ["a", "b"]
-    assert {"bad: failed", "other: failed", "ValueError: no such model"} <= set(process.stderr.splitlines())
-    assert "SystemExit: was begun with another source model" in process.stderr
+    assert ended.code == 1
+    assert sorted(ended.out.splitlines()) == ["a", "b"]
+    assert {"bad: failed", "other: failed", "ValueError: no such model"} <= set(ended.err.splitlines())
+    assert "SystemExit: was begun with another source model" in ended.err
 
 
 def test_pieces_side_by_side_that_run_out_of_time_are_said_to_go_on(
@@ -128,8 +136,13 @@ def test_pieces_side_by_side_that_run_out_of_time_are_said_to_go_on(
         if piece == "long":
             raise run_pieces.TimeIsUp
 
-    # Threads, because each process would import torch.
-    monkeypatch.setattr(run_pieces, "ProcessPoolExecutor", lambda workers, *_: ThreadPoolExecutor(workers))
+    def threads(workers: int, context: BaseContext, *begin: object) -> ThreadPoolExecutor:
+        """In place of processes, which would import torch; what one needs to begin must be picklable."""
+        assert context.get_start_method() == "spawn"
+        pickle.dumps(begin)
+        return ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr(run_pieces, "ProcessPoolExecutor", threads)
     options = run_pieces.piece_options("A study.", tmp_path).parse_args(["--at-once", "2"])
     run_pieces.run_pieces({"a": "a", "long": "long"}, options, run, lambda *_: "")
     assert capsys.readouterr().out.splitlines() == ["a", "stopped after inf minutes; the same command goes on"]
