@@ -39,6 +39,7 @@ from fedwca.runs.start_run import start_run
 from fedwca.runs.write_report import render_report
 from fedwca.search.criteria import judge
 from tests.cli.conftest import Run, call
+from tests.conftest import MINI
 from tests.read_rounds import read_rounds
 from tests.shades import write_shades
 
@@ -111,9 +112,10 @@ def test_an_adaptation_that_diverges_is_no_accuracy_of_the_first_class(
 ) -> None:
     words = [*SMALL, "--baseline", "tent/adaptation=entropy:lr=1e30"]
     if not rounds:  # the source model, adapted
-        data = ["--dataset", "folder", "--data", str(shades), "--model", "lenet:bottleneck=8", "--clients", "1"]
-        sources = ["--set", "source_training.epochs=1", "--device", "cpu"]
-        words = ["bench", *data, *sources, "--baseline", "source_only/adaptation=entropy:lr=1e30"]
+        data = ["--dataset", "folder", "--data", str(shades), "--model", MINI, "--clients", "1", "--rounds", "1"]
+        sources = ["--source-models", "1", "--trials", "1", "--set", "source_training.epochs=1", "--device", "cpu"]
+        methods = ["--baseline", "source_only/adaptation=entropy:lr=1e30"]
+        words = ["bench", *data, *sources, *methods]
     result = call(*words, "--engine", engine, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
     sentence = "a client's adapted model has outputs that are not finite for some of the client's test images"
     assert f"diverged {'in round 1' if rounds else 'before the first round'}: {sentence}; a lower adap" in result.err
