@@ -22,8 +22,9 @@ Draw = Callable[[Image.Image, str, np.random.Generator, np.random.Generator], Pi
 
 def draw_handwritten(base: Image.Image, face: str, style: np.random.Generator, random: np.random.Generator) -> Picture:
     """Light on black, as MNIST, with a finer or broader pen."""
-    broad, pen = base.filter(ImageFilter.MaxFilter(3)), random.uniform(-1, 1)
-    written = Image.blend(base, broad if pen > 0 else base.filter(ImageFilter.MinFilter(3)), abs(pen))
+    pen = random.uniform(-1, 1)
+    widest = base.filter(ImageFilter.MaxFilter(3) if pen > 0 else ImageFilter.MinFilter(3))
+    written = Image.blend(base, widest, abs(pen))
     return _picture(255 * _grey(downscale(jitter(written, random, degrees=12, shear=0.15, scale=(0.8, 1.1)))))
 
 
