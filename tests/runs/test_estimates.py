@@ -69,7 +69,7 @@ def test_clients_that_have_the_very_same_images_share_them() -> None:
     [("scaffold", {}), ("pfl_sampled", {}), ("fedsr", {}), ("hetero_fedtta", PUBLIC)],
 )
 def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: dict[str, Any], tmp_path: Path) -> None:
-    settings = {**SMALL, **more, "baselines": [method], "composed": False}
+    settings = {**SMALL, **more, "baselines": [method], "composed": False, "training": {"steps": 1}}
     plan, federation = planned(**settings)
     needed = estimate_checkpoints(plan, "last", federation, build_network(plan.config, 10))
     bench(preset="upfl", **settings, out=tmp_path / "run", keep="all")
@@ -124,7 +124,7 @@ def test_the_disk_has_room_for_what_ended_methods_keep_and_one_at_work() -> None
 def test_the_estimate_of_the_disk_is_the_most_that_checkpoints_take_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {**SMALL, "baselines": ["fedprox", "fedavg"], "composed": False, "rounds": 5}
+    settings = {**SMALL, "baselines": ["fedprox", "fedavg"], "composed": False, "rounds": 5, "training": {"steps": 1}}
     plan, federation = planned(**settings)
     taken: list[int] = []
     prune = Checkpoints._prune
