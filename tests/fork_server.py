@@ -6,6 +6,7 @@ streams, its environment or its memory ends with it.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
@@ -111,6 +112,8 @@ def serve(limit: float) -> None:
             importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # or the collector of each fork goes through all that is imported, and so copies its memory
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         print(json.dumps(_forked(CommandLine(**json.loads(line)), limit)), file=answers, flush=True)
