@@ -14,10 +14,11 @@ from fedwca.cli import run
 from fedwca.datasets.digits_mini import draw_domain
 from fedwca.export.write_model import check_installed
 
+from ..conftest import MINI
 from .pages import commands, files
 
 SIZE = "--samples 40 --rounds 2 --epochs 1 --device cpu"
-SMALLER = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "fedavg"]
+SMALLER = [*SIZE.split(), "--model", MINI, "--set", "source_training.epochs=1", "--baseline", "fedavg"]
 
 
 @pytest.fixture(scope="module")
