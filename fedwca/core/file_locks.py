@@ -37,7 +37,7 @@ def can_lock(file: Path) -> bool:
     """Whether a file, which is made if there is none, can be locked; a network file system may have no locks."""
     if os.name == "nt":
         return True
-    with file.open("ab") as opened:
+    with file.open("ab+") as opened:  # NFS 4 locks only what is open for reading as shared
         return try_lock(opened.fileno(), shared=True) is not None
 
 

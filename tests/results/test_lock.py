@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.core.file_locks import try_lock
+from fedwca.core.file_locks import hold_alone, try_lock
 from fedwca.errors import UsageError
 from fedwca.results.lock import NAME, hold_lock, is_locked
 
@@ -42,6 +42,29 @@ def test_another_users_lock_in_a_folder_of_all_lets_nobody_in(tmp_path: Path, mo
         hold_lock(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
     hold_lock(tmp_path)  # a folder that nobody may write to needs no lock
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files are locked by fcntl")
+def test_locks_that_ask_how_a_file_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    lock_file = fcntl.flock
+
+    def lock_as_nfs_4(descriptor: int, operation: int) -> None:
+        right = os.O_RDONLY if operation & fcntl.LOCK_SH else os.O_WRONLY
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE not in (right, os.O_RDWR):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock_file(descriptor, operation)
+
+    monkeypatch.setattr("fcntl.flock", lock_as_nfs_4)
+    lock = hold_lock(tmp_path)
+    assert is_locked(tmp_path)
+    with pytest.raises(UsageError, match="another process is at work here"):
+        hold_lock(tmp_path, wait=0)
+    lock.release()
+    alone, problem = tmp_path / "alone", UsageError("held")
+    with hold_alone(alone, problem), pytest.raises(UsageError, match="held"), hold_alone(alone, problem):
+        pass
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has locks everywhere")
