@@ -6,6 +6,7 @@ import hashlib
 import os
 import pickle
 import re
+import threading
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -167,8 +168,13 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
         raise _unreadable(path, error) from error
 
 
+_IGNORING_WARNINGS = threading.Lock()
+"""Held while warnings are ignored: the filters are the process's, and threads that end in another order than they began
+would leave them changed."""
+
+
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    with warnings.catch_warnings(action="ignore"):  # about pickles, which are refused
+    with _IGNORING_WARNINGS, warnings.catch_warnings(action="ignore"):  # about pickles, which are refused
         state = torch.load(path, map_location="cpu", weights_only=True)
     state = state.get("state_dict", state)
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}

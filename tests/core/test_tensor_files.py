@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -61,6 +65,32 @@ def test_a_number_that_is_too_large_for_the_models_type_is_not_finite(tmp_path: 
     tensors["weight"] = tensors["weight"] + 1e300
     with pytest.raises(CheckpointError, match="weight has values that are not finite"):
         fill_module(nn.Linear(3, 2), tensors, tmp_path / "a.safetensors")
+
+
+def test_threads_that_read_leave_the_filters_of_warnings_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(TENSORS, tmp_path / "a.pt")
+    load, begun, ended = torch.load, Event(), Event()
+
+    def staggered(*arguments: Any, **options: Any) -> Any:
+        """What begins first ends first."""
+        if begun.is_set():
+            second_begun.set()
+            ended.wait(2)
+        begun.set()
+        second_begun.wait(0.3)
+        return load(*arguments, **options)
+
+    second_begun = Event()
+    monkeypatch.setattr(torch, "load", staggered)
+    filters = list(warnings.filters)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read_tensors, tmp_path / "a.pt", "this takes")
+        first.add_done_callback(lambda _: ended.set())
+        assert begun.wait(10)
+        assert pool.submit(read_tensors, tmp_path / "a.pt", "this takes").result().keys() == TENSORS.keys()
+    assert warnings.filters == filters
 
 
 def test_a_full_disk_is_the_systems_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
