@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -97,4 +98,6 @@ def _make_room(network: Network, images: int, federations: int) -> Tensor:
         raise FedwcaError(f"{folder}: features of images take {on_disk:,} bytes, and {free:,} are free there")
     dtype = torch.empty(0, dtype=like.dtype).numpy().dtype
     with name_unwritable(folder), tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):  # a disk that fills up later would end the process without a message
+            os.posix_fallocate(file.fileno(), 0, on_disk)
         return torch.from_numpy(np.memmap(file, dtype, "w+", shape=shape))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from fedwca.engine.interface import Engine
 from fedwca.engine.sequential import engine as sequential
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, packed_images
+from fedwca.errors import Unwritable
 from fedwca.federated.method import Method
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
@@ -162,6 +165,19 @@ def test_what_is_too_large_for_memory_lies_in_the_cache(tmp_path: Path, monkeypa
     for memory_engine, file_engine in zip(in_memory, in_files, strict=True):
         rounds(memory_engine, method()), rounds(file_engine, method())
         assert torch.equal(memory_engine.bank, file_engine.bank)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system reserves no space")
+def test_a_disk_without_space_for_them_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(descriptor: int, offset: int, size: int) -> None:
+        assert (offset, size) == (0, 9 * 6 * 8)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
+    monkeypatch.setattr(embeddings, "LARGEST_IN_MEMORY", 100)
+    monkeypatch.setattr(os, "posix_fallocate", fill)
+    with pytest.raises(Unwritable, match=r"embeddings: cannot be written \(No space left on device\)"):
+        embed_images(network(), [torch.zeros(9, 3, 32, 32, dtype=torch.uint8)])
 
 
 def test_trials_together_have_a_place_each(monkeypatch: pytest.MonkeyPatch) -> None:
