@@ -9,12 +9,15 @@ from pathlib import Path
 
 from fedwca.errors import FedwcaError
 
+IN_FOLDER = ".lock"
+"""Name of the file by which `lock_folder` locks the folder that it is in."""
+
 
 def try_lock(descriptor: int, shared: bool = False) -> bool | None:
-    """Lock an open file or folder until it is closed, and return at once.
+    """Lock an open file until it is closed, and return at once.
 
     Args:
-        descriptor: of an open file or folder.
+        descriptor: of an open file.
         shared: whether others may hold a shared lock at the same time.
 
     Returns:
@@ -43,15 +46,15 @@ def can_lock(file: Path) -> bool:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[bool | None]:
-    """Hold `try_lock` of a folder inside the block; gives its result."""
-    if os.name == "nt":  # where a folder cannot be opened
+    """Hold `try_lock` of a file in a folder inside the block; gives its result. The file stays there.
+
+    The folder itself is not locked: on network file systems no other machine would see that.
+    """
+    if os.name == "nt":  # where a folder with an open file has to keep its name
         yield None
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield try_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    with (folder / IN_FOLDER).open("ab") as opened:
+        yield try_lock(opened.fileno())
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from fedwca.core.file_locks import lock_folder
+from fedwca.core.file_locks import IN_FOLDER, lock_folder
 from fedwca.errors import Unwritable
 
 HEX = "[0-9a-f]" * 32
@@ -150,18 +150,19 @@ def _make_folders(path: Path) -> list[Path]:
 def _temporary_folder(folder: Path) -> Iterator[None]:
     """A folder that exists and is locked inside the block.
 
-    The system releases the lock of a dead process, so an unlocked folder is a leftover. The folder is locked, not the
-    file, because some libraries replace the file while they write it.
+    The system releases the lock of a dead process, so an unlocked folder is a leftover. The file that is written is not
+    locked itself, because some libraries replace it while they write it.
     """
     # It is renamed only once it is locked: others remove an unlocked folder of that name.
     new = folder.with_name(f"{folder.name}-new")
     new.mkdir(0o700)
-    with lock_folder(new):
-        try:
+    try:
+        with lock_folder(new):
             new.rename(folder)
             yield
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    finally:  # once the lock's file is closed: NFS keeps what is open, and with it the folder
+        for path in (new, folder):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
@@ -173,8 +174,13 @@ def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
     """
     for leftover in folder.glob(pattern):
         name = re.sub("-[0-9a-f]{32}(-new)?$", "", leftover.name[1:])
-        with suppress(OSError), lock_folder(leftover) as locked:
-            if locked and all(entry.name == name or entry.name.startswith(SAFETENSORS) for entry in leftover.iterdir()):
+        with suppress(OSError):
+            entries = [entry.name for entry in leftover.iterdir()]
+            if not all(entry in (name, IN_FOLDER) or entry.startswith(SAFETENSORS) for entry in entries):
+                continue
+            with lock_folder(leftover) as locked:
+                pass
+            if locked:
                 shutil.rmtree(leftover)
 
 

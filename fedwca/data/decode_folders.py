@@ -148,7 +148,7 @@ def decode_with_cache(cached: Path, count: int, size: int, decode: Callable[[int
     if images is None:
         with contextlib.suppress(OSError):  # on a full or read-only disk, images are decoded anew each time
             write_atomically(cached, lambda temporary: _write_decoded(temporary, count, size, decode))
-            images = _cached(cached, count, size)
+        images = _cached(cached, count, size)  # also where another process wrote it meanwhile
     return decode(0, count) if images is None else images
 
 

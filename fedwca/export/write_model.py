@@ -105,9 +105,10 @@ def _onnx(model: InferenceModel, description: ModelDescription, file: Path) -> N
         )
     assert program is not None
     program.model.metadata_props[KEY] = description.text()
+    beside = set(file.parent.iterdir())
     program.save(str(file))
     # torch writes the weights of large models into a second file, which is not kept: a model is one file here.
-    if any(other != file for other in file.parent.iterdir()):
+    if set(file.parent.iterdir()) - beside - {file}:
         raise FedwcaError("--to onnx: the model is too large for one ONNX file; take safetensors")
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import stat
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from fedwca.core.file_locks import lock_folder
 from fedwca.core.files import TEMPORARY, check_writable, remove_temporary, write_atomically, write_secret
 from fedwca.core.tensor_files import open_tensors, save_tensors, write_tensors
 
@@ -82,6 +85,41 @@ def test_a_file_that_a_library_replaces_is_not_taken_for_abandoned(tmp_path: Pat
     write_atomically(path, write)
     assert open_tensors(path).tensors()["a"].tolist() == [1, 1, 1]
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="files are locked")
+def test_other_machines_of_a_network_file_system_see_who_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, folders are locked on one machine alone, and a folder with an open file cannot be removed."""
+    import fcntl
+
+    lock_file, remove = fcntl.flock, shutil.rmtree
+
+    def lock_files_alone(descriptor: int, operation: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            lock_file(descriptor, operation)
+
+    def remove_unlocked(path: Path, ignore_errors: bool = False) -> None:
+        if path.exists():
+            with lock_folder(path) as locked:
+                assert locked
+            removed.append(path.name)
+        remove(path, ignore_errors=ignore_errors)
+
+    def write(file: Path) -> None:
+        remove_temporary(tmp_path)
+        file.write_text("whole")
+
+    removed: list[str] = []
+    monkeypatch.setattr(fcntl, "flock", lock_files_alone)
+    monkeypatch.setattr(shutil, "rmtree", remove_unlocked)
+    write_atomically(tmp_path / "one", write)
+    assert (tmp_path / "one").read_text() == "whole"
+    (tmp_path / f".left-{'0' * 32}").mkdir()
+    remove_temporary(tmp_path)
+    assert len(removed) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:

@@ -216,6 +216,21 @@ def test_a_damaged_or_unwritable_cache_does_no_harm(tmp_path: Path, monkeypatch:
     assert (read_image_folder(root, 8)[0] == first[0]).all()
 
 
+def test_a_cache_that_another_process_wrote_first_is_read(tmp_path: Path) -> None:
+    cached, images = tmp_path / "photo.npy", np.full((3, 8, 8, 3), 7, np.uint8)
+
+    def decode(start: int, stop: int) -> np.ndarray:
+        decoded.append((start, stop))
+        for scratch in tmp_path.glob(".*"):
+            shutil.rmtree(scratch)
+        np.save(cached, images)
+        return images[start:stop]
+
+    decoded: list[tuple[int, int]] = []
+    assert (decode_folders.decode_with_cache(cached, 3, 8, decode) == 7).all()
+    assert decoded == [(0, 3)]
+
+
 def test_images_have_the_same_order_where_paths_ignore_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PurePath, "__lt__", lambda path, other: str(path).lower() < str(other).lower())  # as on Windows
     root = write_images(tmp_path / "photo", {"": {"dog": 1}})
