@@ -25,6 +25,11 @@ def count_ranks() -> int:
     return number_in_environment("WORLD_SIZE", 1)
 
 
+def count_local_ranks() -> int:
+    """Number of processes that `torchrun` started together on this machine; 1 without `torchrun`."""
+    return max(1, number_in_environment("LOCAL_WORLD_SIZE", 1))
+
+
 def is_distributed() -> bool:
     """Whether `torchrun` started other processes beside this one."""
     return count_ranks() > 1

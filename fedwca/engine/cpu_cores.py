@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from fedwca.core.environment_variables import number_in_environment
+from fedwca.core.environment_variables import count_local_ranks
 from fedwca.core.process_limits import available_cores
 
 
@@ -24,4 +24,4 @@ def limit_to_one_thread() -> Iterator[None]:
 
 def count_cores() -> int:
     """Cores for this process: those it may use, divided by the processes that `torchrun` started on this machine."""
-    return max(1, available_cores() // max(1, number_in_environment("LOCAL_WORLD_SIZE", 1)))
+    return max(1, available_cores() // count_local_ranks())

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from fedwca.core.environment_variables import count_local_ranks
 from fedwca.core.network import Network
 from fedwca.core.process_limits import free_memory
 from fedwca.engine.parameter_layout import Layout
@@ -204,12 +205,16 @@ def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
 
 
 def free_bytes(device: str) -> int | None:
-    """Bytes that this process may still allocate on a device; None if the system does not say."""
+    """Bytes that this process may still allocate on a device; None if the system does not say.
+
+    Processes that `torchrun` started on this machine have equal parts of its main memory.
+    """
     if torch.device(device).type == "cuda":
         # Memory that torch has cached is free for this process, but counts as used on the device.
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached
-    return free_memory()
+    free = free_memory()
+    return None if free is None else free // count_local_ranks()
 
 
 def human_size(count: int) -> str:

@@ -136,6 +136,17 @@ def test_free_bytes_and_the_description_of_an_estimate() -> None:
     assert memory_record(MemoryEstimate(1, 2, 3, 4), "cuda:0", 11)["estimated"]["total"] == 10
 
 
+def test_ranks_of_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    free: list[int | None] = [16 * 10**9]
+    monkeypatch.setattr("fedwca.engine.memory.free_memory", lambda: free[0])
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert free_bytes("cpu") == 16 * 10**9
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert free_bytes("cpu") == 4 * 10**9
+    free[0] = None
+    assert free_bytes("cpu") is None
+
+
 GROWTH = """
 import json, os, sys, tempfile
 from pathlib import Path
