@@ -17,17 +17,16 @@ import hashlib
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from fedwca.component import code_digest
 from fedwca.core.central import Central
 from fedwca.core.plain_values import digest_plain_values
 from fedwca.core.training_settings import CentralTraining
 from fedwca.data.cache import cache_dir
-from fedwca.engine.cpu_cores import limit_to_one_thread
-from fedwca.engine.precision import deterministic_convolutions, matmul_precision
 from fedwca.errors import UsageError
 from fedwca.federated.central_steps import CentralImages, CentralTrainer
-from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
+from fedwca.federated.model_cache import TORCH, train_cached
 from fedwca.federated.source_model import StartModel
 
 RECIPE = 1
@@ -68,16 +67,14 @@ def train_central(
         raise UsageError(f"central method {central.name} needs a number of epochs, such as CentralTraining(epochs=20)")
     key = _digest(central, data, start, training, seed, device)
     path = cache_dir() / "centrals" / f"{central.name}-{key}.safetensors"
-    model_name = f"the central model {central.name}"
-    network = copy.deepcopy(start.network).to(device)
-    if read_cached_model(network, path, model_name) is None:
-        # Sums have one order, so the model does not depend on the machine's cores, nor on a GPU's choice of algorithms.
-        # In fp32 whatever the run's precision: runs of any precision share the cached model.
-        with limit_to_one_thread(), deterministic_convolutions(device), matmul_precision("fp32", device):
-            network.load_state_dict(start.network.state_dict())
-            CentralTrainer(network, central, data, training, training.epochs, seed).run(progress)
-        write_cached_model(path, network.state_dict(), model_name)
-    return StartModel(network.eval(), float("nan"), key)
+    network, epochs = copy.deepcopy(start.network).to(device), training.epochs
+
+    def train() -> dict[str, Tensor]:
+        CentralTrainer(network, central, data, training, epochs, seed).run(progress)
+        return network.state_dict()
+
+    train_cached(network, path, f"the central model {central.name}", device, train)
+    return StartModel(network, float("nan"), key)
 
 
 def _digest(

@@ -23,14 +23,12 @@ from fedwca.core.training_settings import SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
 from fedwca.engine.augmentation import weak_views
-from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
-from fedwca.engine.precision import deterministic_convolutions, matmul_precision
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
-from fedwca.federated.model_cache import TORCH, read_cached_model, write_cached_model
+from fedwca.federated.model_cache import TORCH, train_cached
 
 _RENAMED = {"TrainedSource": "fedwca.federated.source_model.StartModel"}
 if not TYPE_CHECKING:  # type checkers would otherwise accept any name
@@ -119,18 +117,14 @@ def pretrain(
     key = source_digest(domain, classes, model, training, seed, device)
     path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
     network = model.build(len(classes), pretrained=False).to(device)
-    cached = read_cached_model(network, path, "the source model")
-    if cached is not None:
-        return StartModel(network, _accuracy_of(cached), key)
-    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
-    # Sums have one order, so the model does not depend on the machine's cores, nor on a GPU's choice of algorithms.
-    # In fp32 whatever the run's precision: runs of any precision share the cached model.
-    with limit_to_one_thread(), deterministic_convolutions(device), matmul_precision("fp32", device):
-        best, state = _fit(network, domain, training, seed, device, progress)
-    network.load_state_dict(state)
-    network.eval()
-    write_cached_model(path, {**state, "accuracy": best}, "the source model")
-    return StartModel(network, float(best), key)
+
+    def train() -> dict[str, Tensor]:
+        initial = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
+        best, state = _fit(initial, domain, training, seed, device, progress)
+        return {**state, "accuracy": best}
+
+    tensors = train_cached(network, path, "the source model", device, train)
+    return StartModel(network, _accuracy_of(tensors), key)
 
 
 def _fit(

@@ -107,6 +107,28 @@ def test_a_file_of_the_cache_without_a_checksum_is_read(cache: Path) -> None:
     assert load_file(path).keys() == {*first.network.state_dict(), "accuracy"}
 
 
+def test_of_two_processes_that_train_one_model_the_first_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, others = source_models._fit, pretrain(domain(), CLASSES, MODEL, TRAINING, 1)
+    own = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    path = cache / f"toy-lenet-{own.digest}.safetensors"
+    path.unlink()
+
+    def fit_beside_another(*arguments: Any) -> Any:
+        trained = fit(*arguments)
+        (cache / f"toy-lenet-{others.digest}.safetensors").replace(path)
+        content.append(path.read_bytes())
+        return trained
+
+    content: list[bytes] = []
+    monkeypatch.setattr(source_models, "_fit", fit_beside_another)
+    kept = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    assert same(kept, others)
+    assert not same(kept, own)
+    assert (kept.accuracy, kept.digest) == (others.accuracy, own.digest)
+    assert not kept.network.training
+    assert [path.read_bytes()] == content
+
+
 CUDA = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
 
 
