@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from fedwca.core.file_locks import hold_alone
 from fedwca.core.files import write_text_atomically
 from fedwca.core.remote_files import RECORD, Download, HubCopy, ManualDownload, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
@@ -129,20 +128,18 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
             f"{free / 1e9:.1f} GB are free; name another disk with --data"
         )
     counts: Counter[str] = Counter()
-    try:
-        with FileLock(plan.folder / ".download.lock", timeout=0):
-            for number, part in enumerate(plan.parts, start=1):
-                if isinstance(part, HubCopy):
-                    counts += fetch_hub_copy(part, plan.folder, report)
-                else:
-                    # The catalogue's size is approximate; a server that states no size must not fill the disk.
-                    path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
-                    if part.unpack:
-                        unpack_archive(part, path, plan.folder)
-                _write_record(replace(plan, parts=plan.parts[:number]), counts)
-            _write_record(plan, counts, digest_files(plan.folder))
-    except Timeout:
-        raise FedwcaError(f"{plan.folder}: another `fedwca data get` is at work on it") from None
+    problem = FedwcaError(f"{plan.folder}: another `fedwca data get` is at work on it")
+    with hold_alone(plan.folder / ".download.lock", problem):
+        for number, part in enumerate(plan.parts, start=1):
+            if isinstance(part, HubCopy):
+                counts += fetch_hub_copy(part, plan.folder, report)
+            else:
+                # The catalogue's size is approximate; a server that states no size must not fill the disk.
+                path = fetch_file(part, plan.folder, report, 2 * plan.size or None)
+                if part.unpack:
+                    unpack_archive(part, path, plan.folder)
+            _write_record(replace(plan, parts=plan.parts[:number]), counts)
+        _write_record(plan, counts, digest_files(plan.folder))
     return counts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -150,6 +151,22 @@ def test_two_downloads_at_once_are_refused(mnist: LocalServer, tmp_path: Path) -
         run = call("data", "get", "digit-five", "--data", str(tmp_path))
     assert run.code == 1
     assert run.err.splitlines()[-1] == f"Error: {folder}: another `fedwca data get` is at work on it"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files are locked by fcntl")
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_takes_a_download(
+    mnist: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse_all(descriptor: int, operation: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    (tmp_path / "digit_five").mkdir()
+    (tmp_path / "digit_five/.download.lock").touch()  # which a killed process left
+    monkeypatch.setattr("fcntl.flock", refuse_all)
+    run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 0, run.err
+    assert (tmp_path / "digit_five/MNIST/raw/train-images-idx3-ubyte").is_file()
 
 
 @pytest.mark.parametrize(("name", "why"), [("digits-mini", "comes with fedwca"), ("folder", "yours, with --data PATH")])
