@@ -24,6 +24,19 @@ def accepted_name(name: str) -> str:
     return re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
 
 
+def _find_or_create(client: Any, experiment: str) -> str:
+    """The id of an experiment on a client's server, which is made if there is none of that name."""
+    found = client.get_experiment_by_name(experiment)
+    if found is None:
+        try:
+            return str(client.create_experiment(experiment))
+        except Exception:  # also where another run has made it in between
+            found = client.get_experiment_by_name(experiment)
+            if found is None:
+                raise
+    return str(found.experiment_id)
+
+
 @register("mlflow")
 class MLflow(Logger):
     """Logs to an MLflow tracking server or folder; a continued run goes on in the same MLflow run."""
@@ -54,8 +67,7 @@ class MLflow(Logger):
             # A plain folder needs no database, but MLflow only accepts one if this is set.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         client = MlflowClient(uri or (run.absolute() / "mlflow").as_uri())
-        experiment_entry = client.get_experiment_by_name(self.experiment)
-        experiment = experiment_entry.experiment_id if experiment_entry else client.create_experiment(self.experiment)
+        experiment = _find_or_create(client, self.experiment)
         tag = tracking_id(run)
         runs = client.search_runs([experiment], f"tags.`fedwca.run` = '{tag}'", max_results=1)
         name = name_run(run)

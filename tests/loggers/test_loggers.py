@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,6 +177,34 @@ class FakeMlflow:
 
     def set_terminated(self, run: str, state: str) -> None:
         self.told.append(("state", state))
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_an_experiment_that_another_run_makes_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    found, used = iter([None, SimpleNamespace(experiment_id="8") if made else None]), []
+
+    class Server(FakeMlflow):
+        def get_experiment_by_name(self, name: str) -> Any:
+            return next(found)
+
+        def create_experiment(self, name: str) -> str:
+            raise ValueError("RESOURCE_ALREADY_EXISTS" if made else "PERMISSION_DENIED")
+
+        def search_runs(self, experiments: list[str], mark: str, max_results: int) -> list[Any]:
+            used.extend(experiments)
+            return self.runs
+
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Server()))
+    entities = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    with (
+        nullcontext() if made else pytest.raises(ValueError, match="PERMISSION_DENIED"),
+        loggers.build("mlflow:uri=x").open(tmp_path / "run", {}),
+    ):
+        pass
+    assert used == (["8"] if made else [])
 
 
 def test_what_mlflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
