@@ -92,6 +92,25 @@ class SavedCheckpoint:
         """All tensors by name, on the CPU."""
         return open_tensors(self.path).tensors()
 
+    def load(self) -> LoadedCheckpoint:
+        """The checkpoint with its tensors, which no longer needs its file.
+
+        Raises:
+            CheckpointError: the file cannot be read any more.
+        """
+        return LoadedCheckpoint(self.path, self.round, self.facts, self.tensors())
+
+
+@dataclass(frozen=True)
+class LoadedCheckpoint(SavedCheckpoint):
+    """A checkpoint whose tensors are in memory."""
+
+    values: Mapping[str, Tensor]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name, on the CPU."""
+        return dict(self.values)
+
 
 @dataclass(frozen=True)
 class RetentionPolicy:

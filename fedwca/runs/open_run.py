@@ -78,10 +78,8 @@ def open_run(
     config = config.model_copy(update={"kernels": restore_kernels(config.kernels, device)})
     unit = _unit(path, list(metadata["methods"]), config, method, source_model, trial)
     store = Checkpoints(path, run_identity(metadata))
-    newest = _kept(store, path, unit, round)
-    selected = newest.selected if round is None else None
-    saved = (store.at(unit, selected.round) if selected else None) or newest
-    tensors = saved.tensors()
+    newest, saved = _load_kept(store, path, unit, round)
+    selected, tensors = newest.selected if round is None else None, saved.tensors()
     # Runs of earlier releases do not store their class names; only the data set has them.
     classes = tuple(metadata.get("classes", ()))
     if not classes:
@@ -155,6 +153,23 @@ def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, s
         if not 0 <= number < count:
             raise UsageError(f"{path}: no {kind} {number}; the run has {count}, counted from 0")
     return Unit(source_model, trial, name)
+
+
+def _load_kept(
+    store: Checkpoints, path: Path, unit: Unit, round: int | None
+) -> tuple[SavedCheckpoint, SavedCheckpoint]:
+    """As `_kept`, followed by the checkpoint that is opened, with its tensors, see `open_run`."""
+    while True:
+        files = store.files(unit)
+        try:
+            newest = _kept(store, path, unit, round)
+            selected = newest.selected if round is None else None
+            saved = (store.at(unit, selected.round) if selected else None) or newest
+            return newest, saved.load()
+        except CheckpointError:
+            # A run that goes on removes files as it saves others, also such as are just being read.
+            if store.files(unit) == files:
+                raise
 
 
 def _kept(store: Checkpoints, path: Path, unit: Unit, round: int | None) -> SavedCheckpoint:

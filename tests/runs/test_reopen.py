@@ -11,7 +11,7 @@ import torch
 
 from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.results.checkpoints import SavedCheckpoint
+from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.read_run_files import read_records
 from fedwca.runs import open_run as opening
 from fedwca.runs.open_run import open_run
@@ -119,6 +119,32 @@ def test_a_damaged_checkpoint_gives_way_only_when_the_one_before_is_asked_for(ru
     assert open_run(copy, round=1).round == 0
     with pytest.raises(UsageError, match="no checkpoint of wca after round 7; those that are kept: 0, 1, 2"):
         open_run(copy, round=7)
+
+
+@pytest.mark.parametrize(("round", "opened_round"), [(None, 1), (1, None)])
+def test_files_that_a_run_removes_while_they_are_read(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round: int | None, opened_round: int | None
+) -> None:
+    """A method ends: its last checkpoint is saved, and all others are removed."""
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    folder, read, removed = copy / "checkpoints/0-0-wca", Checkpoints.read, []
+    newest = (folder / "000002.safetensors").rename(tmp_path / "newest")
+
+    def read_late(store: Checkpoints, path: Path, unit: Unit) -> SavedCheckpoint:
+        if not removed:
+            removed.extend(folder.iterdir())
+            for file in removed:
+                file.unlink()
+            newest.rename(folder / "000002.safetensors")
+        return read(store, path, unit)
+
+    monkeypatch.setattr(Checkpoints, "read", read_late)
+    if opened_round is None:
+        with pytest.raises(UsageError, match="no checkpoint of wca after round 1; those that are kept: 2"):
+            open_run(copy, round=round)
+    else:
+        assert open_run(copy, round=round).round == opened_round
+    assert len(removed) == 2
 
 
 def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from torch import Tensor
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, validate
@@ -16,7 +13,6 @@ from fedwca.engine.distributed.version_check import VERSIONS, check_versions
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError
 from fedwca.federated.method import Method
-from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.runs.bench_units import remaining_units
 from fedwca.runs.load_data import load
 from fedwca.runs.ranks.rank_schedule import RankSchedule
@@ -26,17 +22,6 @@ from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.split_trials import TrialSplits
-
-
-@dataclass(frozen=True)
-class SentRun(SavedCheckpoint):
-    """A checkpoint sent by rank 0 together with its tensors."""
-
-    values: Mapping[str, Tensor]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name, on the CPU."""
-        return dict(self.values)
 
 
 def lead_run(
@@ -57,10 +42,7 @@ def lead_run(
     """
     assert ranks.world is not None
     remaining = remaining_units(config, methods, checkpointer.begun)
-    begun = {
-        unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in remaining else saved
-        for unit, saved in checkpointer.begun.items()
-    }
+    begun = {unit: saved.load() if saved and unit in remaining else saved for unit, saved in checkpointer.begun.items()}
     _, per_trial = ranks.divide(remaining)
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "per_trial": per_trial}
     ranks.world.everyone.broadcast_object({**opening, "digests": digests, "versions": VERSIONS})
