@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
-from contextlib import suppress
+import sys
+import uuid
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -26,6 +27,8 @@ class Component(UserValues):
     """Paper and equation it comes from."""
     positional_field: ClassVar[str] = ""
     """The field that a first word without ``=`` sets, as in timm:resnet18; empty: there is none."""
+    _code: ClassVar[str] = ""
+    """Hash of the file that defines a plugin's class, as it was when the class was made; see `code_digest`."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -42,6 +45,7 @@ class Component(UserValues):
         if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
             raise UsageError(problem)
         warn_of_misspelt_member(cls)
+        cls._code = "" if cls.__module__.startswith("fedwca.") else _hash_file(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to change a field, or to keep anything else.
@@ -68,11 +72,20 @@ class Component(UserValues):
 def code_digest(cls: type[Component]) -> dict[str, str]:
     """``{"code": hash}`` of the files that define a plugin's class and its bases; empty for a class of fedwca.
 
-    A cached result of a component is recognised by its name, its fields and this. Files that these import do not count.
+    A cached result of a component is recognised by its name, its fields and this. Files that these import do not count,
+    nor what became of the files after the classes were made.
     """
-    bases = [base for base in cls.__mro__ if issubclass(base, Component) and not base.__module__.startswith("fedwca.")]
-    code = hashlib.sha256()
-    for base in bases:
-        with suppress(OSError, TypeError):  # of a class that was typed in, nothing may be known
-            code.update("".join(inspect.findsource(base)[0]).encode())
-    return {"code": code.hexdigest()[:16]} if bases else {}
+    code = "".join(base._code for base in cls.__mro__ if issubclass(base, Component))
+    return {"code": hashlib.sha256(code.encode()).hexdigest()[:16]} if code else {}
+
+
+def _hash_file(cls: type) -> str:
+    """Hash of the file that defines a class; of one that was typed in, a text that no other class has.
+
+    Nothing else is known of what was typed in, so a result that is cached for such a class must not be another's.
+    """
+    try:
+        content = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "").read_bytes()
+    except OSError:
+        return uuid.uuid4().hex
+    return hashlib.sha256(content).hexdigest()

@@ -247,6 +247,30 @@ def test_the_code_of_a_plugin_is_told_from_another(tmp_path: Path, monkeypatch: 
     assert code_digest(WCA) == {}
 
 
+def test_code_that_is_written_after_the_class_was_made_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "rewritten.py"
+    file.write_text("from fedwca.aggregators.wca import WCA\nclass Own(WCA):\n    pass\n")
+    own = importlib.import_module("rewritten").Own
+    before = code_digest(own)
+    file.write_text(f"{file.read_text()}    # changed\n")
+    assert code_digest(own) == before
+    assert code_digest(type("Mine", (own,), {"__module__": "rewritten"})) != before
+
+
+def test_no_two_classes_that_were_typed_in_share_code() -> None:
+    """As in a notebook, where a cell is changed and run again under the same name."""
+    cell = "from fedwca.aggregators.wca import WCA\nclass Own(WCA):\n    pass\n"
+    cells: list[dict[str, Any]] = [{"__name__": "typed_in"}, {"__name__": "typed_in"}]
+    for namespace in cells:
+        exec(cell, namespace)
+    first, second = (code_digest(namespace["Own"]) for namespace in cells)
+    assert first != second
+    assert code_digest(cells[0]["Own"]) == first
+
+
 def test_no_such_kind() -> None:
     with pytest.raises(UsageError, match=r"no kind 'agregator'; did you mean 'aggregator'\? Known: dataset, model"):
         registry_of("agregator")
