@@ -17,6 +17,8 @@ from fedwca.errors import CheckpointError, UsageError
 
 CLASSIFIER = "classifier."
 """Prefix of the names of the classifier's tensors."""
+BASE_PARTS = ("backbone", "bottleneck", "classifier")
+"""Names of the parts of the base network; extra networks have other names."""
 EXTRAS = "extras."
 """Prefix of the names of extra networks' tensors; the network's name follows."""
 

@@ -14,7 +14,7 @@ from fedwca.core.component_answers import check_mapping
 from fedwca.core.drawn_features import SPREAD
 from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network, initial_weights
-from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.parameter_layout import BASE_PARTS, Layout
 from fedwca.engine.randomness import fold_key, normal
 from fedwca.errors import UsageError
 
@@ -38,7 +38,7 @@ def make_networks(part: Part, classes: int, features: int) -> dict[str, nn.Modul
 
 
 def check_modules(networks: object, component: str) -> dict[str, nn.Module]:
-    """The networks a part gave, if they are modules by names without a dot, which separates parts of names.
+    """The networks a part gave, if they are modules by names of their own without a dot, which separates parts of names.
 
     Args:
         networks: what the part gave.
@@ -46,11 +46,13 @@ def check_modules(networks: object, component: str) -> dict[str, nn.Module]:
 
     Raises:
         FedwcaError: they are something else.
-        UsageError: a name has a dot.
+        UsageError: a name has a dot, or is that of a part of the model.
     """
     modules = dict(check_mapping(networks, nn.Module, "modules", component))
     if dotted_names := [name for name in modules if "." in name]:
         raise UsageError(f"{component} gave a network called {dotted_names[0]!r}; right is a name without a dot")
+    if taken_names := [name for name in modules if name in (*BASE_PARTS, SPREAD)]:
+        raise UsageError(f"{component} gave a network called {taken_names[0]!r}, as a part of the model; rename it")
     return modules
 
 

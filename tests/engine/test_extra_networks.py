@@ -355,6 +355,7 @@ class Judged(Objective):
         kinds = {"plain": nn.Identity(), "norm": nn.BatchNorm1d(features), "drop": nn.Dropout()}
         judge = nn.Sequential(nn.Linear(features, features), kinds.get(self.kind, nn.Identity()))
         answers: dict[str, Any] = {"nothing": None, "function": {"judge": len}, "dotted": {"the.judge": judge}}
+        answers |= {name: {name: judge} for name in ("backbone", "bottleneck", "classifier", "spread")}
         answer: dict[str, nn.Module] = answers.get(self.kind, {"judge": judge})
         return answer
 
@@ -390,6 +391,10 @@ class Hurried(Judged):
         (Judged(kind="nothing"), "'judged': networks gave nothing; right is a mapping of names to modules"),
         (Judged(kind="function"), "'judged': networks gave 'judge' as a builtin_function_or_method; right is"),
         (Judged(kind="dotted"), "'judged': networks gave a network called 'the.judge'; right is a name without a dot"),
+        *(
+            (Judged(kind=part), f"'judged': networks gave a network called '{part}', as a part of the model; rename it")
+            for part in ("backbone", "bottleneck", "classifier", "spread")
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
