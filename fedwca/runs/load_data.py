@@ -16,6 +16,7 @@ from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import Partition
+from fedwca.runs.watch_draws import watch_draws
 
 
 def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -> tuple[FederatedDataset, str | None]:
@@ -32,6 +33,7 @@ def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -
         UsageError: the source or target is not a domain of the data set, or the images do not fit into memory.
 
     Warns:
+        UserWarning: the data set draws from a global random generator.
         DatasetWarning: the data set has a single class, or a source model is to be trained and the source has no image
             of a class.
     """
@@ -50,7 +52,8 @@ def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -
     # A partition with new clients pools the published parts, and refuses this split with a sentence later.
     published = config.split == "published" and not partition_of(config).has_newcomers
     try:
-        loaded: object = (files.load_published if published else files.load)(model.stored_side)
+        with watch_draws(f"data set {config.dataset!r}"):
+            loaded: object = (files.load_published if published else files.load)(model.stored_side)
     except OSError as error:
         if error.filename:
             raise

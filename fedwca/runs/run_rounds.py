@@ -127,13 +127,13 @@ def run_rounds(
         (index of the federation, record, state after the round). The state is None in the record of a federation that
         diverged; it is run no further, while the others continue.
     """
-    states, warned_methods = dict(states), set[str]()
+    states, subject = dict(states), f"{method.label}: a part of it"
     while waiting := [i for i, state in states.items() if state.round < rounds - 1]:
         number = min(states[i].round for i in waiting) + 1
         active = [i for i in waiting if states[i].round == number - 1]
         started = time.perf_counter()
         last_phase = method.is_last_phase(number, rounds)
-        with watch_draws(f"{method.label}: a part of it", warned_methods):
+        with watch_draws(subject, caution.told):
             opened = {
                 i: begin_round(
                     config, number, last_phase, states[i].server, method, engines.engines[i], trials[i], progress
@@ -147,15 +147,15 @@ def run_rounds(
         for i in active:
             trial_started = time.perf_counter()
             try:
-                with watch_draws(f"{method.label}: a part of it", warned_methods):
+                with watch_draws(subject, caution.told):
                     server, outcome = end_round(opened[i], uploads.pop(i), trials[i])
-                # Contiguous, as when read from a checkpoint: the order of a sum may depend on strides.
-                server_state = {name: value.contiguous() for name, value in server.state.items()}
-                server = Server(server.rows.contiguous(), server_state, server.source)
-                round_seconds = joint_seconds + time.perf_counter() - trial_started
-                clients = len(opened[i].engine.images)
-                delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), clients)
-                record = record_round(config, rounds, opened[i], server, delivery, outcome, trials[i])
+                    # Contiguous, as when read from a checkpoint: the order of a sum may depend on strides.
+                    server_state = {name: value.contiguous() for name, value in server.state.items()}
+                    server = Server(server.rows.contiguous(), server_state, server.source)
+                    round_seconds = joint_seconds + time.perf_counter() - trial_started
+                    clients = len(opened[i].engine.images)
+                    delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows), clients)
+                    record = record_round(config, rounds, opened[i], server, delivery, outcome, trials[i])
             except Diverged as error:
                 del states[i]
                 progress.skipped_rounds(rounds - number, 0)  # these rounds are not run

@@ -36,6 +36,7 @@ from fedwca.runs.resources.select_engine import config_of_method
 from fedwca.runs.resuming.checkpointer import Checkpointer, RoundState
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
 from fedwca.runs.split_trials import TrialSplits
+from fedwca.runs.watch_draws import watch_draws
 from fedwca.runs.work_schedule import Schedule
 
 
@@ -127,10 +128,12 @@ class _Bench:
         if len(rows) > 1:  # one of each size
             initial_rows = rows[draw_sizes(trial.keys, range(clients), len(rows))]
         state = RoundState(-1, init_server(engine, start, initial_rows))
+        with watch_draws(f"{method.label}: a part of it", self.caution.told):
+            measured = measure_start(trial, engine, method, state.server, self.config.training, rounds)
         record = {
             **_tag(unit),
             "round": -1,
-            **measure_start(trial, engine, method, state.server, self.config.training, rounds),
+            **measured,
             "test_images": trial.test_images(),
             "train_images": engine.sizes.tolist(),
             "source_accuracy": model.accuracy,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 import fedwca
+from fedwca.adaptations.entropy import Entropy
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.fedamp import FedAMP
 from fedwca.aggregators.local import Local
@@ -192,6 +193,27 @@ def test_a_central_method_that_draws_by_itself_is_said(
     settings |= {"target": "coral", "baselines": ["pooled"], "overrides": overrides, "composed": False}
     with pytest.warns(UserWarning, match="central method 'pooled' draws from the global random numbers"):
         fedwca.bench(out=tmp_path, **settings)
+
+
+def test_a_data_set_that_draws_by_itself_is_said(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original_load = Folder.load
+    monkeypatch.setattr(Folder, "load", lambda self, size: (np.random.rand(), original_load(self, size))[1])
+    with pytest.warns(UserWarning, match="data set 'folder' draws from the global random numbers"):
+        fedwca.bench(out=tmp_path, **settings | {"composed": False})
+
+
+@pytest.mark.parametrize("baseline", ["fedavg", "source_only"])  # after each round, and before the first one
+def test_an_adaptation_that_draws_by_itself_is_said(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: str
+) -> None:
+    original_loss = Entropy.loss
+    monkeypatch.setattr(Entropy, "loss", lambda self, *given: original_loss(self, *given) + 0 * np.random.rand())
+    settings |= {"baselines": [f"{baseline}/adaptation=entropy:lr=0.01"], "trials": 2}
+    with pytest.warns(UserWarning, match=": a part of it draws from the global random numbers") as caught:
+        fedwca.bench(out=tmp_path, **settings | {"composed": False, "engine": "loop"})
+    assert len([warning for warning in caught if "global random numbers" in str(warning.message)]) == 1
 
 
 def test_a_data_set_is_loaded_or_refused(
