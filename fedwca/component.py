@@ -32,10 +32,10 @@ class Component(UserValues):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse old names and class variables of a wrong type, and warn of names that may be misspelt.
+        """Refuse old names, reserved fields and class variables of a wrong type; warn of names that may be misspelt.
 
         Raises:
-            UsageError: there is such a name or value; says what would be right.
+            UsageError: there is such a name, field or value; says what would be right.
 
         Warns:
             UserWarning: see `warn_of_misspelt_member`.
@@ -44,6 +44,8 @@ class Component(UserValues):
         cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
         if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
             raise UsageError(problem)
+        if reserved := sorted({"kind", "name"} & cls.model_fields.keys()):
+            raise UsageError(f"{cls.__name__}.{reserved[0]} is a field, and results name a part so; call it otherwise")
         warn_of_misspelt_member(cls)
         cls._code = "" if cls.__module__.startswith("fedwca.") else _hash_file(cls)
 

@@ -433,6 +433,13 @@ def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
         aggregators.parse(Nameless())
 
 
+@pytest.mark.filterwarnings("ignore:Field name .name. in .Mine. shadows an attribute in parent")
+@pytest.mark.parametrize("field", ["kind", "name"])
+def test_a_field_under_which_results_have_something_else_is_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=rf"Mine\.{field} is a field, and results name a part so; call it otherwise"):
+        type(WCA)("Mine", (WCA,), {"__annotations__": {field: str}, field: "cosine", "__module__": __name__})
+
+
 def test_a_partition_states_its_setting() -> None:
     partitions: Registry[Partition] = Registry("partition", "fedwca.loggers", states=("setting", "default_baseline"))
 

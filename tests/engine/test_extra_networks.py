@@ -348,15 +348,15 @@ class Judged(Objective):
     """Cross-entropy, with an extra network that the loss does not use."""
 
     name = "judged"
-    kind: str = "plain"
+    last: str = "plain"
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """One network, with a last layer by `kind`."""
+        """One network, with a last layer by `last`."""
         kinds = {"plain": nn.Identity(), "norm": nn.BatchNorm1d(features), "drop": nn.Dropout()}
-        judge = nn.Sequential(nn.Linear(features, features), kinds.get(self.kind, nn.Identity()))
+        judge = nn.Sequential(nn.Linear(features, features), kinds.get(self.last, nn.Identity()))
         answers: dict[str, Any] = {"nothing": None, "function": {"judge": len}, "dotted": {"the.judge": judge}}
         answers |= {name: {name: judge} for name in ("backbone", "bottleneck", "classifier", "spread")}
-        answer: dict[str, nn.Module] = answers.get(self.kind, {"judge": judge})
+        answer: dict[str, nn.Module] = answers.get(self.last, {"judge": judge})
         return answer
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -382,17 +382,17 @@ class Hurried(Judged):
     ("objective", "said"),
     [
         (
-            Judged(kind="norm"),
+            Judged(last="norm"),
             "the network 'judge' of 'judged' has the buffer '1.running_mean'; parameters alone travel",
         ),
-        (Judged(kind="drop"), "the network 'judge' of 'judged' draws at random by itself"),
+        (Judged(last="drop"), "the network 'judge' of 'judged' draws at random by itself"),
         (Misspelt(), "a rate for the network 'jugde', or lets it stay, and has none of that name; there are judge"),
         (Hurried(), "a rate for the network 'judges'"),
-        (Judged(kind="nothing"), "'judged': networks gave nothing; right is a mapping of names to modules"),
-        (Judged(kind="function"), "'judged': networks gave 'judge' as a builtin_function_or_method; right is"),
-        (Judged(kind="dotted"), "'judged': networks gave a network called 'the.judge'; right is a name without a dot"),
+        (Judged(last="nothing"), "'judged': networks gave nothing; right is a mapping of names to modules"),
+        (Judged(last="function"), "'judged': networks gave 'judge' as a builtin_function_or_method; right is"),
+        (Judged(last="dotted"), "'judged': networks gave a network called 'the.judge'; right is a name without a dot"),
         *(
-            (Judged(kind=part), f"'judged': networks gave a network called '{part}', as a part of the model; rename it")
+            (Judged(last=part), f"'judged': networks gave a network called '{part}', as a part of the model; rename it")
             for part in ("backbone", "bottleneck", "classifier", "spread")
         ),
     ],
