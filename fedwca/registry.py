@@ -12,6 +12,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
@@ -156,6 +157,14 @@ class Registry(Generic[T]):
             else:
                 raise UnknownComponent(self._describe_unknown(name))
         return self._classes[name]
+
+    def loadable(self) -> list[type[T]]:
+        """The classes of all names but plugins that `get` refuses, which matter only to those who ask for them."""
+        classes = []
+        for name in self.names():
+            with suppress(UsageError):
+                classes.append(self.get(name))
+        return classes
 
     def _describe_unknown(self, name: str) -> str:
         """The error sentence for a name that is not registered, or for several in one."""

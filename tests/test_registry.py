@@ -323,6 +323,9 @@ WCA = blended:HalfAndHalf
 [fedwca.datasets]
 broken = broken:Broken
 
+[fedwca.partitions]
+broken = broken:Broken
+
 [fedwca.objectives]
 mute = mute:Mute
 plain = plain_class:Plain
@@ -514,6 +517,10 @@ def test_a_plugin_that_does_not_load_leaves_the_others_alone(command: Callable[.
     assert result.err.startswith("Error: aggregator 'broken' from fedwca-extras could not be loaded")
     assert result.err.count("\n") == 1
     assert command("list", "aggregators").code == 0
+    # Every plan and some sentences look at all partitions.
+    refused = command("bench", "--preset", "upfl", "--source", "photo").err
+    assert refused.startswith("Error: preset upfl is for the setting upfl (--partition dirichlet, or another one of")
+    assert command("bench", "--partition", "broken").err.startswith("Error: partition 'broken' from fedwca-extras could")
     listed = command("data", "list")
     assert listed.code == 0
     assert "'broken' from fedwca-extras could not be loaded" in " ".join(listed.out.split())

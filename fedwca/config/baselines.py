@@ -217,8 +217,8 @@ def option_selecting(partition: type[Partition]) -> str:
 
 def selecting_options(setting: str) -> str:
     """The options that select a setting, for messages."""
-    all_partitions = map(partitions.get, partitions.names())
-    matching = [partition for partition in all_partitions if setting in (partition.setting, partition.preset_table)]
+    known = partitions.loadable()
+    matching = [partition for partition in known if setting in (partition.setting, partition.preset_table)]
     if not matching:
         return "a plugin's partition"
     matching.sort(key=lambda partition: partition.domain_role is None)

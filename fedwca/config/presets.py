@@ -34,7 +34,7 @@ def preset_names() -> list[str]:
 
 def setting_tables() -> list[str]:
     """Names of a preset's tables that belong to a setting or to a single partition, sorted."""
-    tables_of_partitions = (partitions.get(name).preset_table for name in partitions.names())
+    tables_of_partitions = (partition.preset_table for partition in partitions.loadable())
     return sorted({*settings(), *(table for table in tables_of_partitions if table)})
 
 
