@@ -227,6 +227,19 @@ class Registry(Generic[T]):
             self.get(names[0])
         return cls.name
 
+    def _check_is_registered(self, cls: type[Component]) -> None:
+        """Refuse a class in whose place its name would bring back another, as when a run is resumed.
+
+        Raises:
+            UnknownComponent, InvalidConfig: no class, or another one, has its name; or it has none.
+        """
+        registered = self.get(self._name_of(cls))
+        if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise InvalidConfig(
+                f"{self.kind} {cls.name!r} is {registered.__module__}.{registered.__qualname__}, not {cls.__qualname__}; "
+                "put @register with another name above the class"
+            )
+
     def _positional_field(self, name: str) -> str:
         name = canonical_name(name)
         return self.get(name).positional_field if name in self.names() else ""
@@ -248,9 +261,10 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownComponent: no component of this kind has that name.
-            InvalidConfig: a field is unknown or out of its bounds.
+            InvalidConfig: a field is unknown or out of its bounds, or an instance's class is not registered.
         """
         if isinstance(spec, Component):
+            self._check_is_registered(type(spec))
             return spec
         name, fields = self.parse(spec)
         cls = self.get(name)

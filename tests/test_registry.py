@@ -26,10 +26,12 @@ from fedwca.config.presets import preset_names
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.datasets import DatasetSource
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.loggers import Logger
 from fedwca.objectives import objectives
 from fedwca.partitions import Partition
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.registry import Registry
+from fedwca.runs.log_to import build_loggers
 from tests.read_rounds import read_rounds
 
 from .fork_server import CommandLine, Ended, ForkServer
@@ -432,8 +434,34 @@ def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
         name = ""
 
     message = r"Nameless has no name; put @register\(NAME\) above the class, after `from fedwca.aggregators import reg"
+    for take in (aggregators.parse, aggregators.build):
+        with pytest.raises(InvalidConfig, match=message):
+            take(Nameless())
+
+
+def test_an_instance_of_a_class_whose_name_is_anothers_is_refused() -> None:
+    class Renamed(WCA):
+        name = "fedavg"
+
+    class Unregistered(WCA):
+        name = "unregistered"
+
+    assert aggregators.build(wca := WCA(ta=0.5)) is wca
+    message = r"aggregator 'fedavg' is fedwca\.aggregators\.fedavg\.FedAvg, not .*Renamed; put @register with another"
     with pytest.raises(InvalidConfig, match=message):
-        aggregators.parse(Nameless())
+        aggregators.build(Renamed())
+    with pytest.raises(UnknownComponent, match=r"no aggregator 'unregistered'"):
+        aggregators.build(Unregistered())
+
+
+def test_a_logger_without_a_name_is_refused_before_a_run() -> None:
+    class Lines(Logger):
+        """A logger that is not registered, so resuming would not find it."""
+
+        def open(self, run: Path, config: Any) -> Any: ...
+
+    with pytest.raises(InvalidConfig, match=r"logger .*Lines has no name; put @register\(NAME\) above the class"):
+        build_loggers([Lines()])
 
 
 @pytest.mark.filterwarnings("ignore:Field name .name. in .Mine. shadows an attribute in parent")
