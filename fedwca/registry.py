@@ -64,10 +64,18 @@ class Registry(Generic[T]):
         package: the package whose files are the components, and the entry-point group.
         requires: methods that every component must have; the error for a plugin without them names those it lacks.
         states: class attributes that every component must set, likewise.
+        base: dotted name of the class that every component derives from, which is not imported for this; likewise.
     """
 
-    def __init__(self, kind: str, package: str, requires: tuple[str, ...] = (), states: tuple[str, ...] = ()) -> None:
-        self.kind, self.package, self.requires, self.states = kind, package, requires, states
+    def __init__(
+        self,
+        kind: str,
+        package: str,
+        requires: tuple[str, ...] = (),
+        states: tuple[str, ...] = (),
+        base: str = "fedwca.component.Component",
+    ) -> None:
+        self.kind, self.package, self.requires, self.states, self.base = kind, package, requires, states, base
         self._classes: dict[str, type[T]] = {}
         self._checked: set[str] = set()
 
@@ -90,8 +98,8 @@ class Registry(Generic[T]):
             raise UsageError(f"{self.kind} {name!r} is not a class but {cls!r}")
         missing = [method for method in self.requires if not _has(cls, method)]
         missing += [attribute for attribute in self.states if not hasattr(cls, attribute)]
-        if missing or not issubclass(cls, Component):
-            lacks = ", ".join(missing) or "the base class fedwca.registry.Component"
+        if missing or self.base not in {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}:
+            lacks = ", ".join(missing) or f"the base class {self.base}"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
         own_module = f"{self.package}.{name}"
         if name in self._files() and cls.__module__ != own_module:
@@ -236,8 +244,8 @@ class Registry(Generic[T]):
         registered = self.get(self._name_of(cls))
         if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
             raise InvalidConfig(
-                f"{self.kind} {cls.name!r} is {registered.__module__}.{registered.__qualname__}, not {cls.__qualname__}; "
-                "put @register with another name above the class"
+                f"{self.kind} {cls.name!r} is {registered.__module__}.{registered.__qualname__}, not "
+                f"{cls.__qualname__}; put @register with another name above the class"
             )
 
     def _positional_field(self, name: str) -> str:

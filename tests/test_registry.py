@@ -307,6 +307,7 @@ MODULES = {
     "bare.py": "from fedwca.registry import Component\nclass Bare(Component):\n    def offer(self): ...\n",
     "mute.py": "from fedwca.core.interfaces import Objective\nclass Mute(Objective):\n    pass\n",
     "plain_class.py": "class Plain:\n    def __call__(self, batch): ...\n",
+    "labels.py": "from fedwca.pseudo_labelers.argmax import Argmax\nclass Labels(Argmax): ...\n",
     "broken.py": "import a_library_that_is_not_there\n",
     "lowly.py": "def lowly(batch): ...\n",
     "bare_field.py": "from fedwca.aggregators.fedavg import FedAvg\nclass BareField(FedAvg):\n    n = 3\n",
@@ -331,6 +332,7 @@ broken = broken:Broken
 [fedwca.objectives]
 mute = mute:Mute
 plain = plain_class:Plain
+labels = labels:Labels
 lowly = lowly:lowly
 """
 
@@ -500,7 +502,16 @@ def test_a_registered_name_is_found_however_it_is_written() -> None:
     [
         ("aggregators", "bare", "aggregator 'bare' (bare.Bare) lacks blend, gather, next_state, deliver"),
         ("objectives", "mute", "objective 'mute' (mute.Mute) lacks __call__"),
-        ("objectives", "plain", "objective 'plain' (plain_class.Plain) lacks the base class fedwca.registry.Component"),
+        (
+            "objectives",
+            "plain",
+            "objective 'plain' (plain_class.Plain) lacks the base class fedwca.core.objective.Objective",
+        ),
+        (
+            "objectives",
+            "labels",
+            "objective 'labels' (labels.Labels) lacks the base class fedwca.core.objective.Objective",
+        ),
         ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),
         ("aggregators", "broken", "aggregator 'broken' from fedwca-extras could not be loaded: No module named"),
         ("aggregators", "bare_field", "could not be loaded: `n = 3` has no type annotation, as a field needs; of what"),
@@ -548,7 +559,9 @@ def test_a_plugin_that_does_not_load_leaves_the_others_alone(command: Callable[.
     # Every plan and some sentences look at all partitions.
     refused = command("bench", "--preset", "upfl", "--source", "photo").err
     assert refused.startswith("Error: preset upfl is for the setting upfl (--partition dirichlet, or another one of")
-    assert command("bench", "--partition", "broken").err.startswith("Error: partition 'broken' from fedwca-extras could")
+    assert command("bench", "--partition", "broken").err.startswith(
+        "Error: partition 'broken' from fedwca-extras could"
+    )
     listed = command("data", "list")
     assert listed.code == 0
     assert "'broken' from fedwca-extras could not be loaded" in " ".join(listed.out.split())

@@ -9,5 +9,7 @@ from fedwca.registry import Registry
 if TYPE_CHECKING:
     from fedwca.core.adaptation import Adaptation
 
-adaptations: Registry[Adaptation] = Registry("adaptation", __name__, requires=("loss",))
+adaptations: Registry[Adaptation] = Registry(
+    "adaptation", __name__, requires=("loss",), base="fedwca.core.adaptation.Adaptation"
+)
 register = adaptations

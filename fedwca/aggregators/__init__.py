@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from fedwca.core.interfaces import Aggregator
 
 aggregators: Registry[Aggregator] = Registry(
-    "aggregator", __name__, requires=("blend", "gather", "offer", "next_state", "deliver")
+    "aggregator",
+    __name__,
+    requires=("blend", "gather", "offer", "next_state", "deliver"),
+    base="fedwca.core.aggregator.Aggregator",
 )
 register = aggregators

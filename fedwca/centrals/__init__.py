@@ -9,5 +9,5 @@ from fedwca.registry import Registry
 if TYPE_CHECKING:
     from fedwca.core.central import Central
 
-centrals: Registry[Central] = Registry("central", __name__, requires=("__call__",))
+centrals: Registry[Central] = Registry("central", __name__, requires=("__call__",), base="fedwca.core.central.Central")
 register = centrals

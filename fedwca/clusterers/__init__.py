@@ -9,5 +9,7 @@ from fedwca.registry import Registry
 if TYPE_CHECKING:
     from fedwca.core.interfaces import Clusterer
 
-clusterers: Registry[Clusterer] = Registry("clusterer", __name__, requires=("__call__",))
+clusterers: Registry[Clusterer] = Registry(
+    "clusterer", __name__, requires=("__call__",), base="fedwca.core.clusterer.Clusterer"
+)
 register = clusterers

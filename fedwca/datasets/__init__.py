@@ -220,7 +220,9 @@ class DatasetSource(Component):
             warnings.warn(f"{message}: {', '.join(differences)}", DatasetWarning, stacklevel=3)
 
 
-datasets: Registry[DatasetSource] = Registry("dataset", __name__, requires=("load",))
+datasets: Registry[DatasetSource] = Registry(
+    "dataset", __name__, requires=("load",), base="fedwca.datasets.DatasetSource"
+)
 register = datasets
 
 

@@ -38,7 +38,7 @@ def make_networks(part: Part, classes: int, features: int) -> dict[str, nn.Modul
 
 
 def check_modules(networks: object, component: str) -> dict[str, nn.Module]:
-    """The networks a part gave, if they are modules by names of their own without a dot, which separates parts of names.
+    """The networks a part gave, if they are modules by names of their own without a dot, which separates names.
 
     Args:
         networks: what the part gave.

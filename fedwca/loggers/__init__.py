@@ -136,5 +136,5 @@ def plain_settings(config: Mapping[str, Any]) -> dict[str, bool | int | float | 
     return settings
 
 
-loggers: Registry[Logger] = Registry("logger", __name__, requires=("open",))
+loggers: Registry[Logger] = Registry("logger", __name__, requires=("open",), base="fedwca.loggers.Logger")
 register = loggers

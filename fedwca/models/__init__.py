@@ -9,5 +9,7 @@ from fedwca.registry import Registry
 if TYPE_CHECKING:
     from fedwca.core.architecture import Architecture
 
-models: Registry[Architecture] = Registry("model", __name__, requires=("backbone",))
+models: Registry[Architecture] = Registry(
+    "model", __name__, requires=("backbone",), base="fedwca.core.architecture.Architecture"
+)
 register = models

@@ -9,5 +9,7 @@ from fedwca.registry import Registry
 if TYPE_CHECKING:
     from fedwca.core.interfaces import Objective
 
-objectives: Registry[Objective] = Registry("objective", __name__, requires=("__call__",))
+objectives: Registry[Objective] = Registry(
+    "objective", __name__, requires=("__call__",), base="fedwca.core.objective.Objective"
+)
 register = objectives

@@ -97,6 +97,10 @@ class Partition(Component):
 
 
 partitions: Registry[Partition] = Registry(
-    "partition", __name__, requires=("__call__", "describe"), states=("setting", "default_baseline")
+    "partition",
+    __name__,
+    requires=("__call__", "describe"),
+    states=("setting", "default_baseline"),
+    base="fedwca.partitions.Partition",
 )
 register = partitions

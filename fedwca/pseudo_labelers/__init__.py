@@ -9,5 +9,7 @@ from fedwca.registry import Registry
 if TYPE_CHECKING:
     from fedwca.core.interfaces import PseudoLabeler
 
-pseudo_labelers: Registry[PseudoLabeler] = Registry("pseudo-labeler", __name__, requires=("__call__",))
+pseudo_labelers: Registry[PseudoLabeler] = Registry(
+    "pseudo-labeler", __name__, requires=("__call__",), base="fedwca.core.pseudo_labeler.PseudoLabeler"
+)
 register = pseudo_labelers
