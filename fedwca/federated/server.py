@@ -169,8 +169,16 @@ def keep_layers(aggregator: Aggregator, rows: Tensor, models: Tensor, layout: La
         rows: the server's; changed in place.
         models: the clients' own ``[K, P]``.
         layout: of a row.
+
+    Raises:
+        FedwcaError: layers stay with clients, and there is not a row for each.
     """
     if aggregator.local_layers:
+        if len(rows) != len(models):
+            raise FedwcaError(
+                f"aggregator {aggregator.name!r}: gather gave weights of {len(rows)} rows; right with local_layers are "
+                f"{len(models)}, one for each client, as fedper gives"
+            )
         own_layers = layout.last_layers(aggregator.local_layers)
         # Their BatchNorm statistics too, since averaged ones do not fit a client's own layers.
         for positions in (own_layers, *layout.statistics_of(own_layers)):

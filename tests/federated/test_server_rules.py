@@ -391,6 +391,20 @@ def test_own_layers_keep_the_statistics_of_their_own_outputs() -> None:
     assert all(len(server.rows[:, columns].unique(dim=0)) == 1 for columns in averaged), "of layers that are averaged"
 
 
+class KeepsLayers(FedAvg):
+    """Layers that stay with clients, without a row for each."""
+
+    name = "keeps_layers"
+    local_layers = 1
+
+
+def test_layers_that_stay_need_a_row_for_each_client() -> None:
+    engine, composed = make("loop"), method(KeepsLayers())
+    said = r"aggregator 'keeps_layers': gather gave weights of 1 rows; right with local_layers are 4, one for each client"
+    with pytest.raises(FedwcaError, match=said):
+        play(engine, composed, 1)
+
+
 def test_last_layers_are_those_of_a_network_that_predicts() -> None:
     layout = make("loop").layout
     names = lambda columns: [s.name for s in layout.parameters if columns.start <= s.start < columns.stop]  # noqa: E731
