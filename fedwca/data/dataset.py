@@ -74,6 +74,10 @@ class Domain:
                 )
         if self.part is not None and (set(np.unique(self.part).tolist()) - {0, 1}):
             raise DataError(f"part of domain {self.name!r} must be 0 (training) or 1 (test) for each image")
+        for field in ("images", "labels", "groups", "part", "units"):
+            array = getattr(self, field)
+            if array is not None and min(array.strides) < 0:  # such as mirrored images, of which torch makes no tensor
+                object.__setattr__(self, field, np.ascontiguousarray(array))
 
     def subset(self, positions: Integers) -> Domain:
         """The domain with only the images at ``positions``, in that order."""

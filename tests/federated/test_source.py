@@ -169,6 +169,16 @@ def test_one_thread_trains() -> None:
     assert threads == [1, 1, 1], "so that sums have one order"
 
 
+def test_mirrored_images_are_those_of_their_copy() -> None:
+    plain = domain(groups=2)
+    flipped = Domain("toy", plain.images[:, :, ::-1], plain.labels[::-1], np.arange(20).repeat(2)[::-1])
+    copied = Domain("toy", plain.images[:, :, ::-1].copy(), plain.labels[::-1].copy(), flipped.groups)
+    first = pretrain(flipped, CLASSES, MODEL, TRAINING, 0)
+    assert same(first, pretrain(copied, CLASSES, MODEL, TRAINING, 0))
+    assert first.digest == source_digest(copied, CLASSES, MODEL, TRAINING, 0, "cpu")
+    assert np.shares_memory(Domain("toy", plain.images[::2], plain.labels[::2]).images, plain.images)  # as of a file
+
+
 def test_pretraining_is_better_than_chance() -> None:
     assert pretrain(domain(80), CLASSES, MODEL, SourceTraining(epochs=4, lr=0.02, batch_size=8), 0).accuracy > 80
 
