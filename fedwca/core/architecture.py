@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 
 from fedwca.component import Component, code_digest
-from fedwca.core.backbone import Backbone
+from fedwca.core.backbone import Backbone, describe_wrong_attribute
 from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Head, Network, initial_weights
 from fedwca.errors import UsageError
@@ -88,7 +88,8 @@ class Architecture(Component):
             trains_classifier: whether clients train the classifier too; it changes no weight.
 
         Raises:
-            UsageError: `backbone` gives no backbone, or one without ``out_features``.
+            UsageError: `backbone` gives no backbone, one without ``out_features``, or one whose `mean`, `std` or
+                `shortcuts` is wrong.
         """
         with initial_weights(seed):
             backbone: object = self.backbone()
@@ -97,6 +98,8 @@ class Architecture(Component):
                 raise UsageError(
                     f"model {self.name!r}: backbone gave {description}; right is a Backbone that sets out_features"
                 )
+            if problem := describe_wrong_attribute(backbone):
+                raise UsageError(f"model {self.name!r}: its backbone's {problem}")
             if pretrained:
                 self.load_pretrained(backbone)
             sizes = (self.bottleneck, self.dropout, classes)

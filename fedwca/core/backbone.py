@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from torch import Tensor, nn
 
@@ -74,3 +75,24 @@ class Backbone(nn.Module):
         """Whether the class that defines this `forward`, or a subclass, implements `forward_stacked`."""
         owner = next(cls for cls in type(self).__mro__ if {"forward_stacked", "forward"} & vars(cls).keys())
         return "forward_stacked" in vars(owner) and owner is not Backbone and not self.frozen
+
+
+def describe_wrong_attribute(backbone: Backbone) -> str | None:
+    """What is wrong with the `mean`, `std` or `shortcuts` of a backbone; None if nothing.
+
+    >>> backbone = Backbone()
+    >>> backbone.mean = (0.1,)
+    >>> describe_wrong_attribute(backbone)
+    'mean is (0.1,) and its std is (0.5, 0.5, 0.5); right are as many numbers, so set both'
+    """
+    for name in ("mean", "std"):
+        value: object = getattr(backbone, name)
+        is_right = isinstance(value, tuple | list) and len(value) in (1, 3) and all(isinstance(x, Real) for x in value)
+        if not is_right:
+            return f"{name} is {value!r}; right is (0.5, 0.5, 0.5) or, for grey images, (0.5,)"
+    mean, std, shortcuts = backbone.mean, backbone.std, backbone.shortcuts
+    if len(mean) != len(std):
+        return f"mean is {mean!r} and its std is {std!r}; right are as many numbers, so set both"
+    if not isinstance(shortcuts, tuple | list) or not all(isinstance(name, str) for name in shortcuts):
+        return f"shortcuts is {shortcuts!r}; right is a tuple of names of modules, such as ('down',)"
+    return None

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from fedwca.core.architecture import Architecture
+from fedwca.core.network import Backbone
 from fedwca.data.federation import ClientImages
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
@@ -52,6 +53,34 @@ def test_a_head_that_was_not_chosen_leaves_source_models_what_they_were() -> Non
         "channel_dropout": 0.5,
     }
     assert LeNet(head="direct").identity()["head"] == "direct"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("mean", 0.5, r"mean is 0\.5; right is \(0\.5, 0\.5, 0\.5\) or, for grey images, \(0\.5,\)"),
+        ("std", (0.5, 0.5), r"std is \(0\.5, 0\.5\); right is \(0\.5, 0\.5, 0\.5\)"),
+        (
+            "mean",
+            (0.5,),
+            r"mean is \(0\.5,\) and its std is \(0\.5, 0\.5, 0\.5\); right are as many numbers, so set both",
+        ),
+        ("shortcuts", "down", r"shortcuts is 'down'; right is a tuple of names of modules, such as \('down',\)"),
+    ],
+)
+def test_wrong_attributes_of_a_backbone_are_refused(attribute: str, value: object, said: str) -> None:
+    class Own(LeNet):
+        """LeNet with another value of an attribute."""
+
+        name = "own"
+
+        def backbone(self) -> Backbone:
+            backbone = super().backbone()
+            setattr(backbone, attribute, value)
+            return backbone
+
+    with pytest.raises(UsageError, match=rf"model 'own': its backbone's {said}"):
+        Own().build(3)
 
 
 def test_the_published_networks() -> None:
