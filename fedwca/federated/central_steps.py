@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedwca.core.central import Central, DomainBatch
-from fedwca.core.component_answers import check_number, describe_value
+from fedwca.core.component_answers import ROUNDING, check_number, describe_value
 from fedwca.core.network import Network, initial_weights
 from fedwca.core.training_settings import CentralTraining
 from fedwca.engine.augmentation import pick_images, weak_views
@@ -182,6 +182,12 @@ class CentralTrainer:
         weights: object = self.central.gradient_weights(features[0], features[1:], self.network.classifier.out_features)
         if not isinstance(weights, Tensor) or weights.shape != losses.shape:
             self._refuse("gradient_weights", weights, f"a weight for each of {len(losses)} sources")
+        # Those that are not finite are of a model that diverged.
+        if bool(weights.isfinite().all()) and (float(weights.min()) < 0 or abs(float(weights.sum()) - 1) > ROUNDING):
+            raise FedwcaError(
+                f"central method {self.central.name!r}: gradient_weights gave {weights.tolist()}; right are weights of "
+                "at least 0 that sum to 1"
+            )
         for number, parameter in enumerate([*self.own, *parts]):
             stack = torch.stack([source_gradients[number] for source_gradients in gradients])
             in_network = number < len(self.own)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -325,8 +324,10 @@ class Wrong(Central):
         return torch.stack([F.cross_entropy(*source) for source in zip(step.logits, step.labels, strict=True)])
 
     def gradient_weights(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
-        """Equal ones, or too few."""
-        return super().gradient_weights(before, after, classes)[self.at == "gradient_weights" :]
+        """Equal ones, or too few, or as `at` says."""
+        wrong = {"sum": torch.ones(2), "sign": torch.tensor([1.5, -0.5]), "finite": torch.full((2,), torch.nan)}
+        weights = super().gradient_weights(before, after, classes)[self.at == "gradient_weights" :]
+        return wrong.get(self.at, weights)
 
 
 class WrongWhole(Wrong):
@@ -360,6 +361,9 @@ class Constant(Central):
         (Wrong(at="extra_modules"), "'wrong': extra_modules gave nothing; right is a module"),
         (Wrong(at="loss"), r"'wrong': loss gave torch.float32 of shape \(\); right is a loss for each of 2 sources"),
         (Wrong(at="gradient_weights"), r"gave torch.float32 of shape \(1,\); right is a weight for each of 2 sources"),
+        (Wrong(at="sum"), r"'wrong': gradient_weights gave \[1.0, 1.0\]; right are weights of at least 0 that sum"),
+        (Wrong(at="sign"), r"'wrong': gradient_weights gave \[1.5, -0.5\]; right are weights of at least 0"),
+        (Wrong(at="finite"), "values that are not finite"),  # as of a model that diverged
         (WrongWhole(), r"'wrong_whole': loss gave torch.float32 of shape \(2,\); right is one number"),
     ],
 )
@@ -374,7 +378,7 @@ def test_the_code_of_a_plugins_method_is_in_the_digest(monkeypatch: pytest.Monke
     training = CentralTraining(epochs=1, batch_size=48)
     first = train_central(Wrong(), images(), START, training, 0).digest
     assert train_central(Wrong(), images(), START, training, 0).digest == first
-    monkeypatch.setattr(inspect, "findsource", lambda cls: (["other lines"], 0))
+    monkeypatch.setattr(Wrong, "_code", "hash of other lines")
     assert train_central(Wrong(), images(), START, training, 0).digest != first
 
 
