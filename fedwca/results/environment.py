@@ -39,7 +39,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": available_cores(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
-        "versions": {name: _version(name) or "not installed" for name in (*LIBRARIES, *_plugins())},
+        "versions": {**{name: _version(name) or "not installed" for name in LIBRARIES}, **plugin_versions()},
     }
 
 
@@ -149,11 +149,12 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _plugins() -> list[str]:
-    """Names of the installed packages that add components."""
+def plugin_versions() -> dict[str, str]:
+    """Versions of the installed packages that add components, by name."""
     found = entry_points()
     groups = [group for group in found.groups if group.startswith("fedwca.")]
-    return sorted({point.dist.name for group in groups for point in found.select(group=group) if point.dist})
+    packages = [point.dist for group in groups for point in found.select(group=group) if point.dist]
+    return dict(sorted((package.name, package.version) for package in packages))
 
 
 def _cpu() -> str:

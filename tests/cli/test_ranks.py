@@ -22,9 +22,11 @@ import pytest
 
 from fedwca import cli
 from fedwca.cli.ranks import leave_ranks
-from fedwca.runs.ranks import rank_lifecycle
+from fedwca.errors import FedwcaError
+from fedwca.runs.ranks import rank_lifecycle, version_check
 from fedwca.runs.ranks.rank_lifecycle import follow_run
 from fedwca.runs.ranks.rank_schedule import RankSchedule
+from fedwca.runs.ranks.version_check import check_versions, installed_versions
 from fedwca.runs.reporter import Progress
 from tests.read_rounds import read_rounds
 
@@ -210,6 +212,20 @@ def test_a_rank_that_rank_0_has_not_heard_of_prints_its_own_error(
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     leave_ranks(1, io.StringIO(said))
     assert (stderr.getvalue(), ended) == (printed, [1])
+
+
+def test_ranks_have_the_same_versions_of_plugins_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_check, "plugin_versions", lambda: {"extras": "1.0"})
+    leading = installed_versions()
+    assert list(leading) == ["fedwca", "torch", "extras"]
+    check_versions(leading)
+    with pytest.raises(FedwcaError, match=r"^extras 1\.0 is installed here, 1\.1 on rank 0; all ranks need the same$"):
+        check_versions(leading | {"extras": "1.1"})
+    with pytest.raises(FedwcaError, match=r"^more is not installed here, 2\.0 on rank 0; all"):
+        check_versions(leading | {"more": "2.0"})
+    del leading["extras"]
+    with pytest.raises(FedwcaError, match=r"^extras 1\.0 is installed here, not on rank 0; all"):
+        check_versions(leading)
 
 
 @pytest.mark.filterwarnings("always")

@@ -9,13 +9,13 @@ from typing import Any
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.engine.distributed.process_group import RankWorld
-from fedwca.engine.distributed.version_check import VERSIONS, check_versions
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError
 from fedwca.federated.method import Method
 from fedwca.runs.bench_units import remaining_units
 from fedwca.runs.load_data import load
 from fedwca.runs.ranks.rank_schedule import RankSchedule
+from fedwca.runs.ranks.version_check import check_versions, installed_versions
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.runs.run_images import describe_images
@@ -45,7 +45,7 @@ def lead_run(
     begun = {unit: saved.load() if saved and unit in remaining else saved for unit, saved in checkpointer.begun.items()}
     _, per_trial = ranks.divide(remaining)
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "per_trial": per_trial}
-    ranks.world.everyone.broadcast_object({**opening, "digests": digests, "versions": VERSIONS})
+    ranks.world.everyone.broadcast_object({**opening, "digests": digests, "versions": installed_versions()})
     return RankSchedule(ranks.world, per_trial, checkpointer.store)
 
 
