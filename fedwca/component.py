@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import sys
 import uuid
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -87,7 +87,7 @@ def _hash_file(cls: type) -> str:
     Nothing else is known of what was typed in, so a result that is cached for such a class must not be another's.
     """
     try:
-        content = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "").read_bytes()
-    except OSError:
+        source = inspect.getsource(sys.modules[cls.__module__])
+    except (KeyError, TypeError, OSError):  # no module of that name, or one without a file
         return uuid.uuid4().hex
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(source.encode()).hexdigest()
