@@ -76,18 +76,25 @@ class MaskedBatchNorm(nn.Module):
             n = self.rows.number * positions
         with torch.no_grad():
             unbiased = var * (n / (n - 1))
+            # A layer that is used twice in a pass updates its statistics twice, as torch's does.
+            running_mean, running_var = self.fresh or (self.running_mean, self.running_var)
             # A Python number as momentum stays one: the host would wait for its copy to the device in every step.
-            running = self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(unbiased, self.momentum)
+            running = running_mean.lerp(mean, self.momentum), running_var.lerp(unbiased, self.momentum)
         self.fresh = running[0].detach(), running[1].detach()
         return mean, var
 
 
 def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
-    """Replace each BatchNorm that is not frozen by a `MaskedBatchNorm`, and return the new modules by name."""
-    replacements = {}
-    for name, module in list(network.trained_modules()):
-        if isinstance(module, _BatchNorm):
+    """Replace each BatchNorm that is not frozen by a `MaskedBatchNorm`, and return the new modules by name.
+
+    A module that has several names is returned by the first, which is that of its tensors.
+    """
+    replacements = {
+        module: MaskedBatchNorm(module) for _, module in network.trained_modules() if isinstance(module, _BatchNorm)
+    }
+    first_names = {module: name for name, module in network.trained_modules()}
+    for name, module in list(network.named_modules(remove_duplicate=False)):
+        if module in replacements:
             parent, _, attribute = name.rpartition(".")
-            replacements[name] = MaskedBatchNorm(module)
-            setattr(network.get_submodule(parent), attribute, replacements[name])
-    return replacements
+            setattr(network.get_submodule(parent), attribute, replacements[module])
+    return {first_names[module]: replacement for module, replacement in replacements.items()}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
 from fedwca.config.compose_methods import compose
@@ -110,6 +111,37 @@ def test_a_backbone_that_does_otherwise_in_training() -> None:
         StackedEngine(stacked, client_images, "cpu", 3, "recalibrated"),
         method,
     )
+
+
+class Shared(Backbone):
+    """Has one BatchNorm under two names, and uses it three times in a pass."""
+
+    out_features = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, self.out_features, 3), nn.Conv2d(self.out_features, self.out_features, 3)
+        self.norm = self.other = nn.BatchNorm2d(self.out_features)
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        x = self.norm(self.first(x)).tanh()
+        return self.other(self.norm(self.second(x)).tanh()).mean((2, 3))
+
+
+class SharedNorm(Architecture):
+    """An architecture with that backbone."""
+
+    name = "shared_norm"
+
+    def backbone(self) -> Backbone:
+        return Shared()
+
+
+def test_a_batch_norm_that_is_used_several_times_in_a_pass() -> None:
+    method = Method("avg", "FedAvg", FedAvg(), TwoModel(), (Shot(),))
+    loop, stacked = (SharedNorm(side=8, bottleneck=6).build(3, seed=1).double() for _ in range(2))
+    client_images = clients(8, (16, 12))
+    compare(SequentialEngine(loop, client_images, "cpu", 1), StackedEngine(stacked, client_images), method)
 
 
 def test_a_network_with_a_hidden_layer_and_an_activation() -> None:

@@ -400,7 +400,7 @@ class KeepsLayers(FedAvg):
 
 def test_layers_that_stay_need_a_row_for_each_client() -> None:
     engine, composed = make("loop"), method(KeepsLayers())
-    said = r"aggregator 'keeps_layers': gather gave weights of 1 rows; right with local_layers are 4, one for each client"
+    said = r"aggregator 'keeps_layers': gather gave weights of 1 rows; right with local_layers are 4, one for each"
     with pytest.raises(FedwcaError, match=said):
         play(engine, composed, 1)
 
