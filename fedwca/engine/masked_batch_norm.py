@@ -89,12 +89,10 @@ def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
 
     A module that has several names is returned by the first, which is that of its tensors.
     """
-    replacements = {
-        module: MaskedBatchNorm(module) for _, module in network.trained_modules() if isinstance(module, _BatchNorm)
-    }
-    first_names = {module: name for name, module in network.trained_modules()}
+    first_names = {module: name for name, module in network.trained_modules() if isinstance(module, _BatchNorm)}
+    replacements = {module: MaskedBatchNorm(module) for module in first_names}
     for name, module in list(network.named_modules(remove_duplicate=False)):
         if module in replacements:
             parent, _, attribute = name.rpartition(".")
             setattr(network.get_submodule(parent), attribute, replacements[module])
-    return {first_names[module]: replacement for module, replacement in replacements.items()}
+    return {name: replacements[module] for module, name in first_names.items()}

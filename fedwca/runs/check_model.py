@@ -8,6 +8,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Network
@@ -65,8 +66,15 @@ def check_stacked(network: Network, images: Tensor, name: str) -> None:
         name: name of its architecture.
 
     Raises:
-        FedwcaError: it gives something else; the engines would disagree.
+        FedwcaError: it gives something else, so the engines would disagree, or the backbone has BatchNorm, of which it
+            is not given the running statistics.
     """
+    for path, module in network.backbone.named_modules():
+        if isinstance(module, _BatchNorm):
+            raise FedwcaError(
+                f"model {name!r}: backbone.{path} is {type(module).__name__}, whose running statistics forward_stacked "
+                "is not given; right is a backbone without BatchNorm, or without forward_stacked"
+            )
     backbone, random = copy.deepcopy(network.backbone), torch.Generator().manual_seed(0)
     weights = [{key: scale * value.detach() for key, value in backbone.named_parameters()} for scale in (1.0, 0.5)]
     stacked_weights = {key: torch.stack([each[key] for each in weights]) for key in weights[0]}
@@ -87,8 +95,9 @@ def check_stacked(network: Network, images: Tensor, name: str) -> None:
 
 
 def check_norms(network: Network, name: str) -> None:
-    """Check that only BatchNorm layers keep running statistics, since no others are sent and averaged with a model.
+    """Check that BatchNorm layers are torch's own, and that no other layers keep running statistics.
 
+    Only BatchNorm's are sent and averaged with a model, and the stacked engine computes all BatchNorm layers itself.
     Modules of a frozen backbone are not checked.
 
     Args:
@@ -96,19 +105,41 @@ def check_norms(network: Network, name: str) -> None:
         name: name of its architecture.
 
     Raises:
-        FedwcaError: a BatchNorm layer lacks momentum, weights or running statistics, or an InstanceNorm layer has
-            running statistics; the message names the layer.
+        FedwcaError: a BatchNorm layer lacks momentum, weights or running statistics, has a forward of its own, or does
+            not follow the network's train() and eval(), or an InstanceNorm layer has running statistics; the message
+            names the layer.
     """
+    copied = copy.deepcopy(network)
+    modes = [{path: module.training for path, module in copied.train(mode).named_modules()} for mode in (True, False)]
     for path, module in network.trained_modules():
-        prefix = f"model {name!r}: {path} is {type(module).__name__}"
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (
-            module.momentum is None or not module.affine or not module.track_running_stats
-        ):
-            raise FedwcaError(
-                f"{prefix} without momentum, weights or running statistics; right is one with all three, as by default"
-            )
-        if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
-            raise FedwcaError(f"{prefix} with running statistics, which only BatchNorm may have; right is one without")
+        if fault := _fault_of_norm(module, [mode[path] for mode in modes]):
+            raise FedwcaError(f"model {name!r}: {path} is {type(module).__name__} {fault}")
+
+
+def _fault_of_norm(module: nn.Module, modes: list[bool]) -> str:
+    """What is wrong with a normalization layer, and what would be right; empty if nothing is, or for other layers.
+
+    Args:
+        module: any module.
+        modes: its ``training`` after the network's train() and after its eval().
+    """
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+        return "with running statistics, which only BatchNorm may have; right is one without"
+    if not isinstance(module, _BatchNorm):
+        return ""
+    if module.momentum is None or not module.affine or not module.track_running_stats:
+        return "without momentum, weights or running statistics; right is one with all three, as by default"
+    if type(module).forward is not _BatchNorm.forward:
+        return (
+            "with a forward of its own, which the stacked engine would not run; right is torch's nn.BatchNorm1d, 2d or "
+            "3d, with what is added to it in a module beside it"
+        )
+    if modes != [True, False]:
+        return (
+            "that does not follow the model's train() and eval(), as the stacked engine lets it; right is one that "
+            "does, or the attribute `frozen`, which keeps the whole backbone as it is"
+        )
+    return ""
 
 
 def check_gradients(network: Network, name: str) -> None:

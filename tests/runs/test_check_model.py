@@ -15,6 +15,23 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs.check_model import check_model
 
+
+class NormAndActivation(nn.BatchNorm1d):
+    """A BatchNorm with a forward of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normalized input, without what is below 0."""
+        return torch.relu(super().forward(x))
+
+
+class Still(nn.BatchNorm1d):
+    """A BatchNorm that stays in evaluation mode."""
+
+    def train(self, mode: bool = True) -> Still:
+        """Set evaluation mode, whatever is asked for."""
+        return super().train(False)
+
+
 INNER: dict[str, nn.Module] = {
     "dropout": nn.Dropout(0.5),
     "no momentum": nn.BatchNorm1d(3, momentum=None),
@@ -22,6 +39,9 @@ INNER: dict[str, nn.Module] = {
     "no statistics": nn.BatchNorm1d(3, track_running_stats=False),
     "instances": nn.InstanceNorm2d(3, track_running_stats=True),
     "constant": nn.Linear(3, 3).requires_grad_(False),
+    "own forward": NormAndActivation(3),
+    "still": Still(3),
+    "batch norm": nn.BatchNorm1d(3),
 }
 
 
@@ -93,6 +113,11 @@ class Mine(Architecture):
         ("infinite", "gives values that are not finite for two images"),
         ("dropout", "draws random numbers while it is trained, as nn.Dropout does"),
         *((name, "backbone.inner is BatchNorm1d without momentum, weights or") for name in list(INNER)[1:4]),
+        (
+            "own forward",
+            "backbone.inner is NormAndActivation with a forward of its own, which the stacked engine would",
+        ),
+        ("still", "backbone.inner is Still that does not follow the model's train() and eval()"),
         ("instances", "backbone.inner is InstanceNorm2d with running statistics"),
         ("constant", "backbone.inner.weight has requires_grad=False, and clients would train it all the same"),
         ("error", "a pass over two images of 32×32 pixels raises ValueError: boom"),
@@ -139,8 +164,16 @@ def test_a_backbone_that_is_batched_by_hand_gives_the_same(wrong: str, given: st
         check_model(Mine(wrong=wrong, stacked=True).build(4), "mine")
 
 
+def test_forward_stacked_beside_batch_norm_is_refused() -> None:
+    network = Mine(wrong="batch norm", stacked=True).build(4)
+    with pytest.raises(
+        FedwcaError, match=r"backbone\.inner is BatchNorm1d, whose running statistics forward_stacked is"
+    ):
+        check_model(network, "mine")
+
+
 def test_a_right_model_is_left_as_it_was() -> None:
-    for network in (Mine().build(4), Mine(stacked=True).build(4), LeNet().build(4)):
+    for network in (Mine().build(4), Mine(wrong="batch norm").build(4), Mine(stacked=True).build(4), LeNet().build(4)):
         initial_state = {name: value.clone() for name, value in network.state_dict().items()}
         check_model(network, "x")
         assert network.training
