@@ -44,6 +44,22 @@ def sgd_step(
     )
 
 
+def separate_gradients(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Contiguous gradients of which no two share memory, so that each may be changed in place.
+
+    Autograd gives parameters that are added the same gradient. Only those that share memory or are not contiguous are
+    copied.
+    """
+    separate: list[Tensor] = []
+    seen = set()
+    for gradient in gradients:
+        contiguous = gradient.contiguous()
+        address = contiguous.untyped_storage().data_ptr()
+        separate.append(contiguous.clone() if address in seen else contiguous)
+        seen.add(address)
+    return separate
+
+
 def clip_together(gradients: Sequence[Tensor], clip: float | None) -> None:
     """Scale gradients in place so that their joint norm is at most ``clip``; None leaves them as they are."""
     if clip is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, normal, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.generated_model import train_generators
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.extra_networks import grow_network, remove_extras
 from fedwca.federated.method import Method
@@ -452,6 +454,23 @@ def test_a_generated_model_is_whole() -> None:
         FedwcaError, match=r"adaptation 'short': generate gave torch.float64 of shape \(\d+,\); right are"
     ):
         play(engine, composed, TRAINING, 1)
+
+
+def test_generating_weights_that_are_added_are_clipped_once() -> None:
+    weights = [nn.Parameter(torch.tensor([3.0, 4.0])) for _ in range(2)]  # autograd gives both the same gradient
+    replica: Any = SimpleNamespace(
+        row=torch.zeros(2),
+        layout=SimpleNamespace(base=slice(0, 2)),
+        network=SimpleNamespace(prepare=lambda images: images),
+        extras={},
+        train_extras=lambda: {"generator": weights},
+    )
+    adaptation: Any = SimpleNamespace(name="sum", generate=lambda networks, images: sum(weights), clip=1.0)
+    # The gradient of each is (6, 8), of length 10; that of both is as long as the square root of 200.
+    train_generators(replica, adaptation, torch.zeros(1), torch.tensor([6.0, 8.0]), {}, 1.0)
+    expected = torch.tensor([3.0, 4.0]) - torch.tensor([6.0, 8.0]) / 200**0.5
+    for weight in weights:
+        torch.testing.assert_close(weight.detach(), expected)
 
 
 def test_a_view_that_there_is_not_is_refused() -> None:

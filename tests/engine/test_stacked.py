@@ -27,6 +27,7 @@ from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.engine import federations
 from tests.engine.federations import METHODS, SIZES, ShortResNet, ThinCnn3, clients, compare, lenet, rounds, trained
 
 
@@ -140,6 +141,36 @@ class SharedNorm(Architecture):
 def test_a_batch_norm_that_is_used_several_times_in_a_pass() -> None:
     method = Method("avg", "FedAvg", FedAvg(), TwoModel(), (Shot(),))
     loop, stacked = (SharedNorm(side=8, bottleneck=6).build(3, seed=1).double() for _ in range(2))
+    client_images = clients(8, (16, 12))
+    compare(SequentialEngine(loop, client_images, "cpu", 1), StackedEngine(stacked, client_images), method)
+
+
+class Sums(Backbone):
+    """A layer whose weights are the sum of two, which autograd gives one gradient."""
+
+    out_features = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Linear(3, self.out_features, bias=False) for _ in range(2))
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        return nn.functional.linear(x.mean((2, 3)), self.first.weight + self.second.weight)
+
+
+class SumOfWeights(Architecture):
+    """An architecture with that backbone."""
+
+    name = "sum_of_weights"
+
+    def backbone(self) -> Backbone:
+        return Sums()
+
+
+def test_weights_that_are_added_are_pulled_and_clipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federations, "TRAINING", federations.TRAINING.model_copy(update={"clip": 0.1, "lr": 0.05}))
+    method = Method("prox", "FedProx", FedAvg(), TwoModel(), (Shot(), Proximal(mu=10)))
+    loop, stacked = (SumOfWeights(side=8, bottleneck=6).build(3, seed=1).double() for _ in range(2))
     client_images = clients(8, (16, 12))
     compare(SequentialEngine(loop, client_images, "cpu", 1), StackedEngine(stacked, client_images), method)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.component_answers import describe_value
 from fedwca.engine.sequential.replica import Replica
-from fedwca.engine.sgd import clip_together
+from fedwca.engine.sgd import clip_together, separate_gradients
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import FedwcaError
 from fedwca.functional import prediction_entropy
@@ -50,10 +50,11 @@ def train_generators(
     leaves = replica.train_extras()
     generated = generate_model(replica, adaptation, images)
     all_leaves = [leaf for network_leaves in leaves.values() for leaf in network_leaves]
-    all_gradients = iter(
-        torch.autograd.grad(generated, all_leaves, initial - trained, allow_unused=True, materialize_grads=True)
+    autograd_gradients = torch.autograd.grad(
+        generated, all_leaves, initial - trained, allow_unused=True, materialize_grads=True
     )
     with torch.no_grad():
+        all_gradients = iter(separate_gradients(autograd_gradients))
         for name, network_leaves in leaves.items():
             gradients = [next(all_gradients) for _ in network_leaves]
             clip_together(gradients, adaptation.clip)

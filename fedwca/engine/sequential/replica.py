@@ -20,7 +20,7 @@ from fedwca.core.training_settings import Precision, Training, Trains
 from fedwca.engine.differentiable_step import check_can_descend, normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, compute_precision
-from fedwca.engine.sgd import clip_together, sgd_step
+from fedwca.engine.sgd import clip_together, separate_gradients, sgd_step
 
 
 class _Forward(nn.Module):
@@ -237,7 +237,7 @@ class Replica:
         else:  # only a penalty depends on the model
             loss_gradients = tuple(torch.zeros_like(leaf) for leaf in leaves)
         with torch.no_grad():
-            gradients = [gradient.contiguous() for gradient in loss_gradients]
+            gradients = separate_gradients(loss_gradients)
             if pull is not None:
                 for gradient, i in zip(gradients, chosen, strict=True):
                     gradient.add_(self.layout.parameters[i].of(pull))
