@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from fedwca.deploy.composition import Composition
 from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.session import Session
 from fedwca.deploy.session_state import ClusteredClients, SessionState
-from fedwca.deploy.wire_messages import row_to_tensors, tensors_to_row
+from fedwca.deploy.wire_messages import tensors_to_row
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError
 from fedwca.export.card import model_card
@@ -191,8 +192,10 @@ def save_final(client: Client, folder: Path) -> None:
     """
     assert client.final is not None
     assert client.composition is not None
-    row_tensors = row_to_tensors(client.final.cpu(), client.engine.layout)
-    tensors = {**client.engine.network.state_dict(), **row_tensors}
+    # Written into a network, so that tensors that share memory under several names, of which a row has one, follow.
+    network = copy.deepcopy(client.engine.network).cpu()
+    client.engine.layout.write(network, client.final)
+    tensors = network.state_dict()
     description = describe_deployed(client.composition, tensors, f"client {client.index}", client.final_rounds)
     write_tensors(folder / FINAL, tensors, {KEY: description.text()}, private=True)
     card = model_card(description, FINAL, "safetensors")

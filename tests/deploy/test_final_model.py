@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from fedwca.core.tensor_files import open_tensors
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.in_process import run_in_process
@@ -52,6 +53,20 @@ def test_a_final_model_predicts_and_is_exported(federation: Callable[..., Federa
     run = call("export", str(file), "--client", "0", "--out", str(tmp_path / "z.safetensors"))
     assert run.code == 2
     assert "one model already" in run.err
+
+
+def test_weights_with_two_names_are_the_final_ones_under_both(
+    federation: Callable[..., Federation], tmp_path: Path
+) -> None:
+    built = federation("fedavg")
+    session, clients = built.session(), built.clients()
+    run_in_process(session, clients, 1)
+    clients[0].engine.network.backbone.again = clients[0].engine.network.backbone.conv1
+    save_final(clients[0], tmp_path)
+    tensors = open_tensors(tmp_path / FINAL).tensors()
+    final = tensors["backbone.conv1.weight"]
+    assert torch.equal(tensors["backbone.again.weight"], final)
+    assert not torch.equal(final, clients[0].engine.network.get_parameter("backbone.conv1.weight")), "it was trained"
 
 
 def test_the_card_names_the_method_not_its_aggregator(federation: Callable[..., Federation], tmp_path: Path) -> None:
