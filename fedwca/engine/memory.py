@@ -170,7 +170,8 @@ def estimate_memory(
         clients: number of images of each client, training and test.
         side: height and width of a stored image.
         rows: R, the number of models that the server keeps.
-        step: images of a training step; twice the batch size if each is mixed with another.
+        step: images of a training step; twice the batch size if each is mixed with another. At least ``chunk`` if an
+            adaptation takes steps on the images that are predicted.
         chunk: images that are predicted at once.
         at_once: models that train or predict at the same time: workers of the sequential engine, or clients of a slice.
         embeddings: bytes of a frozen backbone's embeddings of all images.

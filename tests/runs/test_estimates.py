@@ -168,6 +168,18 @@ def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pyte
     assert at_once[0] > at_once[1]
 
 
+@pytest.mark.parametrize(("name", "adapts"), [("fedavg", False), ("tent", True), ("fedavg/adaptation=entropy", True)])
+def test_steps_on_the_images_that_are_predicted_count(name: str, adapts: bool) -> None:
+    settings: dict[str, Any] = {"samples": 64, "composed": False, "training": {"batch_size": 4}, "workers": 2}
+    plan, federation = planned(**settings, baselines=[name], engine="loop")
+    network = build_network(plan.config, 10)
+    cost, all_images = Footprint.of(network), [len(c.train) + len(c.test) for c in federation.all_clients]
+    work = estimate_run(plan.config, plan.methods, network, federation).work
+    _, per_client = _bytes(plan.config, network, federation.clients)
+    assert (work == 2 * cost.training(max(all_images))) == adapts
+    assert (per_client == cost.training(network.eval_batch_size)) == adapts
+
+
 def test_images_that_clients_share_are_counted_once() -> None:
     plan, _ = planned()
     public = torch.zeros(10, 3, 32, 32, dtype=torch.uint8)

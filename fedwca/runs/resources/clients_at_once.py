@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from fedwca.config.baselines import baseline, baseline_names
+from fedwca.config.build_component import partition_of
+from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
@@ -120,7 +123,17 @@ def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages])
     # Read from the configuration: a plugin that the run's methods need may not be installed when a run is opened.
     method_batch_sizes = [values.training.get("batch_size", 0) for values in config.methods.values()]
     batch = max([config.training.batch_size, *method_batch_sizes])
-    per_client = max(cost.training(2 * batch), cost.evaluation(network.eval_batch_size))
+    # What is predicted at once is also differentiated at once by an adaptation.
+    step = max(2 * batch, network.eval_batch_size) if _adapts(config) else 2 * batch
+    per_client = max(cost.training(step), cost.evaluation(network.eval_batch_size))
     # The bank, the source model, and the server's rows before and after a round; where clients are alone, a row each.
     rows = 3 * len(clients) + 1
     return cost.model * rows + image_bytes + embedding_bytes, per_client
+
+
+def _adapts(config: RunConfig) -> bool:
+    """Whether a method may take an adaptation's steps on the images that it predicts; see `_bytes` on plugins."""
+    specs, setting = [parse_method(text) for text in config.baselines], partition_of(config).setting
+    named = [spec.changes.get("adaptation") for spec in specs]
+    stated = [baseline(spec.head, setting).adaptation for spec in specs if spec.head in baseline_names(setting)]
+    return any([config.adaptation, *named, *stated])

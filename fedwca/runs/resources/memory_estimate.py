@@ -52,6 +52,8 @@ def estimate_run(
     public_images = 0 if federation.public_images is None or not public_objectives else len(federation.public_images)
     step = max([step, *(min(objective.batch_size, public_images) for objective in public_objectives)])
     chunk = min(network.eval_batch_size, max([*sizes, public_images]))
+    if any(method.adaptation is not None and not method.adaptation.generates_models for method, _ in methods):
+        step = max(step, chunk)  # the images that a model predicts, it also takes steps on
     trials = trials_at_once(config, federation.clients)
     if trials > 1:
         workers = len(federation)
