@@ -22,6 +22,7 @@ from fedwca.engine.distributed.sharded_engine import ShardedEngine, without_othe
 from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import FedwcaError, RankFailed
 from fedwca.federated.method import Method
@@ -44,8 +45,11 @@ def clients() -> list[ClientImages]:
     return [ClientImages(some(n), some(t)) for n, t in ((13, 5), (20, 0), (9, 4), (16, 3), (11, 2))]
 
 
-def engine(images: list[ClientImages]) -> SequentialEngine:
-    return SequentialEngine(LeNet(bottleneck=16).build(3, seed=1), images, "cpu", workers=1)
+def engine(images: list[ClientImages], kind: str = "same") -> SequentialEngine | StackedEngine:
+    network = LeNet(bottleneck=16).build(3, seed=1)
+    if kind == "stacked":
+        return StackedEngine(network.double(), images, "cpu")
+    return SequentialEngine(network, images, "cpu", workers=1)
 
 
 def results(engine: Engine) -> dict[str, Any]:
@@ -69,7 +73,7 @@ def results(engine: Engine) -> dict[str, Any]:
     }
 
 
-KINDS = ("same", "differ", "fail")
+KINDS = ("same", "stacked", "differ", "fail")
 
 
 def work(rank: int, ports: list[int], folder: str) -> None:
@@ -88,7 +92,9 @@ def found(kind: str, world: RankWorld) -> Any:
     """The results or the error with which one rank of a federation of this kind ends."""
     channel = RankZeroChannel(world)
     all_ranks, images = world.everyone, clients()
-    sharded = ShardedEngine(engine(without_other_images(images, all_ranks)), all_ranks, images)
+    sharded = ShardedEngine(engine(without_other_images(images, all_ranks), kind), all_ranks, images)
+    if kind == "stacked":
+        return results(sharded)
     if kind == "same":
         outcome = results(sharded)
         if world.rank:
@@ -143,6 +149,12 @@ def test_two_ranks_give_the_numbers_of_one_process(ended: dict[str, list[Any]]) 
     assert alone["seen"] == rank_zero["seen"] == rank_one["seen"]
     torch.testing.assert_close(rank_zero, alone, rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(rank_one, alone, rtol=0, atol=0, equal_nan=True)
+
+
+def test_with_the_stacked_engine_two_ranks_give_them_up_to_the_last_digits(ended: dict[str, list[Any]]) -> None:
+    alone = results(engine(clients(), "stacked"))
+    for rank in ended["stacked"]:
+        torch.testing.assert_close(rank, alone, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
 def test_a_failure_of_one_rank_is_the_failure_of_all(ended: dict[str, list[Any]]) -> None:
