@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +15,13 @@ from fedwca.aggregators import aggregators
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
-from fedwca.core.messages import Batch
+from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Precision, SourceTraining
 from fedwca.data.federation import ClientImages
 from fedwca.engine.precision import check_precision, compute_precision, deterministic_convolutions, matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import UsageError
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot
@@ -44,9 +46,19 @@ class Seen(Shot):
 TYPES: set[torch.dtype] = set()
 
 
-def played(network: Network, images: list[ClientImages], precision: Precision, rounds: int = 2) -> SequentialEngine:
+EngineClass = type[SequentialEngine | StackedEngine]
+BOTH_ENGINES = pytest.mark.parametrize("engine", [SequentialEngine, StackedEngine])
+
+
+def played(
+    network: Network,
+    images: list[ClientImages],
+    precision: Precision,
+    rounds: int = 2,
+    engine: EngineClass = SequentialEngine,
+) -> SequentialEngine | StackedEngine:
     """An engine after some rounds of FedAvg."""
-    loop = SequentialEngine(network, images, "cpu", 2, precision=precision)
+    loop = engine(network, images, "cpu", 2, precision=precision)
     method, server = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Seen(),)), init_server(loop)
     for round in range(rounds):
         server, _ = run_round(
@@ -141,9 +153,10 @@ def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
     assert bool(loop.bank.isfinite().all())
 
 
-def test_bf16_gives_nearly_the_model_of_fp32(network: Network, images: list[ClientImages]) -> None:
+@BOTH_ENGINES
+def test_bf16_gives_nearly_the_model_of_fp32(network: Network, images: list[ClientImages], engine: EngineClass) -> None:
     start = SequentialEngine(network, images, "cpu", 1).bank
-    full, low = (played(network, images, precision, rounds=1).bank for precision in ("fp32", "bf16"))
+    full, low = (played(network, images, precision, 1, engine).bank for precision in ("fp32", "bf16"))
     update_norms = (full - start).norm(dim=1)
     assert bool(((full - low).norm(dim=1) < 0.2 * update_norms).all())
     assert not torch.equal(full, low)
@@ -182,6 +195,28 @@ def test_a_runs_precision_reaches_its_engine(network: Network, images: list[Clie
     engine = choose_engine(RunConfig(device="cpu", workers=1, precision="bf16"), network, images)
     assert isinstance(engine, SequentialEngine)
     assert engine._replicas.get()._forward.precision == "bf16"
+
+
+class Noting(TwoModel):
+    """Also notes the logits that it reads."""
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
+        return replace(super().__call__(predictions, draws), notes={"logits": predictions["start"].logits})
+
+
+@BOTH_ENGINES
+def test_evidence_is_lowered_in_bf16_all_alone(
+    network: Network, images: list[ClientImages], engine: EngineClass
+) -> None:
+    def noted(precision: Precision) -> Tensor:
+        built = engine(network, images, "cpu", 2, precision=precision)
+        method = Method("toy", "Toy", aggregators.build("fedavg"), Noting(), (Shot(),))
+        domains = torch.zeros(len(images), dtype=torch.int64)
+        _, outcome = run_round(0, init_server(built), method, built, TRAINING, Keys(0), domains)
+        return torch.cat([upload.targets.notes["logits"] for upload in outcome.uploads.values()])
+
+    assert torch.equal(noted("bf16"), noted("fp32"))
+    assert not torch.equal(noted("bf16-all"), noted("fp32"))
 
 
 def test_evidence_is_not_lowered_in_bf16(network: Network) -> None:
