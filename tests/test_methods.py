@@ -22,7 +22,7 @@ from fedwca.core.training_settings import SourceTraining, Training
 from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
 from fedwca.engine.batch_norm import pool_statistics
-from fedwca.engine.randomness import Keys
+from fedwca.engine.randomness import Keys, fold_key, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError
@@ -395,7 +395,8 @@ def test_recalibration_in_pieces_weighs_them_by_their_images(
     monkeypatch.setattr(type(network), "eval_batch_size", chunk)
     x = network.prepare(images[1].train[:20])
     clients = [replace(client, train=client.train[:20]) for client in images]
-    z = network.bottleneck(network.backbone(x, ())).detach().split(pieces)
+    order = permutation(fold_key(["recalibration"]), 20)
+    z = network.bottleneck(network.backbone(x, ())).detach()[order].split(pieces)
     shares = torch.tensor(pieces) / 20
     means = sum(share * part.mean(0) for share, part in zip(shares, z, strict=True))
     variances = sum(share * part.var(0) for share, part in zip(shares, z, strict=True))
@@ -404,6 +405,26 @@ def test_recalibration_in_pieces_weighs_them_by_their_images(
         row = loop.layout.read(network)
         settled: Tensor = loop.deliver(torch.ones(4, 1, dtype=torch.float64), row[None])[1]
         assert torch.allclose(settled[loop.layout.trained :], torch.cat([means, variances]), atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [SequentialEngine, StackedEngine])
+def test_recalibration_does_not_depend_on_whether_images_are_sorted_by_class(
+    network: Network, monkeypatch: pytest.MonkeyPatch, engine: type[SequentialEngine | StackedEngine]
+) -> None:
+    """Of two classes, dark and bright, a pass over one class would have hardly any variance."""
+    monkeypatch.setattr(type(network), "eval_batch_size", 20)
+    noise = torch.randint(0, 60, (200, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    by_class = noise + 150 * (torch.arange(200) >= 100).to(torch.uint8)[:, None, None, None]
+    alternating = by_class.unflatten(0, (2, 100)).transpose(0, 1).flatten(0, 1)
+    # The third client makes the others have places past its last image.
+    clients = [ClientImages(x, x[:0], x[:0]) for x in (by_class, alternating, by_class[70:130])]
+    loop = engine(network, clients, "cpu", 1, "recalibrated")
+    settled = loop.deliver(torch.ones(3, 1, dtype=torch.float64), loop.layout.read(network)[None])
+    _, variance = loop.layout.norms[0]
+    x = network.prepare(by_class)
+    expected = network.bottleneck(network.backbone(x, ())).detach().var(0)
+    for row in settled[:2]:
+        torch.testing.assert_close(variance.of(row), expected, rtol=0.1, atol=0)
 
 
 def test_fedamp_looks_at_weights_alone(loop: SequentialEngine) -> None:

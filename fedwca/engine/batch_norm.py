@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
+import torch
 from torch import Tensor
 
 from fedwca.engine.parameter_layout import Layout, mix_rows
+from fedwca.engine.randomness import fold_key, permutation
 
 
 class BatchNormPolicy(StrEnum):
@@ -75,6 +77,19 @@ class BatchNormPolicy(StrEnum):
         for positions in layout.staying:
             models[..., positions] = bank[clients, positions]
         return models
+
+
+def recalibration_order(count: int, size: int) -> Tensor:
+    """Places of a client's images ``[count]`` int64, in the order in which statistics are measured, on the CPU.
+
+    The running variance is the mean of the variances within passes, without what passes differ by. In a folder for each
+    class, images in the order of files would pass class by class, so several passes have them in random order.
+
+    Args:
+        count: number of the client's images.
+        size: images that pass at once.
+    """
+    return torch.arange(count) if count <= size else permutation(fold_key(["recalibration"]), count)
 
 
 def pool_statistics(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:

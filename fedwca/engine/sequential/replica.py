@@ -17,6 +17,8 @@ from fedwca.core.component_answers import check_number
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network, call_module
 from fedwca.core.training_settings import Precision, Training, Trains
+from fedwca.engine.batch_norm import recalibration_order
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.differentiable_step import check_can_descend, normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, compute_precision
@@ -184,15 +186,15 @@ class Replica:
         self.network.eval()
         for norm in norms:
             norm.train()
-        seen = 0
-        for chunk in images.split(max(2, self.network.eval_batch_size)):
-            if len(chunk) < 2:
+        seen, size = 0, max(2, self.network.eval_batch_size)
+        for places in to_device(recalibration_order(len(images), size), images.device).split(size):
+            if len(places) < 2:
                 continue
-            seen += len(chunk)
+            seen += len(places)
             for norm in norms:
                 # A running mean over chunks: the weight of each chunk is its share of the images seen so far.
-                norm.momentum = len(chunk) / seen
-            self.network.extract(self.network.plain_inputs(chunk))
+                norm.momentum = len(places) / seen
+            self.network.extract(self.network.plain_inputs(images[places]))
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fedwca.core.messages import Predictions
+from fedwca.engine.batch_norm import recalibration_order
 from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.precision import Phase
@@ -139,12 +140,14 @@ class ClientBatch:
         if not self.layout.statistics:
             return
         size = max(2, network.eval_batch_size)
+        orders = pad_sequence([recalibration_order(count, size) for count in self.sizes], batch_first=True)
+        orders = to_device(orders, self.device)
         for step in range(-(-max(self.sizes) // size)):
             for group in step_groups(self.sizes, step, size):
                 # A few clients at a time, since each has a chunk as large as in `Replica.recalibrate`.
                 for first in range(group.first, group.stop, max(1, self.chunk * len(self.clients) // size)):
                     stop = min(group.stop, first + max(1, self.chunk * len(self.clients) // size))
-                    places = (step * size + torch.arange(group.images, device=self.device)).expand(stop - first, -1)
+                    places = orders[first:stop, step * size : step * size + group.images]
                     x = self.images.shown(network, self.numbers[first:stop], places)
                     p, s = self.named(models[first:stop])
                     share = models.new_full((stop - first,), group.images / (step * size + group.images))
