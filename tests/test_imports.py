@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fedwca
+from fedwca.data.metrics import Metrics
 
 ROOT = Path(fedwca.__file__).parent
 COMPONENTS = (
@@ -110,6 +111,38 @@ HIDDEN = {
     "training_truth": {"fedwca.runs.central_models"},
     "domain_labels": {"fedwca.runs.records.round_diagnostics", "fedwca.runs.run_rounds"},
 }
+# Modules that may ask the metrics for what they measure by labels and domains: to report it, for estimates of memory,
+# and for central methods.
+MEASURED = {
+    "domains": {
+        *("fedwca.data.federation", "fedwca.data.partition", "fedwca.runs.central_models"),
+        *("fedwca.runs.final_model_predictions", "fedwca.runs.resources.memory_estimate"),
+    },
+    "accuracy": {
+        *("fedwca.export.delivered_accuracy", "fedwca.runs.records.measure_delivered", "fedwca.runs.run_rounds"),
+    },
+    "by_domain": {"fedwca.deploy.make_deployment"},
+    "class_counts": {"fedwca.runs.run_trials_and_methods"},
+    "clustering": {"fedwca.runs.records.round_diagnostics", "fedwca.runs.records.round_record"},
+    "calibration_error": {"fedwca.runs.records.round_record"},
+    "confusion": {"fedwca.runs.records.round_record"},
+    "pseudo_label_accuracy": {"fedwca.runs.records.round_record"},
+    "pseudo_label_counts": {"fedwca.runs.records.round_record"},
+}
+UNHIDDEN = {"counted", "joined", "test_images"}
+"""What metrics give without reading a label or a domain."""
+
+
+def test_metrics_are_asked_where_they_may_be() -> None:
+    methods = {name for name in vars(Metrics) if not name.startswith("_")}
+    assert methods == (MEASURED.keys() | HIDDEN.keys() | UNHIDDEN) - {"labels_at", "counted"}
+    readers: dict[str, set[str]] = {}
+    for _, name, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1] == "metrics":
+                readers.setdefault(node.attr, set()).add(name)
+    assert {attribute: names for attribute, names in readers.items() if attribute in MEASURED} == MEASURED
+    assert readers.keys() <= MEASURED.keys() | HIDDEN.keys() | UNHIDDEN
 
 
 def test_hidden_labels_are_asked_for_where_they_may_be() -> None:

@@ -1,4 +1,8 @@
-"""The only holder of the clients' true labels and domains, which experiments report on and training never sees."""
+"""The only holder of the clients' true labels and domains, which experiments report on.
+
+Training sees none of them. Only oracles are given them: a clusterer the domains, a central method the target's labels.
+Central methods, which have all images in one place, also know which images are of which domain.
+"""
 
 from __future__ import annotations
 
