@@ -67,6 +67,7 @@ def command(
     from fedwca.cli.progress_bars import show_progress
     from fedwca.core.files import check_writable
     from fedwca.datasets import stretches_images
+    from fedwca.engine.randomness import fold_key, permutation
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import newcomer_note
     from fedwca.export.predict import predict
@@ -98,9 +99,11 @@ def command(
         say(f"Warning: {len(pictures) - len(pixels)} of {len(pictures)} images could not be read", err=True)
     federation, counter = load_federation(opened), count(1)
     check_writable(folder)
+    # Files are often sorted by class, and an adaptation's loss may be a mean over batches of consecutive images.
+    images = stack_images(pixels)[permutation(fold_key(["join"]), len(pixels))]
     with show_progress("clients whose round 0 is repeated") as on_progress:
         joined = join(
-            *(federation, stack_images(pixels), by, epochs),
+            *(federation, images, by, epochs),
             done=lambda client: on_progress(next(counter), len(federation.clients)),
             adaptation=adaptation,
             size=size,

@@ -78,7 +78,8 @@ def join(
 
     Args:
         federation: trained; it is not changed.
-        images: of the newcomer ``[N, 3, H, W]`` uint8, N at least 2.
+        images: of the newcomer ``[N, 3, H, W]`` uint8, N at least 2; not sorted by class, since an adaptation's loss
+            may be a mean over batches of consecutive images.
         by: how the cluster is found, where the method groups clients by a clusterer.
         epochs: E, epochs of its own training; 0 for none; None: none, but the method's adaptation, if it has one.
         done: called with each client whose round 0 was repeated, by update.

@@ -132,6 +132,19 @@ def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None
     assert json.loads(entropy.out)["adaptation"]["steps"] == 2
 
 
+def test_an_adaptation_by_batches_does_not_depend_on_the_order_of_files(run: Path, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 60, (64, 32, 32, 3), dtype=np.uint8)
+    images = noise + np.arange(64, dtype=np.uint8)[:, None, None, None] // 32 * 150  # dark ones, then bright ones
+    entropies = []
+    for name, order in (("sorted", np.arange(64)), ("mixed", np.random.default_rng(1).permutation(64))):
+        np.savez(tmp_path / f"{name}.npz", images=images[order])
+        words = ["--data", str(tmp_path / f"{name}.npz"), "--adapt", "learned:batch=8,width=4,lr=0.5"]
+        joined = call("join", str(run), *words, "--json", "--out", str(tmp_path / name))
+        entropies.append(json.loads(joined.out)["adaptation"]["entropies"])
+    assert entropies[0][1] < entropies[0][0] - 1
+    assert entropies[0] == pytest.approx(entropies[1], abs=0.002)
+
+
 @pytest.mark.parametrize(
     ("layer", "sentence"),
     [
