@@ -43,10 +43,13 @@ def check_same_bits(resumed: Path, run: Path, methods: Collection[str] | None = 
     check_same_models(resumed, run)
 
 
-def check_same_models(run: Path, other: Path) -> None:
-    """Check that all methods of a run that train end with the models they end with in another one."""
+def check_same_models(run: Path, other: Path, rounds: int | None = None) -> None:
+    """Check that all methods of a run that train have the models they have in another one, after ``rounds`` rounds.
+
+    With None it is the round that the table shows.
+    """
     for method in {record["method"] for record in read_rounds(run, number=0)}:
-        actual, expected = open_run(run, method), open_run(other, method)
+        actual, expected = (open_run(path, method, round=rounds) for path in (run, other))
         assert torch.equal(actual.bank, expected.bank), method
         assert torch.equal(actual.server.rows, expected.server.rows), method
         assert torch.equal(actual.delivered, expected.delivered), method

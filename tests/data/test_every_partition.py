@@ -1,13 +1,15 @@
-"""Every partition gives a client its images in random order, whatever the order in the data set."""
+"""What holds for every partition: images of a client are in random order, and labels go to those that may have them."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.data.federation import ClientImages, Federation
 from fedwca.partitions import ClientSettings, partitions
 from tests.data.test_labelled_clients import numbers
 
@@ -27,12 +29,16 @@ def sorted_by_class() -> FederatedDataset:
     return FederatedDataset("sorted", tuple(map(str, range(CLASSES))), domains)
 
 
-@pytest.mark.parametrize("name", partitions.names())
-def test_images_of_a_client_are_in_random_order(name: str) -> None:
+def deal(name: str) -> Federation:
     built = partitions.build(SPECS.get(name, name))
     settings = ClientSettings(clients=2, samples=None, seed=0, new_clients=2)
-    federation = built(sorted_by_class(), None if built.domain_role is None else "d0", settings)
-    large_clients = 0
+    federation: Federation = built(sorted_by_class(), None if built.domain_role is None else "d0", settings)
+    return federation
+
+
+@pytest.mark.parametrize("name", partitions.names())
+def test_images_of_a_client_are_in_random_order(name: str) -> None:
+    federation, large_clients = deal(name), 0
     for client in itertools.chain(federation.clients, *(group.clients for group in federation.newcomers)):
         train, held_out = numbers(client.train), numbers(client.validation) + numbers(client.test)
         if len(train) + len(held_out) >= 30:
@@ -41,3 +47,17 @@ def test_images_of_a_client_are_in_random_order(name: str) -> None:
             classes, tested = ({number % IMAGES * CLASSES // IMAGES for number in part} for part in (train, held_out))
             assert not train or classes & tested
     assert large_clients
+
+
+@pytest.mark.parametrize("name", partitions.names())
+def test_labels_are_those_of_training_images_of_clients_that_may_have_them(name: str) -> None:
+    """Hidden labels are in the metrics alone: no other field of what training is given can hold them."""
+    federation, partition = deal(name), partitions.build(name)
+    assert {field.name for field in fields(ClientImages)} == {"train", "validation", "test", "labels"}
+    for client, domain in zip(federation.clients, federation.metrics.domains, strict=True):
+        if partition.trains_classifier and not (partition.domain_role == "target" and domain == "d0"):
+            assert client.labels is not None
+            assert client.labels.tolist() == [number % IMAGES * CLASSES // IMAGES for number in numbers(client.train)]
+        else:
+            assert client.labels is None
+    assert all(client.labels is None for group in federation.newcomers for client in group.clients)
