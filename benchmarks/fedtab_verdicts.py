@@ -139,9 +139,10 @@ def threshold_row(columns: Columns, plan: Plan) -> list[str]:
 def gate_row(columns: Columns, plan: Plan) -> list[str]:
     """In how many pairs of domains the gate is wrong; it is measured once for both learning rates of Digit-Five.
 
-    It refutes, too, if the gate stops no pair on PACS.
+    It refutes, too, if the gate stops no pair on PACS. Pairs under skewed classes are shown, and not counted.
     """
-    kinds = {name: plan.prefix + kind for kind, name in NAMES.items() if kind != "skewed"}
+    skewed = NAMES["skewed"]
+    kinds = {name: plan.prefix + kind for kind, name in NAMES.items()}
     measured_pieces = fedtab_gate_tables.measured(plan)
     decisions = {
         name: fedtab_gate_tables.decisions([p for p in measured_pieces if p["kind"] == kind], "trust", plan)
@@ -150,13 +151,19 @@ def gate_row(columns: Columns, plan: Plan) -> list[str]:
     wrong = {name: sum(pair.wrong for pair in pairs) for name, pairs in decisions.items()}
     counts = {name: f"{wrong[name]} of {len(pairs)}" for name, pairs in decisions.items() if pairs}
     cells, shown = [], set()
-    for name in (column.partition(",")[0] for column in columns):
+    for column in columns:
+        name = skewed if column.startswith(skewed) else column.partition(",")[0]
         cells.append("the same" if name in shown else counts.get(name, NOT_RUN))
         shown.add(name)
-    if len(counts) < len(kinds):
+    cells = [
+        f"{cell}, not counted" if column.startswith(skewed) else cell
+        for column, cell in zip(columns, cells, strict=True)
+    ]
+    counted = [name for name in kinds if name != skewed]
+    if not all(name in counts for name in counted):
         return [*cells, OPEN]
-    total, all_pairs = sum(wrong.values()), sum(map(len, decisions.values()))
-    others = "".join(f"; {name} {counts[name]}" for name in counts if name not in shown)
+    total, all_pairs = sum(wrong[name] for name in counted), sum(len(decisions[name]) for name in counted)
+    others = "".join(f"; {name} {counts[name]}" for name in counted if name not in shown)
     refuted = total > LARGEST_ERROR * all_pairs or not any(pair.stopped for pair in decisions[NAMES["pacs"]])
     return [*cells, f"{REFUTED if refuted else 'not refuted'}: {total} of {all_pairs}{others}"]
 
