@@ -433,3 +433,12 @@ def test_thresholds_of_some_pieces_are_not_called_not_run() -> None:
     piece = {"source": "usps", "methods": {"FedTAB": {}, "least 4 tenths": {}}}
     columns: Any = {"Digit-Five": ("digits, learning rate 0.003", {10: [piece, {**piece, "methods": {"FedTAB": {}}}]})}
     assert verdicts.threshold_row(columns, verdicts.FIRST)[0] == "some pieces"
+
+
+def test_the_gate_under_skewed_classes_has_its_own_pairs_and_does_not_count() -> None:
+    names = ["Digit-Five, rate 0.001", "Digit-Five, rate 0.003", "digits-mini", "PACS"]
+    row = verdicts.gate_row(dict.fromkeys(names), verdicts.FIRST)
+    skewed = f"{verdicts.NAMES['skewed']}, 1 of 5 seeds"
+    with_skewed = verdicts.gate_row(dict.fromkeys([*names, skewed]), verdicts.FIRST)
+    assert with_skewed == [*row[:-1], "1 of 80, not counted", row[-1]]
+    assert row[1] == "the same"
