@@ -35,10 +35,12 @@ from fedwca.pseudo_labelers.trusted import Trusted
 SIZES = (12, 19, 12, 9)
 """Images of each client. With batches of 8 the last batches have 4, 3, 4 and 1 images; the single one is left out."""
 DOMAINS = torch.arange(len(SIZES)) // 2
+SIDE = 14
+"""Height and width of images: in `Thin`, both poolings then halve an even side, as in a LeNet."""
 TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
 
 
-def some(n: int, client: int, side: int = 20) -> Tensor:
+def some(n: int, client: int, side: int = SIDE) -> Tensor:
     """Noise in one of three colours; every second image has a bright square."""
     drawn = uniform(fold_key([client, "pixels"]), torch.arange(n * 3 * side * side)).view(n, 3, side, side)
     images = (drawn * 60).to(torch.uint8)
@@ -47,19 +49,19 @@ def some(n: int, client: int, side: int = 20) -> Tensor:
     return images
 
 
-def clients(side: int = 20, sizes: tuple[int, ...] = SIZES) -> list[ClientImages]:
+def clients(side: int = SIDE, sizes: tuple[int, ...] = SIZES) -> list[ClientImages]:
     return [ClientImages(some(n, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(sizes)]
 
 
 class Thin(LeNet):
-    """A LeNet with fewer channels and for smaller images, for less than a twentieth of the computation."""
+    """A LeNet with fewer channels, of 3×3 pixels, and for smaller images, for a hundredth of the computation."""
 
-    side: Literal[20] = 20  # type: ignore[assignment]
+    side: Literal[14] = SIDE  # type: ignore[assignment]
 
     def backbone(self) -> _LeNet:
         backbone = _LeNet(self.channel_dropout)
         backbone.out_features = 8 * 2 * 2
-        backbone.conv1, backbone.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 8, 5)
+        backbone.conv1, backbone.conv2 = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 8, 3)
         backbone.drops = (Drop(self.channel_dropout, (8, 1, 1)),)
         return backbone
 
@@ -74,7 +76,7 @@ class ShortResNet(ResNet18):
 class ThinCnn3(Cnn3):
     """A CNN-3 for smaller images with a tenth of the channels and a hundredth of the hidden layer's units."""
 
-    side: Literal[20] = 20  # type: ignore[assignment]
+    side: Literal[14] = SIDE  # type: ignore[assignment]
 
     def backbone(self) -> Backbone:
         backbone = super().backbone()
@@ -82,7 +84,7 @@ class ThinCnn3(Cnn3):
         backbone.conv1, backbone.norm1 = nn.Conv2d(3, 6, 5, padding=2), nn.BatchNorm2d(6)
         backbone.conv2, backbone.norm2 = nn.Conv2d(6, 6, 5, padding=2), nn.BatchNorm2d(6)
         backbone.conv3, backbone.norm3 = nn.Conv2d(6, 12, 5, padding=2), nn.BatchNorm2d(12)
-        backbone.hidden, backbone.norm4 = nn.Linear(12 * 5 * 5, 30), nn.BatchNorm1d(30)
+        backbone.hidden, backbone.norm4 = nn.Linear(12 * 4 * 4, 30), nn.BatchNorm1d(30)
         return backbone
 
 

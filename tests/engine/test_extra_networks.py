@@ -39,7 +39,7 @@ from fedwca.objectives.simple_representation import REFERENCE, ClassGaussians, S
 from fedwca.objectives.strong_views import StrongViews
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
-from tests.engine.federations import Thin
+from tests.engine.federations import SIDE, Thin
 from tests.engine.test_adaptation import ENGINES, clients, engines, play
 
 TRAINING = Training(epochs=2, lr=0.02, batch_size=8, clip=5)
@@ -47,8 +47,8 @@ FEDSR = SimpleRepresentation(norm=0.1, divergence=0.01, draws=3)
 FEDADG = ReferenceDistribution(rate=0.05, width=7)
 MODELS: dict[str, Any] = {
     "lenet": Thin(bottleneck=8),
-    "mlp": Mlp(width=6, side=20),
-    "convnet": ConvNet(width=2, side=20, channels=1, bottleneck=8),
+    "mlp": Mlp(width=6, side=SIDE),
+    "convnet": ConvNet(width=2, side=SIDE, channels=1, bottleneck=8),
 }
 
 

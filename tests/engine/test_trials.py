@@ -32,6 +32,7 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 from tests.engine.federations import (
     DOMAINS,
     KINDS,
+    SIDE,
     TRAINING,
     ShortResNet,
     Thin,
@@ -96,7 +97,7 @@ def compare(
                     assert torch.equal(getattr(upload.targets, name), getattr(actual.uploads[client].targets, name))
 
 
-def both(models: list[Network], side: int = 20, sizes=SIZES, batch_norm: str = "mixed"):  # type: ignore[no-untyped-def]
+def both(models: list[Network], side: int = SIDE, sizes=SIZES, batch_norm: str = "mixed"):  # type: ignore[no-untyped-def]
     """The same trials twice: in turn, and together in one stacked engine."""
     images_by_trial = [clients(side, trial_sizes) for trial_sizes in sizes]
     alone = TrialsInTurn(

@@ -35,6 +35,7 @@ from fedwca.models.mlp import Mlp
 from fedwca.objectives.control import Control
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
+from tests.engine.federations import SIDE
 from tests.engine.test_adaptation import clients, network
 
 ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
@@ -267,7 +268,7 @@ def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
 @engines
 def test_a_step_goes_along_the_gradient_and_the_difference_of_controls(name: str) -> None:
     plain, training = (
-        Mlp(width=8, side=20).build(3, seed=1, trains_classifier=True).double(),
+        Mlp(width=8, side=SIDE).build(3, seed=1, trains_classifier=True).double(),
         TRAINING.model_copy(update={"steps": 1, "batch_size": 32}),
     )
     engine = ENGINES[name](copy.deepcopy(plain), clients(SIZES))
