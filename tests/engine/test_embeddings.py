@@ -27,11 +27,10 @@ from fedwca.engine.stacked import StackedEngine, packed_images
 from fedwca.errors import Unwritable
 from fedwca.federated.method import Method
 from fedwca.models.lenet import LeNet
-from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
-from tests.engine.federations import clients, compare, rounds
+from tests.engine.federations import ShortResNet, clients, compare, rounds
 
 from .test_training import Fixed
 
@@ -100,11 +99,11 @@ def keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("made", ["thin", "resnet18"])
+@pytest.mark.parametrize("made", ["thin", "resnet"])
 def test_the_numbers_are_those_of_a_backbone_that_is_run_each_time(
     engine: Any, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = ResNet18(side=32, weights="none", bottleneck=5, frozen=True, augment=False)
+    model = ShortResNet(side=32, weights="none", bottleneck=5, frozen=True, augment=False)
     side, sizes = (32, (12, 9, 11, 10)) if made == "thin" else (37, (8, 9))
 
     def play() -> tuple[Engine, Any]:

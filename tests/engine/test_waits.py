@@ -193,10 +193,11 @@ def test_residual_networks_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
     client_images = clients(architecture.stored_side, (8, 16))
     network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), trained("fedwca")
+    training = TRAINING.model_copy(update={"epochs": 1})
     engine = StackedEngine(twin, client_images, FAR, kernels="graphs")
     loop = SequentialEngine(network, client_images, "cpu", 1)
-    server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
-    opened = open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
+    server, _ = run_round(0, init_server(loop), method, loop, training, Keys(0), DOMAINS[:2])
+    opened = open_round(1, server, method, loop, training, Keys(0), DOMAINS[:2])
     far_server = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     assert work([replace(opened, engine=engine, server=far_server)], [engine]) == []
 

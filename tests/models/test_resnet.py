@@ -39,6 +39,7 @@ from fedwca.models.resnet50 import ResNet50
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 
+from ..engine.federations import ShortResNet
 from ..engine.test_training import Fixed
 
 SMALL = ResNet18(side=32, weights="none", bottleneck=8)
@@ -244,10 +245,13 @@ def play(
     return loop
 
 
+SHORT = ShortResNet(**SMALL.model_dump(exclude={"name"}))
+"""A fifteenth of the weights, for what trains."""
 CLIENTS = [ClientImages(some(n, seed=n), some(3)) for n in (6, 10)]
 
 
-def test_a_round_changes_everything_and_repeats(network: Network) -> None:
+def test_a_round_changes_everything_and_repeats() -> None:
+    network = SHORT.build(3, seed=1)
     before = Layout.of(network).read(network)
     first = play(network, Training(epochs=1, batch_size=4), CLIENTS)
     assert bool(torch.isfinite(first.bank).all())
@@ -258,7 +262,7 @@ def test_a_round_changes_everything_and_repeats(network: Network) -> None:
     assert [len(c) for c in first.classify()] == [3, 3]
 
 
-def test_an_image_and_its_partner_are_cropped_independently(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_and_its_partner_are_cropped_independently(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int, list[int], int]] = []
 
     def spy(network: Network, images: Tensor, key: int, step: int, positions: Tensor, stride: int) -> Tensor:
@@ -267,7 +271,7 @@ def test_an_image_and_its_partner_are_cropped_independently(network: Network, mo
         return weak_views(network, images, key, step, positions, stride)
 
     monkeypatch.setattr(augmentation, "weak_views", spy)
-    play(network, Training(epochs=2, batch_size=4), CLIENTS, labeler=Fixed())
+    play(SHORT.build(3, seed=1), Training(epochs=2, batch_size=4), CLIENTS, labeler=Fixed())
     places = [(key, stride * step + place) for key, step, positions, stride in seen for place in positions]
     assert len(places) == len(set(places))  # no crop is drawn twice
     assert {stride for _, _, _, stride in seen} == {8}
@@ -311,7 +315,7 @@ def test_a_source_model_is_trained_reproducibly(frozen: bool, tmp_path: Path, mo
     labels = torch.arange(16) % 2
     images = (some(16) // 4 + 180 * labels.view(-1, 1, 1, 1)).to(torch.uint8)
     domain = Domain("toy", images.permute(0, 2, 3, 1).numpy(), labels.numpy())
-    model = SMALL.model_copy(update={"frozen": frozen})
+    model = SHORT.model_copy(update={"frozen": frozen})
     training = SourceTraining(epochs=1, batch_size=8, lr=0.01)
     first = pretrain(domain, ("dark", "bright"), model, training, 0)
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "another"))  # or the first one would be read again
