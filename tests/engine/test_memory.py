@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +22,8 @@ from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.runs.resources.memory_estimate import check_run_fits, describe_memory, memory_record
+
+from ..fork_server import CommandLine, ForkServer
 
 MEGABYTE = 2**20
 FLAT = 6 * MEGABYTE
@@ -173,7 +176,8 @@ for name in "abc":
 dataset = FederatedDataset("tiny", tuple("xyz"), domains)
 decided = resolve_plan({
     "clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
-    "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
+    "model": "mlp:width=110", "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1},
+    "workers": 1})
 config, methods = decided.config, decided.methods
 needed = memory.estimate_run(config, methods, build_network(config, 3), split_trial(config, dataset, "a", 0, 0))
 measured, held = MeasuredMemory("cpu"), []
@@ -187,9 +191,10 @@ print(json.dumps({"held": held, "needed": needed.total, "measured": measured.gro
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_memory_is_flat_over_twenty_rounds() -> None:
-    process = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True, timeout=280)
-    measurements = json.loads(process.stdout)
+def test_memory_is_flat_over_twenty_rounds(fork_server: ForkServer, tmp_path: Path) -> None:
+    ended = fork_server.run(CommandLine(["--version"], str(tmp_path), dict(os.environ), GROWTH))
+    assert ended.code == 0, ended.err
+    measurements = json.loads(ended.out.splitlines()[0])
     held = measurements["held"][6:]  # after the source model, round 0 and a few more
     assert len(held) == 20
     assert max(held[-5:]) - max(held[:5]) < FLAT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,9 +30,11 @@ from fedwca.errors import FedwcaError, RankFailed
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import offer_source
-from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.engine.federations import SIDE, Thin
+
+from ..fork_server import CommandLine, ForkServer
 
 KEYS, TRAINING = Keys(3), Training(epochs=1, lr=0.01, batch_size=8)
 
@@ -39,14 +43,14 @@ def clients() -> list[ClientImages]:
     generator = torch.Generator().manual_seed(0)
 
     def some(n: int) -> torch.Tensor:
-        drawn = torch.randint(0, 256, (n, 32, 32, 3), dtype=torch.uint8, generator=generator)
+        drawn = torch.randint(0, 256, (n, SIDE, SIDE, 3), dtype=torch.uint8, generator=generator)
         return drawn.permute(0, 3, 1, 2)
 
     return [ClientImages(some(n), some(t)) for n, t in ((13, 5), (20, 0), (9, 4), (16, 3), (11, 2))]
 
 
 def engine(images: list[ClientImages], kind: str = "same") -> SequentialEngine | StackedEngine:
-    network = LeNet(bottleneck=16).build(3, seed=1)
+    network = Thin(bottleneck=16).build(3, seed=1)
     if kind == "stacked":
         return StackedEngine(network.double(), images, "cpu")
     return SequentialEngine(network, images, "cpu", workers=1)
@@ -88,6 +92,11 @@ def work(rank: int, ports: list[int], folder: str) -> None:
         dist.destroy_process_group()
 
 
+def start(ports: list[int], folder: str) -> None:
+    """Run both ranks to their end, as forks of a process that has computed nothing."""
+    mp.start_processes(work, (ports, folder), nprocs=2, start_method="fork")
+
+
 def found(kind: str, world: RankWorld) -> Any:
     """The results or the error with which one rank of a federation of this kind ends."""
     channel = RankZeroChannel(world)
@@ -116,7 +125,8 @@ def found(kind: str, world: RankWorld) -> Any:
         if world.rank == 0:
             world.conclude()
         else:
-            world.concluded(20)
+            with contextlib.suppress(RuntimeError):  # rank 0 has ended, and the store with it
+                world.concluded(20)
         return type(error).__name__, str(error), error.exit_code
     return "nothing"
 
@@ -129,14 +139,16 @@ def method_offer(share: float) -> Any:
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def ended(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> dict[str, list[Any]]:
     """The results or errors of two ranks, by the kind of federation."""
     folder, ports = tmp_path_factory.mktemp("ranks"), []
     for _ in KINDS:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             ports.append(sock.getsockname()[1])
-    mp.spawn(work, (ports, str(folder)), nprocs=2)
+    code = f"from {__name__} import start; start({ports}, {str(folder)!r})"
+    command = fork_server.run(CommandLine(["--version"], str(folder), dict(os.environ), code))
+    assert command.code == 0, command.err
     return {kind: [torch.load(folder / f"{kind}-{r}.pt", weights_only=False) for r in (0, 1)] for kind in KINDS}
 
 
