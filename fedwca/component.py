@@ -86,8 +86,12 @@ def _hash_file(cls: type) -> str:
 
     Nothing else is known of what was typed in, so a result that is cached for such a class must not be another's.
     """
+    module = sys.modules.get(cls.__module__)
     try:
-        source = inspect.getsource(sys.modules[cls.__module__])
-    except (KeyError, TypeError, OSError):  # no module of that name, or one without a file
-        return uuid.uuid4().hex
-    return hashlib.sha256(source.encode()).hexdigest()
+        code = inspect.getsource(module).encode()  # type: ignore[arg-type]
+    except (TypeError, OSError):  # not there, typed in or compiled
+        try:
+            code = module.__spec__.loader.get_data(module.__file__)  # type: ignore[union-attr]
+        except (AttributeError, OSError):
+            return uuid.uuid4().hex
+    return hashlib.sha256(code).hexdigest()

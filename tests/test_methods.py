@@ -417,7 +417,7 @@ def test_recalibration_does_not_depend_on_whether_images_are_sorted_by_class(
     by_class = noise + 150 * (torch.arange(200) >= 100).to(torch.uint8)[:, None, None, None]
     alternating = by_class.unflatten(0, (2, 100)).transpose(0, 1).flatten(0, 1)
     # The third client makes the others have places past its last image.
-    clients = [ClientImages(x, x[:0], x[:0]) for x in (by_class, alternating, by_class[70:130])]
+    clients = [ClientImages(x, x[:0]) for x in (by_class, alternating, by_class[70:130])]
     loop = engine(network, clients, "cpu", 1, "recalibrated")
     settled = loop.deliver(torch.ones(3, 1, dtype=torch.float64), loop.layout.read(network)[None])
     _, variance = loop.layout.norms[0]

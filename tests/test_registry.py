@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import py_compile
 import subprocess
 import sys
 from collections.abc import Callable
@@ -271,6 +272,19 @@ def test_no_two_classes_that_were_typed_in_share_code() -> None:
     first, second = (code_digest(namespace["Own"]) for namespace in cells)
     assert first != second
     assert code_digest(cells[0]["Own"]) == first
+
+
+def test_a_compiled_plugin_has_the_same_code_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = tmp_path / "only_compiled.py"
+    source.write_text("from fedwca.aggregators.wca import WCA\nclass Own(WCA):\n    pass\n")
+    py_compile.compile(str(source), cfile=str(tmp_path / "only_compiled.pyc"))
+    source.unlink()
+    digests = []
+    for _ in range(2):
+        sys.modules.pop("only_compiled", None)
+        digests.append(code_digest(importlib.import_module("only_compiled").Own))
+    assert digests[0] == digests[1] != {}
 
 
 def test_no_such_kind() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from fedwca.errors import FedwcaError
 
 IN_FOLDER = ".lock"
@@ -60,6 +62,16 @@ def lock_folder(folder: Path) -> Iterator[bool | None]:
 @contextmanager
 def hold_alone(file: Path, problem: FedwcaError) -> Iterator[None]:
     """Lock a file inside the block, where files can be locked; raises ``problem`` if another process holds it."""
+    if os.name == "nt":  # where `try_lock` cannot
+        lock = FileLock(file, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise problem from None
+        with lock:
+            lock.release()  # `with` holds it a second time
+            yield
+        return
     with file.open("ab") as opened:
         if try_lock(opened.fileno()) is False:
             raise problem

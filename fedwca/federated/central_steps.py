@@ -103,6 +103,8 @@ class CentralTrainer:
                 self._refuse("extra_modules", parts, "a module")
             self.parts = parts.to(device)
         self.own = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self.weights: list[Tensor] = []
+        """Of the gradients of an epoch's steps."""
         self.optimiser = torch.optim.SGD(
             [*self.own, *self.parts.parameters()],
             training.lr,
@@ -120,12 +122,27 @@ class CentralTrainer:
         for epoch in range(self.epochs):
             for step in range(epoch * self.steps, (epoch + 1) * self.steps):
                 self._step(step)
+            self._check_weights()
             if not all(bool(torch.isfinite(value).all()) for value in self.network.state_dict().values()):
                 raise Diverged(
                     f"central training of {self.central.name} gave values that are not finite; a lower learning rate "
                     "may help"
                 )
             progress(epoch + 1, self.epochs)
+
+    def _check_weights(self) -> None:
+        """Check what `Central.gradient_weights` gave in an epoch, once, since the host waits for a device's values."""
+        if not self.weights:
+            return
+        weights = torch.stack(self.weights)
+        self.weights.clear()
+        # Those that are not finite are of a model that diverged.
+        unfit = (weights < 0).any(1) | ((weights.sum(1) - 1).abs() > ROUNDING)
+        if refused := weights[unfit & weights.isfinite().all(1)].tolist():
+            raise FedwcaError(
+                f"central method {self.central.name!r}: gradient_weights gave {refused[0]}; right are weights of "
+                "at least 0 that sum to 1"
+            )
 
     def _refuse(self, answer_name: str, value: object, right: str) -> NoReturn:
         description = describe_value(value)
@@ -182,12 +199,7 @@ class CentralTrainer:
         weights: object = self.central.gradient_weights(features[0], features[1:], self.network.classifier.out_features)
         if not isinstance(weights, Tensor) or weights.shape != losses.shape:
             self._refuse("gradient_weights", weights, f"a weight for each of {len(losses)} sources")
-        # Those that are not finite are of a model that diverged.
-        if bool(weights.isfinite().all()) and (float(weights.min()) < 0 or abs(float(weights.sum()) - 1) > ROUNDING):
-            raise FedwcaError(
-                f"central method {self.central.name!r}: gradient_weights gave {weights.tolist()}; right are weights of "
-                "at least 0 that sum to 1"
-            )
+        self.weights.append(weights)
         for number, parameter in enumerate([*self.own, *parts]):
             stack = torch.stack([source_gradients[number] for source_gradients in gradients])
             in_network = number < len(self.own)

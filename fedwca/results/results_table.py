@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 from fedwca.results.class_scores import name_class
 from fedwca.results.tables import MISSING, Cell, Table, mean_cell
+
+if TYPE_CHECKING:
+    from fedwca.results.read_run import Run
 
 Entry = Mapping[str, Any]
 """A method's results, as in ``summary.json``, with its ``seconds`` per run if they are known."""
@@ -67,16 +70,16 @@ COLUMNS = (
 """The columns around the target domains; a new column is added here."""
 
 
-def columns_for(results: Iterable[Mapping[str, Entry]]) -> list[ResultColumn]:
-    """`COLUMNS`, where the difference is to the reference by its label, if all of the runs' results have one.
+def columns_for(runs: Iterable[Run]) -> list[ResultColumn]:
+    """`COLUMNS`, where the difference is to the reference by its label, if it is the same in all runs.
 
     A composed method that is named after its aggregator may have taken FedAvg's place.
     """
     labels = {
-        run[difference["to"]].get("label")
-        for run in results
-        for e in run.values()
-        if (difference := e.get("difference"))
+        run.methods[entry["difference"]["to"]]["label"]  # without a mark of diverged runs
+        for run in runs
+        for entry in run.results.values()
+        if "difference" in entry
     }
     label = labels.pop() if len(labels) == 1 else None
     named = replace(DIFFERENCE, heading=f"to {label}") if label else DIFFERENCE

@@ -76,7 +76,7 @@ class FinishedRun:
         dataset_text = data_and_domain(self.run.config, self.dataset)
         round_text = shown_round(any("round" in entry for _, entry in entries))
         title = f"{dataset_text}: accuracy in percent {round_text}, {spread}"
-        table_columns = [column for column in columns_for([self.summary["methods"]]) if column.narrow or not narrow]
+        table_columns = [column for column in columns_for([self.run]) if column.narrow or not narrow]
         if columns:
             table_columns += requested_columns(columns, self.run.classes, [entry for _, entry in entries])
         return results_table(title, entries, columns=table_columns)

@@ -52,7 +52,8 @@ def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -
     # A partition with new clients pools the published parts, and refuses this split with a sentence later.
     published = config.split == "published" and not partition_of(config).has_newcomers
     try:
-        with watch_draws(f"data set {config.dataset!r}"):
+        own = "draw from a generator of its own, as numpy.random.default_rng(0)"
+        with watch_draws(f"data set {config.dataset!r}", right=own):
             loaded: object = (files.load_published if published else files.load)(model.stored_side)
     except OSError as error:
         if error.filename:

@@ -13,7 +13,9 @@ import torch
 
 
 @contextmanager
-def watch_draws(subject: str, warned: set[str] | None = None) -> Iterator[None]:
+def watch_draws(
+    subject: str, warned: set[str] | None = None, right: str = "use the draws that parts are given"
+) -> Iterator[None]:
     """Warn if the body draws from a global random generator, so that the seed does not fix results.
 
     Of torch's generators only the CPU's is watched.
@@ -21,6 +23,7 @@ def watch_draws(subject: str, warned: set[str] | None = None) -> Iterator[None]:
     Args:
         subject: what runs in the body, for the warning.
         warned: subjects that were already warned of; extended in place.
+        right: what it should do instead.
 
     Warns:
         UserWarning: the body advanced a generator.
@@ -32,7 +35,7 @@ def watch_draws(subject: str, warned: set[str] | None = None) -> Iterator[None]:
             warned.add(subject)
         warnings.warn(
             f"{subject} draws from the global random numbers of torch, numpy or Python, which --seed does not decide, "
-            "so the same command may give other numbers; use the draws that parts are given",
+            f"so the same command may give other numbers; {right}",
             stacklevel=3,
         )
 

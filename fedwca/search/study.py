@@ -10,6 +10,7 @@ from typing import Any
 
 from fedwca.data.cache import make_folder
 from fedwca.errors import Diverged, FedwcaError, UsageError
+from fedwca.results.describe_run import is_central
 from fedwca.results.find_runs import run_folders
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run import read_if_run
@@ -109,7 +110,9 @@ def import_optuna() -> Any:
 def _warn_of_differences(spec: Search, planned: PlannedSearch, reporter: RunReporter) -> None:
     """Warn if tries, made at other times perhaps, differ in more than the values that are searched."""
     runs = list(filter(None, map(read_if_run, run_folders(spec.out / "runs"))))
-    if not any(param.key.startswith(OF_SOURCE_MODELS) for param in planned.params):
+    # A central method's start is trained by the values that are tried.
+    central = any(is_central(about) for run in runs for about in run.methods.values())
+    if not central and not any(param.key.startswith(OF_SOURCE_MODELS) for param in planned.params):
         warn_of_other_source_models(runs, reporter)
     warn_of_other_environments(runs, reporter)
 

@@ -40,7 +40,7 @@ def deal(name: str) -> Federation:
 def test_images_of_a_client_are_in_random_order(name: str) -> None:
     federation, large_clients = deal(name), 0
     for client in itertools.chain(federation.clients, *(group.clients for group in federation.newcomers)):
-        train, held_out = numbers(client.train), numbers(client.validation) + numbers(client.test)
+        train, held_out = numbers(client.train), numbers(client.test)
         if len(train) + len(held_out) >= 30:
             large_clients += 1
             assert train + held_out != sorted(train + held_out)
@@ -53,7 +53,7 @@ def test_images_of_a_client_are_in_random_order(name: str) -> None:
 def test_labels_are_those_of_training_images_of_clients_that_may_have_them(name: str) -> None:
     """Hidden labels are in the metrics alone: no other field of what training is given can hold them."""
     federation, partition = deal(name), partitions.build(name)
-    assert {field.name for field in fields(ClientImages)} == {"train", "validation", "test", "labels"}
+    assert {field.name for field in fields(ClientImages)} == {"train", "test", "labels"}
     for client, domain in zip(federation.clients, federation.metrics.domains, strict=True):
         if partition.trains_classifier and not (partition.domain_role == "target" and domain == "d0"):
             assert client.labels is not None

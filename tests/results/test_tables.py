@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -56,14 +58,17 @@ def test_a_label_is_no_option_of_the_latex_line_before(label: str) -> None:
 
 
 def test_the_difference_is_to_the_row_it_is_taken_to() -> None:
-    results = {
-        "fedavg": {"label": "FedAvg, two models + mixup"},
-        "local": {"label": "Local", "difference": {"to": "fedavg", "mean": -1.0, "std": None}},
-    }
-    assert "to FedAvg, two models + mixup" in [column.heading for column in columns_for([results])]
-    assert "to FedAvg" in [
-        column.heading for column in columns_for([results, {**results, "fedavg": {"label": "FedAvg"}}])
-    ]
+    def run(label: str) -> Any:
+        results = {
+            "fedavg": {"label": f"{label} (diverged in 1 of 3 runs)"},
+            "local": {"label": "Local", "difference": {"to": "fedavg", "mean": -1.0, "std": None}},
+        }
+        return SimpleNamespace(results=results, methods={"fedavg": {"label": label}})
+
+    composed, fedavg = run("FedAvg, two models + mixup"), run("FedAvg")
+    assert "to FedAvg, two models + mixup" in [column.heading for column in columns_for([composed])]
+    for runs in ([fedavg], [composed, fedavg]):
+        assert "to FedAvg" in [column.heading for column in columns_for(runs)]
 
 
 def test_another_column_is_one_edit() -> None:

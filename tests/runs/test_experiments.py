@@ -200,7 +200,7 @@ def test_a_data_set_that_draws_by_itself_is_said(
 ) -> None:
     original_load = Folder.load
     monkeypatch.setattr(Folder, "load", lambda self, size: (np.random.rand(), original_load(self, size))[1])
-    with pytest.warns(UserWarning, match="data set 'folder' draws from the global random numbers"):
+    with pytest.warns(UserWarning, match=r"data set 'folder' draws from .* generator of its own"):
         fedwca.bench(out=tmp_path, **settings | {"composed": False})
 
 

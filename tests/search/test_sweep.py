@@ -283,14 +283,17 @@ def test_whole_numbers_of_a_range_are_tried_once(trainings: Trainings, tmp_path:
     assert len(trainings.search(tmp_path / "many", parse_space(f"{LR}=1..30"))) == 20
 
 
-@pytest.mark.parametrize(("key", "others"), [(LR, 2), ("source_training.lr", 1)])
+@pytest.mark.parametrize(
+    ("key", "kind", "others"), [(LR, "aggregator", 2), ("source_training.lr", "aggregator", 1), (LR, "central", 1)]
+)
 def test_tries_that_differ_in_more_than_their_values_are_said(
-    key: str, others: int, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, kind: str, others: int, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(name: str) -> Any:
         line = {"method": "fedavg", "source_model": 0, "trial": 0, "round": -1, "source_weights": name}
-        return SimpleNamespace(path=Path(name), methods={}, lines=[line], environment={"device": name})
+        return SimpleNamespace(path=Path(name), methods=methods, lines=[line], environment={"device": name})
 
+    methods = {"fedavg": {"components": [{"kind": kind}]}}
     monkeypatch.setattr("fedwca.search.study.run_folders", lambda out: ["one", "two"])
     monkeypatch.setattr("fedwca.search.study.read_if_run", run)
     monkeypatch.setattr(f"{__name__}.LR", key)

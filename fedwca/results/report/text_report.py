@@ -41,7 +41,7 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
     title = f"Test accuracy in percent {round_text}, {spread}"
     classes = runs[0].classes if len({run.classes for run in runs}) == 1 else ()
     extra_columns = requested_columns(columns, classes, [entry for _, entry in entries])
-    columns_shown = [*columns_for(run.results for run in runs), *extra_columns]
+    columns_shown = [*columns_for(runs), *extra_columns]
     return results_table(title, entries, ("run", "method") if several else ("method",), columns_shown)
 
 
