@@ -14,6 +14,7 @@ that is the gate shut. After an intended change of speed, run ``python benchmark
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hand_written
+import plain
 import pytest
-from beside import cpu
+from beside import cpu, images
 from checkouts import ROOT
 from gated_engine import CLIENTS, IMAGES, WORKERS, engine_round, seconds_at
 from hand_written import BY_ENGINE
@@ -31,8 +34,8 @@ FILE = Path(__file__).parent / "gate.json"
 MARGIN, LEAD, MOST = 1.1, 10, 60
 """Ratio of the limit to the usual ratio, lead in votes that decides, and largest number of turns."""
 
-REFERENCE = ("hand_written.py", "plain.py", "beside.py")
-"""Sources of the loops that are written by hand and of the work that they and the engines do."""
+REFERENCE = (hand_written, plain, images, cpu)
+"""Modules and functions of the loops that are written by hand, of the images that they read, and of the clock."""
 
 Timed = Callable[[], float]
 """Does its work once and returns the CPU seconds."""
@@ -40,7 +43,7 @@ Timed = Callable[[], float]
 
 def conditions() -> dict[str, Any]:
     """What a usual ratio depends on besides the engine: sizes, rules, and SHA-256 of `REFERENCE`, 16 digits each."""
-    texts = {name: (FILE.parent / name).read_text(encoding="utf-8") for name in REFERENCE}
+    texts = {each.__name__: inspect.getsource(each) for each in REFERENCE}
     return {
         "clients": CLIENTS,
         "images": IMAGES,

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from fedwca.errors import FedwcaError
 
 IN_FOLDER = ".lock"
@@ -63,6 +61,8 @@ def lock_folder(folder: Path) -> Iterator[bool | None]:
 def hold_alone(file: Path, problem: FedwcaError) -> Iterator[None]:
     """Lock a file inside the block, where files can be locked; raises ``problem`` if another process holds it."""
     if os.name == "nt":  # where `try_lock` cannot
+        from filelock import FileLock, Timeout
+
         lock = FileLock(file, timeout=0)
         try:
             lock.acquire()

@@ -41,7 +41,7 @@ TRAINING = Training(epochs=1, lr=0.01, batch_size=8)
 def method(
     aggregator: str | Aggregator, clusterer: str | Clusterer | None = None, labeler: str = "two_model"
 ) -> Method:
-    built = aggregators.build(aggregator)
+    built = aggregators.build(aggregator) if isinstance(aggregator, str) else aggregator
     return Method(
         "toy",
         "Toy",
