@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-import torchvision
 
 from fedwca.config.added_fields import with_added_fields
 from fedwca.config.run_config import RunConfig
 from fedwca.core.tensor_files import file_digest
 from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
 from fedwca.results.read_run import read_run
 from fedwca.runs.resuming.reuse_runs import comparable_settings
 
+from ..engine.federations import ShortResNet
 from .conftest import SIZE, SMALL, Run, call
 
 
@@ -92,12 +93,15 @@ def test_a_checkpoint_that_holds_another_model_makes_other_runs(shades: Path, tm
     assert call("compare", *arguments, *small).out == first.out
 
 
-def test_a_file_of_weights_with_other_content_makes_other_runs(shades: Path, tmp_path: Path) -> None:
+def test_a_file_of_weights_with_other_content_makes_other_runs(
+    shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, file = tmp_path / "runs", tmp_path / "own.pth"
+    monkeypatch.setattr(ResNet18, "torchvision", ShortResNet.torchvision)
 
     def put(seed: int) -> None:
         torch.manual_seed(seed)
-        torch.save(torchvision.models.resnet18().state_dict(), file)
+        torch.save(ResNet18(weights="none").torchvision()[0].state_dict(), file)
 
     put(1)
     model = ["--model", f"resnet18:side=32,frozen=true,weights={file}", "--set", "source_training.epochs=1"]
