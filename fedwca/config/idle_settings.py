@@ -8,7 +8,6 @@ from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
-from fedwca.registry import canonical_name
 
 NOT_TRAINED = {
     "source_training": "no source model is trained",
@@ -31,7 +30,8 @@ def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], par
     """Refuse values of a training that the partition's setting has but no method of the run.
 
     Args:
-        keys: dotted keys of values set singly by the user; files and presets hold values for all methods of a setting.
+        keys: canonical dotted keys of values set singly by the user; files and presets hold values for all methods of
+            a setting.
         methods: of the run.
         partition: of the run.
 
@@ -44,7 +44,7 @@ def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], par
     if not any(method.central for method in methods):
         reasons["central_training"] = "no method of this run trains a model at one place"
     for key in keys:
-        table = canonical_name(key.partition(".")[0])
+        table = key.partition(".")[0]
         if table in reasons and table not in idle_tables(partition):
             raise UsageError(f"{key} is given, but {reasons[table]}; leave it out")
 

@@ -137,7 +137,7 @@ def resolve_plan(
     check_clusterer_fields(config, origins.get("clusterer", ""))
     methods = compose(config)
     if not checked:
-        keys = [key for key, _ in (*pairs, *tried)]
+        keys = [".".join(map(canonical_name, key.split("."))) for key, _ in (*pairs, *tried)]
         check_trainings_are_used(keys, [method for method, _ in methods], partition)
         check_training_is_not_overruled(keys, config, methods)
     config, origins = without_unused(config, origins, methods, f"preset {preset_name}", refuses=not checked)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fedwca.config.config_layers import merge
 from fedwca.config.run_config import RUN_KINDS, TABLES, Layer
+from fedwca.config.spell_out import check_is_no_name
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
@@ -23,7 +24,8 @@ def parse_set_options(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[s
     {'components': {'aggregator': {'wca': {'ta': '0.05'}}}}
 
     Raises:
-        InvalidConfig: the kind is unknown, several components of the kind are chosen, or a field is given twice.
+        InvalidConfig: the kind is unknown, several components of the kind are chosen, a field is given twice, or it is
+            called ``name``.
     """
     layer: Layer = {}
     for key, value in pairs:
@@ -46,4 +48,5 @@ def _set_option(key: str, value: str, chosen: dict[str, list[str]]) -> Layer:
         hint = "several are chosen" if chosen[head] else "it belongs to one by name"
         raise InvalidConfig(f"--set {key}={value}: {hint}; say {head}.{(chosen[head] or ['NAME'])[0]}.{name_parts[0]}")
     name, field = name_parts if len(name_parts) == 2 else (chosen[head][0], name_parts[0])
+    check_is_no_name(head, name, field, value)
     return {"components": {head: {name: {field: value}}}}

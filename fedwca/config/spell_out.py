@@ -17,7 +17,8 @@ def spell_out(layer: Layer) -> Layer:
     """Split component specs such as ``aggregator = "wca:ta=0.05"`` into a name and fields under ``components``.
 
     Raises:
-        InvalidConfig: a field is given twice, a name is spelled in two ways, or ``components`` is no table.
+        InvalidConfig: a field is given twice, a name is spelled in two ways, a field is called ``name``, or
+            ``components`` is no table.
     """
     layer = dict(layer)
     fields_from_specs: Components = {}
@@ -32,6 +33,8 @@ def spell_out(layer: Layer) -> Layer:
             component_fields = fields_from_specs.setdefault(kind, {}).setdefault(name, {}) if fields else {}
             if repeated_fields := [field for field in fields if field in component_fields]:
                 raise InvalidConfig(f"{kind} {name}: {repeated_fields[0]!r} is given twice")
+            for field, value in fields.items():
+                check_is_no_name(kind, name, field, value)
             component_fields.update(fields)
         layer[key] = names if kind == "objective" else names[0]
     if isinstance(layer.get("methods"), Mapping):
@@ -53,10 +56,26 @@ def spell_out(layer: Layer) -> Layer:
 
 
 def _canonical_components(components: Mapping[str, Any], location: str) -> Components:
-    return {
+    canonical = {
         kind: _with_canonical_keys(by_name, f"{location}.{kind}") if isinstance(by_name, Mapping) else by_name
         for kind, by_name in _with_canonical_keys(components, location).items()
     }
+    for kind, by_name in canonical.items():
+        for name, fields in by_name.items() if isinstance(by_name, Mapping) else ():
+            if isinstance(fields, Mapping) and "name" in fields:
+                check_is_no_name(kind, name, "name", fields["name"])
+    return canonical
+
+
+def check_is_no_name(kind: str, name: str, field: str, value: Any) -> None:
+    """Refuse a field ``name``, which would put another component in the place of the one that it is given for.
+
+    Raises:
+        InvalidConfig: the field is called so; says how a component is named.
+    """
+    if field == "name":
+        how = f"METHOD/central={value}" if kind == "central" else f"--{kind.replace('_', '-')} {value}"
+        raise InvalidConfig(f"{kind}.{name}.name: there is no such field; another {kind} is named by itself, as {how}")
 
 
 def _with_canonical_keys(table: Mapping[Any, Any], location: str) -> dict[str, Any]:

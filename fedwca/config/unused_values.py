@@ -65,7 +65,8 @@ def check_training_is_not_overruled(keys: Sequence[str], config: RunConfig, meth
     """Refuse a value of a training if every method's file states another one.
 
     Args:
-        keys: dotted keys of values set singly by the user; files and presets hold values for all methods of a setting.
+        keys: canonical dotted keys of values set singly by the user; files and presets hold values for all methods of
+            a setting.
         config: of the run.
         methods: of the run, with their rounds.
 
@@ -76,7 +77,7 @@ def check_training_is_not_overruled(keys: Sequence[str], config: RunConfig, meth
         "training": "give it under [methods.{}] in a file for --config, or leave it out",
         "finish_training": "leave it out",
     }
-    for key in map(canonical_name, keys):
+    for key in keys:
         table, _, field = key.partition(".")
         if table not in remedies:
             continue

@@ -156,7 +156,7 @@ def test_a_field_that_every_method_states_itself_is_refused() -> None:
 def test_a_training_value_that_every_method_states_itself_is_refused() -> None:
     layer: dict[str, Any] = {"baselines": ["sfda_ls_pl"], "composed": False, "target": "neon"}
     sentence = "training.lr is given, but each method of this run has its own, SFDA-LS-PL 0.05; give it under "
-    for given in ({"pairs": [("training.lr", "0.1")]}, {"tried": [("training.lr", "0.1")]}):
+    for given in ({"pairs": [("training.lr", "0.1")]}, {"tried": [("Training. lr", "0.1")]}):
         with pytest.raises(UsageError, match=re.escape(f"{sentence}[methods.sfda_ls_pl] in a file for --config")):
             resolve_plan(layer, **given)
     with pytest.raises(UsageError, match=r"^finish_training.lr is given, .* SFDA-LS-PL 0.05; leave it out$"):
@@ -189,6 +189,12 @@ def test_a_partition_of_a_file_comes_from_the_file(tmp_path: Path) -> None:
         ([("aggregator.ta", "0")], "aggregator wca.ta: Input should be greater than 0"),
         ([("aggregator.one_hot.weighting", "samples")], "no method of this run uses the aggregator 'one_hot'"),
         ([("model.resnet.depth", "18")], "no method of this run uses the model 'resnet'"),
+        (
+            [("model.name", "resnet18")],
+            "model.lenet.name: there is no such field; another model is named by itself, as --model resnet18",
+        ),
+        ([("pseudo-labeler.two-model.name", "x")], "another pseudo_labeler is named by itself, as --pseudo-labeler x"),
+        ([("central.dann.name", "dan")], "another central is named by itself, as METHOD/central=dan"),
     ],
     ids=str,
 )
@@ -234,6 +240,14 @@ def test_wrong_set_options_are_refused(pairs: list[tuple[str, str]], sentence: s
             "no method of this run uses the clusterer 'kmeans'",
         ),
         ({"components": {"clusterer": {"kmeans": {"k": {}}}}}, "no method of this run uses the clusterer 'kmeans'"),
+        ({"model": "lenet:name=resnet"}, "model.lenet.name: there is no such field"),
+        ({"components": {"objective": {"shot": {"name": "x"}}}}, "objective.shot.name: there is no such field"),
+        (
+            {"methods": {"fedavg": {"components": {"aggregator": {"fedavg": {"name": "wca"}}}}}},
+            "aggregator.fedavg.name: there is no such field",
+        ),
+        ({"baselines": ["fedwca:name=fedavg"]}, "aggregator.wca.name: there is no such field"),
+        ({"baselines": ["fedwca/clusterer=true:name=finch"]}, "clusterer.true.name: there is no such field"),
     ],
     ids=str,
 )
