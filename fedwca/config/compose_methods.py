@@ -54,12 +54,22 @@ def with_training(method: Method, config: RunConfig, training: Mapping[str, Any]
     """
     return replace(
         method,
-        training=_changed(config.training, training, method.name) if training else None,
-        finish_training=_changed(config.finish_training, finish, method.name) if method.finish else None,
+        training=changed_training(config.training, training, method.name) if training else None,
+        finish_training=changed_training(config.finish_training, finish, method.name) if method.finish else None,
     )
 
 
-def _changed(training: T, values: Mapping[str, Any], name: str) -> T:
+def changed_training(training: T, values: Mapping[str, Any], name: str) -> T:
+    """A run's training with a method's own values.
+
+    Args:
+        training: of the run.
+        values: that take precedence.
+        name: of the method, for messages.
+
+    Raises:
+        InvalidConfig: a value is out of its bounds.
+    """
     try:
         return type(training)(**lay_over({"training": training.model_dump()}, {"training": dict(values)})["training"])
     except ValidationError as error:

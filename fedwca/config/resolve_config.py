@@ -12,7 +12,7 @@ from fedwca.config.assemble_method import USUAL_CLUSTERER
 from fedwca.config.baselines import is_stated, option_selecting
 from fedwca.config.build_component import partition_of
 from fedwca.config.component_registries import registry_of
-from fedwca.config.compose_methods import compose
+from fedwca.config.compose_methods import changed_training, compose
 from fedwca.config.config_layers import merge, resolve
 from fedwca.config.describe_method import describe_method
 from fedwca.config.idle_settings import (
@@ -202,16 +202,25 @@ def check_newcomer_fields(config: RunConfig) -> None:
 
 
 def type_components(config: RunConfig) -> RunConfig:
-    """The configuration with component fields converted to their types, as a command line gives them as text.
+    """The configuration with fields of components and methods' own training values converted to their types.
+
+    A command line gives the former as text.
 
     >>> given = RunConfig(components={"model": {"lenet": {"bottleneck": "8"}}})
     >>> type_components(given).components
     {'model': {'lenet': {'bottleneck': 8}}}
+
+    Raises:
+        InvalidConfig: a method's training value is out of its bounds.
     """
-    methods = {
-        name: values.model_copy(update={"components": _typed_components(values.components)})
-        for name, values in config.methods.items()
-    }
+    methods = {}
+    for name, values in config.methods.items():
+        training = changed_training(config.training, values.training, name)
+        typed = {
+            "components": _typed_components(values.components),
+            "training": {field: getattr(training, field) for field in values.training},
+        }
+        methods[name] = values.model_copy(update=typed)
     return config.model_copy(update={"components": _typed_components(config.components), "methods": methods})
 
 

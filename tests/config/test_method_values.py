@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedwca.config.config_layers import resolve
@@ -136,6 +137,14 @@ def test_values_of_a_users_file(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused(values: Any, kind: type[UsageError], said: str) -> None:
     with pytest.raises(kind, match=said.replace(".", r"\.")):
         plan(methods=values)
+
+
+def test_values_of_a_method_are_typed_whatever_they_were_given_as() -> None:
+    given = {"batch_size": "32", "lr": np.float64(0.5), "steps": np.int64(3), "clip": "2"}
+    run_plan, _ = plan(methods={"tent": {"training": given}}, engine="stacked")
+    dumped = run_plan.config.model_dump(mode="json")["methods"]["tent"]["training"]
+    assert dumped == {"batch_size": 32, "lr": 0.5, "steps": 3, "clip": 2.0}
+    assert [type(value) for value in dumped.values()] == [int, float, int, float]
 
 
 def test_a_run_trains_each_method_by_its_own_values(tmp_path: Path) -> None:
