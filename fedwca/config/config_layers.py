@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fedwca.config.method_values import LENGTHS, drop_overridden_values
@@ -27,6 +27,8 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
     Raises:
         UsageError: a key is unknown, or an option and its field are both given.
     """
+    # Layers are read several times, and an iterator only once.
+    words = {word: list(value) if isinstance(value, Iterator) else value for word, value in words.items()}
     for option, field in REPEATED.items():
         if option in words:
             if field in words:
@@ -49,6 +51,9 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
         if word not in TRAINING_WORDS
     }
     training = {word: words[word] for word in TRAINING_WORDS if word in words}
+    table = layer.get("training")
+    if isinstance(table, Mapping) and (repeated := [word for word in training if word in table]):
+        raise UsageError(f"{repeated[0]} and training.{repeated[0]} are the same; leave one out")
     return merge(layer, {"training": training}) if training else layer
 
 

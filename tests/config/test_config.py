@@ -20,7 +20,7 @@ from fedwca.config.run_config import TABLES, RunConfig, validate
 from fedwca.config.spell_out import spell_out
 from fedwca.core.objective import Objective
 from fedwca.core.plain_values import to_plain
-from fedwca.core.training_settings import SourceTraining
+from fedwca.core.training_settings import SourceTraining, Training
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.results.differing_settings import differing_settings
@@ -476,6 +476,19 @@ def test_a_training_may_be_an_instance(words: dict[str, Any]) -> None:
         assert (first.config, first.origins) == (second.config, second.origins)
     with pytest.raises(UsageError, match=r"source_training\.epochs is given"):
         resolve_plan(layer_from_words({"target": "neon", "source_training": SourceTraining(epochs=2)}))
+
+
+@pytest.mark.parametrize("table", [{"lr": 0.1}, Training(lr=0.1)], ids=["table", "instance"])
+def test_a_training_value_beside_its_own_word_is_refused(table: Any) -> None:
+    with pytest.raises(UsageError, match=r"^lr and training\.lr are the same; leave one out$"):
+        layer_from_words({"lr": 0.2, "training": table})
+    assert layer_from_words({"batch_size": 8, "training": table}) == {"training": {"lr": 0.1, "batch_size": 8}}
+
+
+def test_an_iterator_is_read_once() -> None:
+    layer = layer_from_words({"baselines": iter(["fedavg", "local"]), "probes": (name for name in ["true"])})
+    assert [method.name for method, _ in resolve_plan(layer).methods] == ["fedavg", "local", "fedwca"]
+    assert resolve_plan(layer).config.probes == ("true",)
 
 
 def test_an_objective_of_the_rounds_and_of_the_last_phase_is_not_lost() -> None:
