@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fedwca.core.check_several import check_list
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
@@ -101,9 +102,9 @@ def check_columns(names: Iterable[str], available: Sequence[str] = (*ON_REQUEST,
     """Canonical names of requested columns, without duplicates.
 
     Raises:
-        UsageError: there is no such column.
+        UsageError: there is no such column, or the names are a single word.
     """
-    requested = list(dict.fromkeys(map(canonical_name, names)))
+    requested = list(dict.fromkeys(map(canonical_name, check_list("columns", names))))
     for name in requested:
         if name not in available:
             raise UsageError(f"--column {name}: {describe_unknown('column', name, available)}")

@@ -10,6 +10,7 @@ from fedwca.config.build_component import partition_of
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.resolve_config import RunPlan
+from fedwca.core.check_several import check_several
 from fedwca.data.dataset import canonical_domain
 from fedwca.datasets import datasets
 from fedwca.describe_problems import describe_unknown
@@ -17,7 +18,6 @@ from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.describe_run import first_model
 from fedwca.results.reference_method import reference_among
-from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resuming.reuse_runs import collect_runs, warn_of_other_environments

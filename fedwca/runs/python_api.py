@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.config_layers import layer_from_words
+from fedwca.core.check_several import check_list
 from fedwca.core.environment_variables import check_one_process
 from fedwca.core.files import expand_home
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.find_runs import find_run
-from fedwca.runs.check_several import check_list
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.failed_part import naming_failed_part
 from fedwca.runs.finished_run import FinishedRun

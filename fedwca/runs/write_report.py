@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from fedwca.core.check_several import check_several
 from fedwca.core.files import expand_home, name_unwritable, write_text_atomically
 from fedwca.errors import UsageError
 from fedwca.results.find_runs import find_run
@@ -14,7 +15,6 @@ from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.check_several import check_several
 from fedwca.runs.failed_part import naming_failed_part
 from fedwca.runs.final_model_predictions import lazy_predictions
 

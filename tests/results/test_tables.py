@@ -98,6 +98,9 @@ def test_columns_stand_in_the_table_on_request() -> None:
     assert table.rows[1] == ["Old", "1.0", "", "", "–", "–", "–"]
     with pytest.raises(UsageError, match="--column wrst: no column 'wrst'; did you mean 'worst'"):
         requested_columns(["wrst"], (), [])
+    for word_as_list in (lambda: requested_columns("f1", (), []), lambda: compared().table("f1")):
+        with pytest.raises(UsageError, match=r"^columns needs a list, such as \['f1'\], not 'f1'$"):
+            word_as_list()
     with pytest.raises(UsageError, match="no column 'class_accuracy'"):
         compared().table(["class_accuracy"])
 
