@@ -25,7 +25,7 @@ def check_tags(tags: Sequence[str]) -> list[str]:
     ['night', 'lr']
     """
     for tag in tags:
-        if not re.fullmatch(r"[^\s,]+", tag) or printable(tag) != tag:
+        if not isinstance(tag, str) or not re.fullmatch(r"[^\s,]+", tag) or printable(tag) != tag:
             raise UsageError(f"tag {tag!r}: a tag is one word, without blanks and commas; --note takes a sentence")
     return list(dict.fromkeys(tags))
 

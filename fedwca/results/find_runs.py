@@ -21,8 +21,11 @@ def find_run(run: str | Path, root: Path | None = None) -> Path:
         root: folder in which ``run`` is a name; None: ``run`` is a path or a name in ``runs/``.
 
     Raises:
-        UsageError: there is no such run (the message suggests a similar name), or the path leads out of ``root``.
+        UsageError: there is no such run (the message suggests a similar name), the path leads out of ``root``, or
+            ``run`` is no path.
     """
+    if not isinstance(run, str | Path):
+        raise UsageError(f"a run is named by its folder, or by its name in {ROOT}/, not by {type(run).__name__}")
     # Links are not followed: a run in the folder may be a link to one elsewhere.
     if root is not None and ".." in Path(os.path.relpath(root / run, root)).parts:
         raise UsageError(f"{run}: not in {root}/, which --root names; for a run elsewhere leave --root out")

@@ -57,10 +57,11 @@ def bench(
     check_one_process("bench", ["fedwca bench"])
     if out is not None and not str(out):
         raise UsageError("out is empty; leave it out for a new folder in runs/")
+    folder = None if out is None else _path("out", out)
     if resume and out is None:
         raise UsageError("resume=True needs out, the folder of the run that goes on")
     request = _request(settings, preset, config, overrides, keep, loggers)
-    return start_run(replace(request, out=None if out is None else expand_home(out), reuse=resume), reporter)
+    return start_run(replace(request, out=folder, reuse=resume), reporter)
 
 
 @naming_failed_part()
@@ -113,7 +114,7 @@ def compare(
     """
     check_one_process("compare", ["fedwca bench"])
     request = _request(settings, preset, config, overrides, keep, loggers)
-    folder = expand_home(out)
+    folder = _path("out", out)
     return run_comparison(request, methods, check_list("sources", sources), reference, folder, reporter)
 
 
@@ -125,12 +126,32 @@ def _request(
     keep: str | int,
     loggers: Sequence[Any],
 ) -> RunRequest:
-    """The arguments that `bench` and `compare` share, as a request without a run folder."""
+    """The arguments that `bench` and `compare` share, as a request without a run folder.
+
+    Raises:
+        UsageError: one of them has a wrong type, or a setting is unknown.
+    """
+    if not isinstance(preset, str):
+        raise UsageError(f"preset needs a name, such as 'paper', not {preset!r}")
+    is_table = overrides is None or (isinstance(overrides, Mapping) and all(isinstance(key, str) for key in overrides))
+    if not is_table:
+        raise UsageError(f"overrides needs a table of dotted keys, such as {{'training.lr': 0.1}}, not {overrides!r}")
     return RunRequest(
         layer_from_words(settings),
         list((overrides or {}).items()),
         preset,
-        None if config is None else expand_home(config),
+        None if config is None else _path("config", config),
         keep=str(keep),
         loggers=check_list("loggers", loggers),
     )
+
+
+def _path(name: str, value: str | Path) -> Path:
+    """An argument that names a file or folder.
+
+    Raises:
+        UsageError: it is no path.
+    """
+    if not isinstance(value, str | Path):
+        raise UsageError(f"{name} needs a path, not {value!r}")
+    return expand_home(value)

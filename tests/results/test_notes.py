@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,8 +118,8 @@ def test_tags_are_changed_later_and_the_run_is_the_same(runs: Path) -> None:
     assert call("runs", "rm", "other", "--yes").code == 0
 
 
-@pytest.mark.parametrize("tag", ["two words", "a,b", "a\x1b"])
-def test_a_tag_is_a_word(tag: str) -> None:
+@pytest.mark.parametrize("tag", ["two words", "a,b", "a\x1b", ["night", "lr"], 3])
+def test_a_tag_is_a_word(tag: Any) -> None:
     with pytest.raises(UsageError, match="a tag is one word"):
         check_tags([tag])
 

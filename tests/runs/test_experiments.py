@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import random
+import re
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -376,6 +377,8 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
         fedwca.bench(resume=True, **settings)
     with pytest.raises(UsageError, match="no such run"):
         fedwca.resume(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"^a run is named by its folder, or by its name in runs/, not by dict$"):
+        fedwca.write_report([{"path": tmp_path}])  # type: ignore[list-item]
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="bench runs in one process; under torchrun there is fedwca bench"):
         fedwca.bench(out=tmp_path / "out", **settings)
@@ -383,6 +386,24 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
 
 def test_a_configuration_shows_what_is_not_as_by_default() -> None:
     assert repr(RunConfig(rounds=3, aggregator="fedavg")) == "RunConfig(aggregator='fedavg', rounds=3)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"overrides": [("training.lr", 0.1)]}, "overrides needs a table of dotted keys, such as {'training.lr': 0.1}"),
+        ({"overrides": {1: 2}}, "overrides needs a table of dotted keys"),
+        ({"preset": None}, "preset needs a name, such as 'paper', not None"),
+        ({"config": {"rounds": 3}}, "config needs a path, not {'rounds': 3}"),
+        ({"out": 3}, "out needs a path, not 3"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arguments_of_another_type_get_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(sentence)}"):
+        fedwca.bench(**arguments)
+    with pytest.raises(UsageError, match=f"^{re.escape(sentence)}"):
+        fedwca.compare(["fedavg"], **arguments)
 
 
 @pytest.mark.parametrize(("method", "words"), [("bench", "baselines"), ("bench", "loggers"), ("compare", "sources")])
