@@ -50,6 +50,8 @@ SHARED = {
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }
 """Field of a run's configuration or its training → help panel, for the options of every command that makes runs."""
+ONE = ("source", "target")
+"""Options that some commands take several times; the others take them once, and refuse more."""
 COMPLETED = {
     **{name: name for name in ("dataset", "partition", "model", *PARTS)},
     **dict.fromkeys(("objectives", "finish"), "objective"),
@@ -67,7 +69,8 @@ def _field_option(name: str, panel: str) -> Any:
     option_info = option(
         f"--{('objective' if name == 'objectives' else name).replace('_', '-')}", text=text, panel=panel, **completion
     )
-    return Annotated[_plain_type(field.annotation) | None, option_info]
+    plain_type = _plain_type(field.annotation)
+    return Annotated[(list[plain_type] if name in ONE else plain_type) | None, option_info]
 
 
 def _shown(value: Any) -> str:
@@ -167,8 +170,16 @@ def run_options(
 
 
 def parse_run_options(values: dict[str, Any]) -> RunOptions:
-    """The values of the shared options as `RunOptions`."""
+    """The values of the shared options as `RunOptions`.
+
+    Raises:
+        UsageError: a value is wrong, or an option of `ONE` is given twice.
+    """
     options = {key: value for key, value in values.items() if value not in (None, [])}
+    for key in filter(options.get, ONE):
+        if len(options[key]) > 1:
+            raise UsageError(f"--{key} is given twice, and one run has one {key}; fedwca compare takes several")
+        options[key] = options[key][0]
     pairs, preset, file = options.pop("set_", []), options.pop("preset", "default"), options.pop("config", None)
     return RunOptions(layer_from_words(options), [split_pair(text) for text in pairs], preset, file)
 

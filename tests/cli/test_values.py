@@ -81,6 +81,8 @@ def test_an_empty_value_is_none_in_any_other_form(shades: Path, tmp_path: Path) 
         ["--set", "aggregator.ta=0.1", "--set", "aggregator.ta=0.2"],
         ["--set", "aggregator.ta=0.1", "--set", "aggregator.wca.ta=0.2"],
         ["--objective", "shot:lam=1", "--objective", "shot:lam=2"],
+        ["--source", "amber", "--source", "brass"],
+        ["--target", "amber", "--target", "brass"],
     ],
 )
 def test_a_field_given_twice_is_an_error(bench: Callable[..., Run], arguments: list[str]) -> None:
