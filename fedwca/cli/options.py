@@ -65,12 +65,15 @@ def _field_option(name: str, panel: str) -> Any:
     text, kind = " ".join((field.description or "").split()), COMPLETED.get(name)
     if field.default not in (None, ()):
         text += f" Default: {_shown(field.default)}."
-    completion = {"autocompletion": complete.complete_names(kind)} if kind else {}
+    keywords: dict[str, Any] = {"autocompletion": complete.complete_names(kind)} if kind else {}
+    keywords |= {"metavar": "<str>"} if name in ONE else {}
     option_info = option(
-        f"--{('objective' if name == 'objectives' else name).replace('_', '-')}", text=text, panel=panel, **completion
+        f"--{('objective' if name == 'objectives' else name).replace('_', '-')}",
+        text=text,
+        panel=panel,
+        **keywords,
     )
-    plain_type = _plain_type(field.annotation)
-    return Annotated[(list[plain_type] if name in ONE else plain_type) | None, option_info]
+    return Annotated[(list[str] if name in ONE else _plain_type(field.annotation)) | None, option_info]
 
 
 def _shown(value: Any) -> str:

@@ -487,7 +487,7 @@ def test_a_training_value_beside_its_own_word_is_refused(table: Any) -> None:
 
 def test_an_iterator_is_read_once() -> None:
     layer = layer_from_words({"baselines": iter(["fedavg", "local"]), "probes": (name for name in ["true"])})
-    assert [method.name for method, _ in resolve_plan(layer).methods] == ["fedavg", "local", "fedwca"]
+    assert [method.name for method, _ in resolve_plan(layer).methods] == ["fedavg", "local", "wca"]
     assert resolve_plan(layer).config.probes == ("true",)
 
 
