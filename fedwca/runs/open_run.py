@@ -18,7 +18,7 @@ from fedwca.core.network import Network
 from fedwca.core.tensor_files import fill_module
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
-from fedwca.errors import CheckpointError, InvalidConfig, UnknownComponent, UsageError
+from fedwca.errors import CheckpointError, DataError, InvalidConfig, UnknownComponent, UsageError
 from fedwca.federated.extra_networks import grow_network
 from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import describe_divergence
@@ -28,14 +28,14 @@ from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.run_identity import run_identity
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.load_data import architecture, build_network, load
 from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.resources.choose_device import has_device, resolve_device
 from fedwca.runs.resources.select_kernels import restore_kernels
 from fedwca.runs.resuming.checkpointer import OUTSIDE_ROW, read_round_state
 from fedwca.runs.resuming.how_to_continue import say_how_to_continue
-from fedwca.runs.run_images import load_same_images, locate_paths
+from fedwca.runs.run_images import check_same_digest, locate_paths
 
 
 def open_run(
@@ -60,7 +60,8 @@ def open_run(
             may name any data set of the Hugging Face hub.
 
     Warns:
-        UserWarning: the method is unfinished or diverged, so its last saved round is opened.
+        UserWarning: the method is unfinished or diverged, so its last saved round is opened; or the run does not store
+            its class names, as those of 0.1.0, and its images have changed.
 
     Raises:
         UsageError: no such run, method, source model, trial or round.
@@ -80,10 +81,7 @@ def open_run(
     store = Checkpoints(path, run_identity(metadata))
     newest, saved = _load_kept(store, path, unit, round)
     selected, tensors = newest.selected if round is None else None, saved.tensors()
-    # Runs of earlier releases do not store their class names; only the data set has them.
-    classes = tuple(metadata.get("classes", ()))
-    if not classes:
-        classes = load_same_images(config, metadata, path, pretrained=False, download=download)[0].classes
+    classes = tuple(metadata.get("classes", ())) or _classes_of_images(config, metadata, path, download)
     with naming_missing_plugins(path):
         model = architecture(config)
         network = build_network(config, len(classes), pretrained=False)
@@ -105,6 +103,27 @@ def open_run(
         reason = describe_divergence(divergence) if divergence else "is unfinished"
         warnings.warn(f"{path}: {opened.label} {reason}; {state}, and these are opened", UserWarning, stacklevel=2)
     return opened
+
+
+def _classes_of_images(config: RunConfig, metadata: Mapping[str, Any], path: Path, download: bool) -> tuple[str, ...]:
+    """Class names of a run of 0.1.0, which does not store them: those of its data set as it is now.
+
+    Where their number has changed, the checkpoint's classifier does not fit, and the run is refused.
+
+    Warns:
+        UserWarning: the images have changed since; 0.1.0 also read some files in other ways.
+    """
+    dataset, _ = load(config, pretrained=False, download=download)
+    try:
+        check_same_digest(dataset, metadata, path)
+    except DataError:
+        warnings.warn(
+            f"{path}: does not store its class names, and its images, or how they are read, are not as when it began; "
+            f"the names are those of {dataset.name} as it is now",
+            UserWarning,
+            stacklevel=3,
+        )
+    return dataset.classes
 
 
 def _fill_outside_row(network: Network, layout: Layout, saved: Mapping[str, Tensor], path: Path) -> None:

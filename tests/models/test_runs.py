@@ -89,6 +89,10 @@ def test_a_finished_run_needs_no_file_of_weights(photos: Path, tmp_path: Path) -
     del config["classes"]  # as in runs of earlier releases
     (run / "config.json").write_text(json.dumps(config))
     assert open_run(run).classes == ("cat", "dog")
+    config["data_digest"] = "0" * 64  # as where 0.1.0 read some files in other ways
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.warns(UserWarning, match=r"does not store its class names, .* those of photos\d* as it is now"):
+        assert open_run(run).classes == ("cat", "dog")
 
 
 def test_real_pictures(shared_data: Path, tmp_path: Path) -> None:
