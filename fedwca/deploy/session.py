@@ -183,8 +183,12 @@ class Session:
         """Return the final models of some of the `participants`; see `make_final_parcels`."""
         return make_final_parcels(self.context, self.state, sorted(clients), self._informed)
 
-    def resume(self, state: SessionState) -> None:
+    def resume(self, state: SessionState, stretch: bool | None = None) -> None:
         """Continue from a checkpoint.
+
+        Args:
+            state: what it holds.
+            stretch: whether clients stretch image files, as in the rounds before; None: as the composition says.
 
         Raises:
             UsageError: the checkpoint has another number of clients or parameters than this federation.
@@ -194,6 +198,9 @@ class Session:
                 f"the checkpoint is of {len(state.names)} clients and models of {state.server.rows.shape[1]} values; "
                 f"this federation has {self.rules.clients} and {self.layout.width}"
             )
+        if stretch is not None:
+            self.composition = self.composition.model_copy(update={"stretch": stretch})
+            self.context = replace(self.context, composition=self.composition)
         # Assume that no client has the source model: clients that do only download it once more.
         self.state, self._informed, self._round = state, set(), None
 

@@ -118,7 +118,8 @@ def resume_session(session: Session, path: Path) -> None:
                 samples=tuple(notes["samples"]),
                 clustered=clustered,
                 waiting=frozenset(notes["waiting"]),
-            )
+            ),
+            Composition.read(notes["composition"]).stretch,
         )
 
 
@@ -127,7 +128,9 @@ def _find_differences(session: Session, notes: Mapping[str, Any]) -> Iterator[st
 
     Checkpoints of earlier versions lack the source model's checksum and the clusterer; these then count as equal.
     """
-    if not Composition.read(notes["composition"]).plays_as(session.composition):
+    composition = Composition.read(notes["composition"])
+    # Clients go on with the images they began with: those of 0.1.0 crop files that a new deployment stretches.
+    if not composition.plays_as(session.composition.model_copy(update={"stretch": composition.stretch})):
         yield "composition or seed"
     source, clusterer = checksum(session.context.source), _dump_clusterer(session)
     if notes.get("source checksum", source) != source:

@@ -489,13 +489,14 @@ def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tm
 def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
     federation: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built, path = federation("wca:ta=1,tb=1", names=("ape", "bee", "cat")), tmp_path / "server.safetensors"
+    built = federation("wca:ta=1,tb=1", names=("ape", "bee", "cat"), stretch=True)
+    path = tmp_path / "server.safetensors"
     session, client, upgraded = built.session(), built.clients()[0], built.clients()[0]
     session.admit("client-0", 0)
     client.handle(session.open([0])[0])
     composition = json.loads(session.composition.model_dump_json())
     assert composition.pop("moments", 0) is None  # its default
-    for field in ("method", "label", "names"):
+    for field in ("method", "label", "names", "stretch"):
         del composition[field]
     del composition["aggregator"]["weighting"]
     monkeypatch.setattr(type(session.composition), "model_dump_json", lambda _: json.dumps(composition))
@@ -507,6 +508,11 @@ def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
     save_session(session, path_of_names)
     with pytest.raises(CheckpointError, match="of another composition"):
         resume_session(replace(built, options={"names": ("ant", "bee", "cat")}).session(), path_of_names)
+    assert not resumed.composition.stretch  # 0.1.0 cropped
+    save_session(resumed, path)
+    again = built.session()
+    resume_session(again, path)
+    assert again.composition == again.context.composition == resumed.composition
 
     resume_client(upgraded, tmp_path / "client.safetensors")
     resumed.admit("client-0", 0)
@@ -514,7 +520,7 @@ def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
     assert "source" in parcel.models
     upgraded.handle(replace(parcel, round=1))  # round 0 would begin with the source model
     assert upgraded.engine is engine  # what it kept
-    assert upgraded.composition == session.composition
+    assert upgraded.composition == session.composition.model_copy(update={"stretch": False})
 
 
 @pytest.mark.parametrize("kept", [True, False])
