@@ -73,6 +73,8 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
     'begun with cpu A, torch 2.11, going on with cpu B, torch 2.13: last digits may differ'
     >>> describe_move({"versions": {"my-plugin": "1"}}, {"versions.my-plugin": "2"})
     'begun with my-plugin 1, going on with my-plugin 2: results may differ'
+    >>> describe_move({"versions": {"fedwca": "0.1.0"}}, {"versions.fedwca": "0.2.0"})
+    'begun with fedwca 0.1.0, going on with fedwca 0.2.0: results may differ'
     """
     if (differences := _name_differences(start, changed)) is None:
         return None
@@ -103,9 +105,9 @@ def _name_differences(start: Mapping[str, Any], changed: Mapping[str, Any]) -> t
         printable(", ".join(f"{name.removeprefix('versions.')} {values[name]}" for name in names))
         for values in (start_values, changed)
     )
-    libraries = {f"versions.{name}" for name in LIBRARIES}
-    with_plugins = any(name.startswith("versions.") and name not in libraries for name in names)
-    return then, now, "results" if with_plugins else "last digits"
+    # Another version of fedwca, or of a plugin, may compute something else; other libraries round otherwise.
+    rounding = {*MAKE_NUMBERS, *(f"versions.{name}" for name in LIBRARIES if name != "fedwca")}
+    return then, now, "last digits" if rounding.issuperset(names) else "results"
 
 
 def missing_plugins(start: Mapping[str, Any]) -> list[str]:
