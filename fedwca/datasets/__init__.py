@@ -175,14 +175,22 @@ class DatasetSource(Component):
 
     def missing_files_error(self, problem: str) -> DatasetMissing:
         """The error for missing files, which names the problem, the layout looked for and how to get the files."""
+        from fedwca.data.find_domains import find_dataset_path, find_domains
         from fedwca.errors import DatasetMissing
 
         data_option = f" --data {quote_path(self.root_folder)}" if self.root else ""
+        own = find_dataset_path(self.root_folder, self.name)
+        domains = find_domains(own) if own is not None and own.is_dir() else ()
+        own_data = (
+            f"\nIf {own} is a data set of your own ({', '.join(domains)}), name it with --data {quote_path(own)}."
+            if own is not None and len(domains) > 1
+            else ""
+        )
         command = f"with `fedwca data get {self.name}{data_option}`, or from" if self.downloads else "from"
         return DatasetMissing(
             f"data set {self.name!r} is not complete in {self.root_folder}: {problem}.\nLooked for:\n{self.layout}\n"
             f"Get it {command} {self.source_url} ({self.licence}), or name another folder with --data PATH or the "
-            "variable FEDWCA_DATA."
+            f"variable FEDWCA_DATA.{own_data}"
         )
 
     def compare_with_published(self, dataset: FederatedDataset) -> None:

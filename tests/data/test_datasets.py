@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 
@@ -107,6 +108,16 @@ def test_a_single_domain_is_no_data_set(tmp_path: Path) -> None:
     write_images(tmp_path / "pacs", {"photo": PACS["photo"]})
     with pytest.raises(DatasetMissing, match="no domain art_painting, cartoon, sketch in"):
         datasets.build({"name": "pacs", "root": tmp_path}).load(8)
+
+
+@pytest.mark.parametrize("name", ["domainnet", "mnist", "femnist"])
+def test_a_folder_of_ones_own_with_the_name_of_a_data_set(tmp_path: Path, name: str) -> None:
+    write_npz(tmp_path / name / "a.npz")
+    write_npz(tmp_path / name / "b.npz")
+    folder = re.escape(str(tmp_path / name))
+    with pytest.raises(DatasetMissing, match=rf"If {folder} is .* your own \(a, b\), name it with --data {folder}\."):
+        datasets.build({"name": name, "root": tmp_path}).load(8)
+    assert list(datasets.build({"name": "folder", "root": tmp_path / name}).load(8).domains) == ["a", "b"]
 
 
 def test_the_whole_data_set_does_not_warn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
