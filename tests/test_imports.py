@@ -49,8 +49,8 @@ ALLOWED: dict[str, set[str]] = {
     "search": RUNS,
     "reproduce": RUNS,
     "export": {*RUNS, "newcomers"},
-    "deploy": {*RUNS, "export"},
-    "cli": {*RUNS, "deploy", "download", "export", "newcomers", "reproduce", "search"},
+    "deploy": {*RUNS, "_deprecated", "export"},
+    "cli": {*RUNS, "_deprecated", "deploy", "download", "export", "newcomers", "reproduce", "search"},
     "__init__": {*ENGINES, "_deprecated", "_version", "datasets", "results", "runs"},
     "__main__": {"cli"},
 }

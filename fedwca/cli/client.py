@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca.cli.deploy import PORT, Insecure, check_flower
-from fedwca.cli.shared_options import Device, check_finite
+from fedwca.cli.shared_options import Device, check_finite, under_old_name
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
@@ -19,8 +19,9 @@ def command(
     data: Annotated[Path, typer.Option("--data", help="Images without labels: a folder, or .npz.")],
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
     number: Annotated[
-        int | None, typer.Option("--number", "--seat", min=0, help="Number of this client, where numbers matter.")
+        int | None, typer.Option("--number", min=0, help="Number of this client, where numbers matter.")
     ] = None,
+    old_number: Annotated[int | None, typer.Option("--seat", min=0, hidden=True)] = None,
     device: Device = "cpu",
     clip: Annotated[
         float | None, typer.Option("--clip", min=0, callback=check_finite, help="Largest L2 norm of an update.")
@@ -46,6 +47,7 @@ def command(
     insecure: Insecure = False,
 ) -> None:
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it: docs/security.md says what does."""
+    number = under_old_name("--seat", old_number, "--number", number)
     check_clipping("", "an update", clip, noise)
     check_clipping("-moments", "moments", clip_moments, noise_moments)
     check_flower()

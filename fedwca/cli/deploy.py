@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.options import RunOptions, run_options
-from fedwca.cli.shared_options import check_finite
+from fedwca.cli.shared_options import check_finite, under_old_name
 from fedwca.cli.terminal import say
 from fedwca.core.printable import quote_path
 from fedwca.errors import FedwcaError, UsageError
@@ -68,9 +68,8 @@ def init(
         bool, typer.Option("--feedback", help="With --top: clients add what they left out to their next update.")
     ] = False,
     deadline: Annotated[float, typer.Option("--deadline", help="Seconds a round waits for answers.")] = 600.0,
-    wait: Annotated[
-        float, typer.Option("--wait", "--join", help="Seconds to wait for all clients before round 0.")
-    ] = 600.0,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for all clients before round 0.")] = 600.0,
+    old_wait: Annotated[float | None, typer.Option("--join", hidden=True)] = None,
     host: Annotated[list[str] | None, typer.Option("--host", help="Name or address of the server; repeat.")] = None,
     device: Annotated[
         str | None,
@@ -108,7 +107,7 @@ def init(
         rules,
         {
             **{"transport": "half" if half else "full", "top": top, "feedback": feedback},
-            **{"deadline": deadline, "wait": wait, "rejoin": insecure},
+            **{"deadline": deadline, "wait": under_old_name("--join", old_wait, "--wait", wait), "rejoin": insecure},
         },
         host or [],
         insecure,

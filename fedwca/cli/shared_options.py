@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from fedwca._deprecated import warn_renamed
 from fedwca.cli import complete
 from fedwca.errors import UsageError
 from fedwca.results.results_table import ON_REQUEST
+
+T = TypeVar("T")
 
 WHAT, HOW, RUN, KEEP = "Data and model", "Method", "Run", "Configuration and results"
 
@@ -92,6 +95,18 @@ def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:
 def folder(contents: str) -> Any:
     """The ``--out`` option of commands that keep many runs in a folder."""
     return typer.Option("--out", help=f"Folder of the {contents}.", rich_help_panel=KEEP)
+
+
+def under_old_name(old: str, old_value: T | None, new: str, value: T) -> T:
+    """The value of a renamed option, which may be given under its hidden old name.
+
+    Warns:
+        FutureWarning: the old name was used.
+    """
+    if old_value is None:
+        return value
+    warn_renamed(old, new)
+    return old_value
 
 
 def check_finite(value: float | None) -> float | None:

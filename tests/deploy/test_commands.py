@@ -310,10 +310,27 @@ def test_a_damaged_configuration_is_named_with_its_folder(tmp_path: Path) -> Non
 def test_fields_of_0_1_0_are_read(tmp_path: Path) -> None:
     path, old = tmp_path / CONFIG_NAME, {"config": {}, "classes": ["a", "b"], "rules": {"clients": 2}}
     path.write_text(json.dumps({**old, "join": 30.0, "patience": 2}))
-    deployment = DeploymentConfig.read(path)
+    with pytest.warns(FutureWarning, match=r"'(join|patience)' in federation\.json is now '(wait|repeats)'") as caught:
+        deployment = DeploymentConfig.read(path)
+    assert len(caught) == 2
     assert (deployment.wait, deployment.repeats) == (30.0, 2)
     path.write_text(deployment.text())
     assert DeploymentConfig.read(path) == deployment
+
+
+@pytest.mark.usefixtures("flower_installed")
+@pytest.mark.filterwarnings("default::FutureWarning")
+def test_old_names_of_options_are_hidden_and_warn(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for command, new, old, words, problem in (
+        (["client"], "--number", "--seat", [str(tmp_path), "--data", "x", "--clip", "0"], "--clip 0 leaves nothing"),
+        (["deploy", "init"], "--wait", "--join", [str(tmp_path), "--clients", "2"], "holds a run already"),
+    ):
+        shown = call(*command, "--help").out
+        assert (new in shown, old in shown) == (True, False)
+        run = call(*command, *words, old, "3")
+        assert f"{old} is now {new}; the old name goes in fedwca" in run.err
+        assert problem in run.err
 
 
 def test_images_that_are_not_there(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "predict": (["MODEL", "IMAGES"], ["out", "batch-size", "top", "device", "client", "method", "round"]),
     "join": (["RUN", "--data", "IMAGES"], ["method", "by", "adapt", "out", "source-model", "trial"]),
-    "deploy init": (["DIR"], ["clients", "baseline", "deal", "rule", "top", "deadline", "join", "host"]),
+    "deploy init": (["DIR"], ["clients", "baseline", "deal", "rule", "top", "deadline", "wait", "host"]),
     "deploy run": (["DIR"], ["server", "timeout"]),
     "deploy key": (["DIR"], []),
     "server": (["DIR"], ["host", "port"]),

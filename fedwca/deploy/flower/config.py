@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
+from fedwca._deprecated import warn_renamed
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
 from fedwca.datasets import stretches_images
 from fedwca.deploy.composition import Composition
+from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.half_precision import Transport
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
@@ -20,6 +22,9 @@ from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source
 from fedwca.runs.load_data import architecture
 from fedwca.user_values import UserValues
+
+RENAMED = {"join": "wait", "patience": "repeats"}
+"""Old name of a field, in files of 0.1.0, to its name now."""
 
 
 class DeploymentConfig(UserValues):
@@ -39,12 +44,22 @@ class DeploymentConfig(UserValues):
     """Whether a client adds the entries it left out to its next update."""
     deadline: PositiveFloat = 600.0
     """Seconds that a round waits for answers; later answers are ignored."""
-    wait: PositiveFloat = Field(600.0, validation_alias=AliasChoices("wait", "join"))  # its name in 0.1.0
+    wait: PositiveFloat = 600.0
     """Seconds that the server waits for all clients before round 0; then it begins with the connected ones."""
-    repeats: PositiveInt = Field(5, validation_alias=AliasChoices("repeats", "patience"))  # its name in 0.1.0
+    repeats: PositiveInt = 5
     """How often a round with too few answers is repeated before the run fails."""
     rejoin: bool = False
     """Whether a new node may take the place of one that has disconnected; only for nodes without keys."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_old_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        renamed = {old: new for old, new in RENAMED.items() if old in values and new not in values}
+        for old, new in renamed.items():
+            warn_renamed(f"{old!r} in {CONFIG_NAME}", repr(new))
+        return {renamed.get(name, name): value for name, value in values.items()}
 
     @classmethod
     def read(cls, path: Path) -> Self:
