@@ -316,6 +316,8 @@ def test_fields_of_0_1_0_are_read(tmp_path: Path) -> None:
     assert (deployment.wait, deployment.repeats) == (30.0, 2)
     path.write_text(deployment.text())
     assert DeploymentConfig.read(path) == deployment
+    path.write_text(json.dumps({**old, "rules": {"clients": 1, "least": 2}}))
+    assert DeploymentConfig.read(path).rules.least == 1
 
 
 @pytest.mark.usefixtures("flower_installed")

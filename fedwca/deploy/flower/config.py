@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
 
 from fedwca._deprecated import warn_renamed
 from fedwca.config.compose_methods import compose
@@ -60,6 +60,16 @@ class DeploymentConfig(UserValues):
         for old, new in renamed.items():
             warn_renamed(f"{old!r} in {CONFIG_NAME}", repr(new))
         return {renamed.get(name, name): value for name, value in values.items()}
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _bound_least(cls, rules: Any) -> Any:
+        """A file of 0.1.0 may have ``least`` above the number of clients, and a round then needed all of them."""
+        if not isinstance(rules, dict):
+            return rules
+        clients, least = rules.get("clients"), rules.get("least")
+        exceeds = isinstance(clients, int) and isinstance(least, int) and 0 < clients < least
+        return {**rules, "least": clients} if exceeds else rules
 
     @classmethod
     def read(cls, path: Path) -> Self:
