@@ -21,13 +21,15 @@ def read_configuration(run: Path) -> dict[str, Any]:
     """Content of ``config.json``.
 
     Raises:
-        FedwcaError: it is damaged, or of a later version.
+        FedwcaError: it is damaged, or of a later version, or of one before 0.1.0.
     """
     file = run / "config.json"
     configuration = _read(file)
     version = configuration.get("schema")
     if isinstance(version, int) and version > SCHEMA:
         raise FedwcaError(f"{run}: was written by a later fedwca (schema {version}; this one reads {SCHEMA})")
+    if configuration.get("schema", 1) == 1 and {"config", "methods"} <= configuration.keys():
+        raise FedwcaError(f"{run}: was written before fedwca 0.1.0 (schema 1); read it with fedwca 0.1.0")
     _check(Configuration, configuration, f"{file}: is not the configuration of a run")
     return configuration
 

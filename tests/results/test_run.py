@@ -116,6 +116,15 @@ def test_a_damaged_file_is_named(tmp_path: Path, file: str, key: str, value: Any
         ask(read_run(folder))
 
 
+@pytest.mark.parametrize("schema", [{"schema": 1}, {}])
+def test_a_run_from_before_the_first_release_is_named(tmp_path: Path, schema: dict[str, Any]) -> None:
+    file = write_run(tmp_path / "run") / "config.json"
+    configuration = without(json.loads(file.read_text()), ["schema"])
+    file.write_text(json.dumps(configuration | schema))
+    with pytest.raises(FedwcaError, match=r"run: was written before fedwca 0\.1\.0 \(schema 1\); read it with"):
+        read_run(file.parent)
+
+
 def test_a_date_without_a_zone_is_a_date(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "environment.json").write_text('{"time": "2026-01-02"}')
