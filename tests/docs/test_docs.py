@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -358,6 +359,11 @@ def test_the_page_of_old_names_lists_all() -> None:
     text = (ROOT / "docs" / "internals" / "old-names.md").read_text()
     shown = text.split("<!-- begin old-names -->\n")[1].split("\n<!-- end old-names -->")[0]
     assert shown == old_names(), f"docs/internals/old-names.md, block old-names, should be:\n{old_names()}"
+
+
+def test_no_line_stands_twice_in_the_changelog() -> None:
+    lines = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if len(line) > 40]
+    assert [line for line, count in Counter(lines).items() if count > 1] == []
 
 
 def test_every_public_name_of_the_package_is_on_the_page() -> None:
