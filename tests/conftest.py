@@ -185,8 +185,8 @@ def same_draws() -> None:
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for the session, so that tests leave the user's cache alone and train each source model once.
 
-    Under ``-n`` all processes share it, as several runs of one user do. ``FEDWCA_DRAWN`` names a folder with digits-mini
-    that was drawn by this code; without it a session draws its own, which takes longer than most tests.
+    Under ``-n`` all processes share it, as several runs of one user do. ``FEDWCA_DRAWN`` names a folder with a
+    digits-mini that was drawn by this code; without it a session draws its own, which takes longer than most tests.
     """
     session = tmp_path_factory.getbasetemp()
     folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "cache"
