@@ -179,7 +179,7 @@ def check_no_idle_options(**options: object) -> None:
     """
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise UsageError(
-            f"--{name} has no effect with --backend flower, which plays one trial of the composed method on the CPU; "
+            f"--{name} has no effect with --backend flower, which runs one trial of the composed method on the CPU; "
             "leave it out"
         )
 

@@ -99,7 +99,7 @@ class RunConfig(UserValues):
     central_training: CentralTraining = CentralTraining()
     """Training of methods that have all domains in one place."""
     participation: float = Field(1.0, gt=0, le=1)
-    """Share of the clients that take part in each round after the first; the others keep their place."""
+    """Share of the clients that take part in each round after the first; the others keep their cluster and model."""
     batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
     """What becomes of BatchNorm's running statistics when models are mixed: mixed, pooled, local or recalibrated."""
     source_models: PositiveInt = 1

@@ -267,7 +267,7 @@ def read_composition(parcel: Parcel) -> Composition:
         if version == __version__:
             raise
         raise FedwcaError(
-            f"this client has fedwca {__version__} and cannot play what the server, which has {version}, asks; install "
+            f"this client has fedwca {__version__} and cannot do what the server, which has {version}, asks; install "
             f"the server's version here ({error})"
         ) from error
     return composition

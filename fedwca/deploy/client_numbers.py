@@ -23,10 +23,10 @@ def assign_number(names: Names, name: str, wish: int | None = None) -> int | Non
     return free[0] if free else None
 
 
-def why_no_place(names: Names, wish: int | None) -> str:
+def why_no_number(names: Names, wish: int | None) -> str:
     """Say why `assign_number` gives no number."""
     if wish is None:
-        return f"all {len(names)} places are taken"
+        return f"all {len(names)} numbers are taken"
     if wish >= len(names):
         return f"it asks for number {wish} (--number); the last is {len(names) - 1}"
     return f"it asks for number {wish} (--number), which is client {names[wish]}'s"

@@ -43,18 +43,18 @@ def check_deployable(method: Method, rounds: int, network: Network, clients: int
     if network.trains_classifier:
         raise UsageError(
             f"{prefix} its clients have labels and train the whole network, and a round of it takes two messages more "
-            "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
+            "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` runs it"
         )
     check_sendable(method.aggregator, prefix)
     if method.adaptation is not None:
         raise UsageError(
             f"{prefix} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
-            "deployments have no step yet; `fedwca bench` plays it"
+            "deployments have no step yet; `fedwca bench` runs it"
         )
     if extras := [part for part in method.trained if changes_network(part)]:
         raise UsageError(
             f"{prefix} objective {extras[0].name!r} trains networks beside the model, which deployments do not send "
-            "yet; `fedwca bench` plays it"
+            "yet; `fedwca bench` runs it"
         )
     uploading = collecting_objectives(method.objectives)
     if undeclared := [objective.name for objective in uploading if not objective.has_upload_bounds]:
@@ -97,7 +97,7 @@ def check_sendable(aggregator: Aggregator, prefix: str) -> None:
         "keeps sums of models that are no means of them, which a server refuses yet": not aggregator.rows_are_models,
     }
     for reason in (reason for reason, applies in obstacles.items() if applies):
-        raise UsageError(f"{prefix} aggregator {aggregator.name!r} {reason}; `fedwca bench` plays it")
+        raise UsageError(f"{prefix} aggregator {aggregator.name!r} {reason}; `fedwca bench` runs it")
 
 
 def check_compressible(composition: Composition, network: Network) -> None:

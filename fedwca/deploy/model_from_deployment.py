@@ -34,7 +34,7 @@ def open_deployment(folder: Path) -> Session:
     server = folder / "server"
     session = DeploymentConfig.read(server / CONFIG_NAME).session(server / SOURCE)
     if not (server / CHECKPOINT).is_file():
-        raise CheckpointError(f"{folder}: no round is done yet, so there is no model; fedwca deploy run plays them")
+        raise CheckpointError(f"{folder}: no round is done yet, so there is no model; start `fedwca deploy run`")
     resume_session(session, server / CHECKPOINT)
     return session
 
@@ -70,7 +70,7 @@ def model_of_deployment(
     else:
         assert cluster is not None
         rows, labels = state.server.rows, state.server.state.get("labels")
-        # After the clusters' rows the server may hold others, such as teachers; free places have labels, too.
+        # After the clusters' rows the server may hold others, such as teachers; numbers that are free have labels, too.
         taken = [0] if labels is None else [k for k, n in zip(labels.tolist(), state.samples, strict=True) if n]
         check_cluster(cluster, taken, "this deployment")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]

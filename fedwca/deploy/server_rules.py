@@ -15,7 +15,7 @@ class Rules(UserValues):
     """How a federation treats its clients; no rule changes the method."""
 
     clients: PositiveInt
-    """K, number of places; a client that joins late takes a free one."""
+    """K, the most clients that take part; one that joins late takes a free number."""
     least: PositiveInt = 2
     """Fewest uploads that a round needs; with fewer it is repeated. Default 1 in a federation of one client."""
     participation: float = Field(1.0, gt=0, le=1)

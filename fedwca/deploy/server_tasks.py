@@ -52,7 +52,7 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
         models = offer_source(clients)
     transport = context.composition.transport
     shared = [row_to_tensors(row, context.layout, transport) for row in context.mix(models.shared, server.rows)]
-    # Free places have rows of zeros, which must not be pooled as if a client had uploaded them.
+    # Free numbers have rows of zeros, which must not be pooled as if a client had uploaded them.
     answered = torch.tensor([bool(number) for number in state.samples])
     collected = {name: value[answered] for name, value in server.state.items() if name.startswith(COLLECTED)}
     selectable = shared if method.aggregator.grouping.clients_choose else []

@@ -10,7 +10,7 @@ import torch
 
 from fedwca.core.network import Network
 from fedwca.core.printable import printable
-from fedwca.deploy.client_numbers import assign_number, set_name, why_no_place
+from fedwca.deploy.client_numbers import assign_number, set_name, why_no_number
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import FEWEST_MOVES, measure_statistics_shift, measure_update, norm_outliers
 from fedwca.deploy.deployable_checks import check_compressible, check_consent, check_defences, check_deployable
@@ -83,7 +83,7 @@ class Session:
         """Assign a number to the client called ``name`` and return it; see `assign_number`."""
         number = assign_number(self.state.names, name, wish)
         if number is None:
-            log.warning("client %s is turned away: %s", name, why_no_place(self.state.names, wish))
+            log.warning("client %s is turned away: %s", name, why_no_number(self.state.names, wish))
         else:
             self.state = replace(self.state, names=set_name(self.state.names, number, name))
         return number
@@ -166,7 +166,7 @@ class Session:
         late = self._assign_late_clients(answers)
         counted = len(answers) - len(late)
         if counted < rules.least:
-            log.warning("round %d: %d uploads are too few; it is played again", state.round, counted)
+            log.warning("round %d: %d uploads are too few; it is repeated", state.round, counted)
             self._repeats += 1
             return False
         self.state, self._repeats = close_session_round(self.context, state, answers, late), 0

@@ -402,7 +402,7 @@ def test_a_client_of_another_version_is_told_which_to_install(
     notes = {**parcel.notes, "composition": json.dumps(later_composition), VERSION: version}
     if version is None:
         del notes[VERSION]
-    with pytest.raises(FedwcaError, match=f"this client has fedwca {__version__} and cannot play .*{said}.*from_later"):
+    with pytest.raises(FedwcaError, match=f"this client has fedwca {__version__} and cannot do .*{said}.*from_later"):
         built.clients()[0].handle(replace(parcel, notes=notes))
     with pytest.raises(FedwcaError, match=r"^composition: from_later"):
         built.clients()[0].handle(replace(parcel, notes={**notes, VERSION: __version__}))
@@ -425,7 +425,7 @@ def test_what_late_clients_are_compared_with_outlives_the_server(federation: Bui
     assert saved.vectors.shape == (4, width)
 
 
-def test_places_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
+def test_numbers_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
     session = federation().session()
     assert [session.admit(name) for name in "abcab"] == [0, 1, 2, 0, 1]
     assert session.admit("d", 1) is None
@@ -434,7 +434,7 @@ def test_places_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptur
     assert session.admit("f", 4) is None
     assert [record.getMessage() for record in caplog.records] == [
         "client d is turned away: it asks for number 1 (--number), which is client b's",
-        "client e is turned away: all 4 places are taken",
+        "client e is turned away: all 4 numbers are taken",
         "client f is turned away: it asks for number 4 (--number); the last is 3",
     ]
 
@@ -596,7 +596,7 @@ def test_more_answers_are_not_waited_for_than_are_asked_for(given: dict[str, Any
 
 def test_who_takes_part_is_drawn_from_those_that_are_there(federation: Build) -> None:
     built = federation("fedavg")
-    session = built.session(clients=8, participation=0.5)  # four of the places are never taken
+    session = built.session(clients=8, participation=0.5)  # four of the numbers are never taken
     run_in_process(session, built.clients(), 6)
     assert session.state.round == 6
     session.open([0, 3])
@@ -633,13 +633,13 @@ def test_late_clients_hold_up_no_round(federation: Build, aggregator: str) -> No
     ],
     ids=str,
 )
-def test_places_that_nobody_takes_change_nothing(
+def test_numbers_that_nobody_takes_change_nothing(
     federation: Build, aggregator: str, objectives: tuple[Objective, ...]
 ) -> None:
     built = federation(aggregator, *objectives)
     models = []
-    for places in (4, 7):
-        session = built.session(clients=places, alone="warn")
+    for numbers in (4, 7):
+        session = built.session(clients=numbers, alone="warn")
         run_in_process(session, built.clients(), 3)
         models.append(delivered(session)[:4])
     assert torch.equal(*models)

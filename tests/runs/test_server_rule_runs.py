@@ -75,7 +75,7 @@ def test_every_method_learns(tmp_path: Path) -> None:
 def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
     baseline = {"fedper": "pfl_sampled"}.get(aggregator, aggregator)
     plan = resolve_plan({"baselines": [baseline]}, preset_name="upfl")
-    with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
+    with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` runs it"):
         check_deployable(plan.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0), 4)
 
 

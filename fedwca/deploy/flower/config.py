@@ -49,7 +49,7 @@ class DeploymentConfig(UserValues):
     repeats: PositiveInt = 5
     """How often a round with too few answers is repeated before the run fails."""
     rejoin: bool = False
-    """Whether a new node may take the place of one that has disconnected; only for nodes without keys."""
+    """Whether a new node may take the number of one that has disconnected; only for nodes without keys."""
 
     @model_validator(mode="before")
     @classmethod

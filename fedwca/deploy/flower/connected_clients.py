@@ -51,7 +51,7 @@ class ConnectedClients:
         self.tell(len(online))
         self._forget_nodes(online)
         hellos = self._ask(online)
-        self._names |= {node: hello.name for node, hello in hellos.items()}  # all before the first place is given
+        self._names |= {node: hello.name for node, hello in hellos.items()}  # all before the first number is given
         for node, hello in sorted(hellos.items()):
             self._give_number(node, hello, online)
         numbers = {node: self._numbers.get(node) for node in online}
@@ -113,7 +113,7 @@ class ConnectedClients:
 
     def _give_number(self, node: int, hello: _Hello, online: Sequence[int]) -> None:
         """Let the session give a node's client its number."""
-        all_known = all(present in self._names for present in online)  # one that has said nothing may have that place
+        all_known = all(present in self._names for present in online)  # one that has said nothing may have that number
         may_release = self.deployment.rejoin and all_known and hello.name not in self.session.state.names
         if hello.wish is not None and may_release:
             self.session.release(hello.wish, {self._names[present] for present in online})
@@ -130,7 +130,7 @@ class ConnectedClients:
     def _forget_nodes(self, online: Sequence[int]) -> None:
         """Forget nodes that were turned away and are gone, so that they are asked again when they return.
 
-        With ``rejoin``, forget all that are gone, and those that are still turned away, since a place may be free.
+        With ``rejoin``, forget all that are gone, and those that are still turned away, since a number may be free.
         """
         gone, rejoin = self._numbers.keys() - set(online), self.deployment.rejoin
         if not gone:

@@ -1,7 +1,7 @@
 """Flower's SuperLink with all interfaces but the clients' limited to its own machine; ``flower-superlink``'s arguments.
 
 Flower 1.41 serves three interfaces on one port: Fleet for clients, Control for submitting runs, Runtime for the process
-that plays them. Node keys protect only the first. The other two have no authentication, and clients must be able to
+that executes them. Node keys protect only the first. The other two have no authentication, and clients must be able to
 reach the port, so requests for them from other machines are refused here.
 
 Nothing here imports torch.
