@@ -164,7 +164,7 @@ def run_deployment(
     ] = 86_400.0,
     insecure: Insecure = False,
 ) -> None:
-    """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
+    """Submit the deployment to the running server, show its progress until it ends, and fail if it fails."""
     check_flower()
     from fedwca.core.file_locks import hold_alone
     from fedwca.deploy.server_status import RUNNING, SUBMITTED

@@ -96,7 +96,7 @@ class _Lines:
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
         if epoch == epochs or self._due():
-            say(f"source model: epoch {epoch} of {epochs}, {accuracy:.1f} % at home", err=True)
+            say(f"source model: epoch {epoch} of {epochs}, {accuracy:.1f} % of held-out images right", err=True)
 
     def on_central(self, label: str, epoch: int, epochs: int) -> None:
         if self._due():
@@ -151,7 +151,7 @@ class _Bars:
         )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
-        self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=True)
+        self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % of held-out images right", visible=True)
 
     def on_central(self, label: str, epoch: int, epochs: int) -> None:
         name = printable(label)

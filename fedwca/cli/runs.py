@@ -30,12 +30,12 @@ def list_runs(
         Path | None, typer.Option("--root", help="Folder that holds runs; default runs.", show_default=False)
     ] = None,
     match: Annotated[str, typer.Option("--match", help="Only runs of such a name: digits*.", show_default=False)] = "*",
-    state: Annotated[State | None, typer.Option("--state", help="Only those.", show_default=False)] = None,
+    state: Annotated[State | None, typer.Option("--state", help="Only runs in this state.", show_default=False)] = None,
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", help="Only runs with this tag; repeat for runs with all of them.", show_default=False),
     ] = None,
-    sort: Annotated[Order, typer.Option("--sort", help="In which order; the best or newest last.")] = Order.TIME,
+    sort: Annotated[Order, typer.Option("--sort", help="Sort key; the newest or best run comes last.")] = Order.TIME,
     as_json: PlainJson = False,
 ) -> None:
     """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""

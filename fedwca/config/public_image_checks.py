@@ -27,7 +27,9 @@ def check_public_images(method: Method, partition: Partition) -> None:
         return
     name = public_objectives[0].name
     if len(public_objectives) > 1 or public_objectives[0] in method.finish:
-        raise UsageError(f"objective {name!r} begins a round by itself; name one such, and none for the last phase")
+        raise UsageError(
+            f"objective {name!r} learns from public images; name only one such objective, and none in the last phase"
+        )
     if not partition.has_public_images:
         raise UsageError(
             f"objective {name!r} learns from public images, and there are none; take a partition that keeps some, such "
@@ -62,8 +64,8 @@ def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
     prefix = f"models of {sizes} sizes "
     if method.public_objective is None:
         raise UsageError(
-            f"{prefix}cannot be averaged, and nothing else brings what clients know together; take hetero_fedtta or "
-            "hetero_tent, or objective digest, and leave others to a run of one size"
+            f"{prefix}cannot be averaged, and no objective on public images replaces averaging; take hetero_fedtta or "
+            "hetero_tent, or objective digest, and run other methods with one size"
         )
     if checkpoint:
         raise UsageError(f"{prefix}begin with weights of their own; leave --checkpoint out")

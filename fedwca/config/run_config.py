@@ -78,8 +78,8 @@ class RunConfig(UserValues):
     clients: PositiveInt = 4
     """Clients per target domain; where images of all domains are dealt together, clients that train."""
     new_clients: PositiveInt | None = None
-    """Clients without labels that come when training is over, where there are any: number among which their images are
-    divided, each time that they are divided; unset: as many as train."""
+    """Clients without labels that come when training is over, where the partition has any: how many share the images
+    kept for them; with several alphas in dirichlet's new, as many for each. Unset: as many as train."""
     validation: float | None = Field(None, ge=0, lt=1)
     """Share of a training client's images that are kept aside to measure it, where new clients come later; unset:
     0.15."""
@@ -117,11 +117,11 @@ class RunConfig(UserValues):
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
     float32; bf16-all: evidence in it too."""
     kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
-    """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
-    else eager; measure: what a few steps before round 1 show to be the quickest."""
+    """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones with
+    forward_stacked, such as lenet, else eager; measure: what a few steps before round 1 show to be the quickest."""
     workers: PositiveInt | None = None
-    """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
-    one per core, on a GPU one; stacked all that fit."""
+    """Clients computed at the same time. Results stay the same, except the last digits with engine stacked. Unset: with
+    loop one per CPU core, on a GPU one; with stacked as many as fit into memory."""
     trials_at_once: PositiveInt | None = None
     """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
     one step; changes the time, and of the numbers last digits at most. Unset: one."""
@@ -171,7 +171,7 @@ class RunConfig(UserValues):
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         specs = [text for text in value if canonical_name(text) != NOTHING]
         if specs and len(specs) < len(value):
-            raise ValueError("none stands alone; leave it out beside others, which replace the default ones")
+            raise ValueError("none cannot be combined with other baselines; leave it out")
         return tuple(dict.fromkeys(parse_method(text).text for text in specs))
 
 

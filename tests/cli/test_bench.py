@@ -367,7 +367,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
             2,
             "two methods are called 'fedavg'; give the composed one another --name",
         ),
-        (["--baseline", "none", "--baseline", "fedavg"], 2, "baselines: none stands alone"),
+        (["--baseline", "none", "--baseline", "fedavg"], 2, "baselines: none cannot be combined"),
         (["--rounds", "0"], 2, "rounds: Input should be greater than 0 (given 0)"),
         (["--samples", "0"], 2, "samples: Input should be greater than 0"),
         (["--clients", "61"], 2, "'brass' has 60 images, too few for 61 clients"),
