@@ -46,6 +46,14 @@ def test_records_come_back(tmp_path: Path) -> None:
         RunFolder(folder.path)
 
 
+def test_a_folder_of_a_deployment_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server/federation.json").touch()
+    with pytest.raises(UsageError, match=r"holds a deployment; name another folder"):
+        RunFolder(tmp_path)
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["federation.json", "server"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 def test_a_folder_whose_checkpoints_could_not_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no name in UTF-8; choose another folder"):

@@ -235,7 +235,7 @@ def check_is_deployment(folder: Path) -> None:
     Raises:
         UsageError: it holds none.
     """
-    from fedwca.deploy.folder_names import is_deployment
+    from fedwca.core.deployment_files import is_deployment
 
     if not is_deployment(folder):
         raise UsageError(f"{folder}: holds no deployment; make one with fedwca deploy init")

@@ -34,7 +34,7 @@ def command(
 
     For example: fedwca export runs/first --client 0 --out client0.onnx
     """
-    from fedwca.deploy.folder_names import is_deployment
+    from fedwca.core.deployment_files import is_deployment
     from fedwca.deploy.model_from_deployment import model_of_deployment, open_deployment
     from fedwca.export.load_model import read_exported
     from fedwca.export.model_from_run import model_of

@@ -53,7 +53,7 @@ def command(
 
     For example: fedwca predict model.safetensors photos/ --out labels.csv
     """
-    from fedwca.deploy.folder_names import is_deployment
+    from fedwca.core.deployment_files import is_deployment
     from fedwca.export.load_model import open_model
     from fedwca.export.predict import predict
     from fedwca.export.read_images import find_images, load_pictures

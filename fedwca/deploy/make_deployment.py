@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from fedwca.config.build_component import component
 from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, validate
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
@@ -21,7 +22,6 @@ from fedwca.deploy.deployable_checks import check_clients_per_round, check_deplo
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import check_no_deployment, write_deployment
 from fedwca.deploy.flower.simulation import simulate, write_client_images
-from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import read_final

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
+from fedwca.core.deployment_files import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.core.model_description import ModelDescription
 from fedwca.core.network import Network
 from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.server_round import make_final_parcels
 from fedwca.deploy.session import Session

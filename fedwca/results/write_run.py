@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from filelock import FileLock
 
+from fedwca.core.deployment_files import is_deployment
 from fedwca.core.files import TEMPORARY, name_unwritable, remove_temporary, write_text_atomically
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
@@ -29,10 +30,10 @@ class RunFolder:
 
     Args:
         path: the run folder.
-        again: True: continue the run in the folder; False: the folder must not hold a run.
+        again: True: continue the run in the folder; False: the folder must hold neither a run nor a deployment.
 
     Raises:
-        UsageError: the folder already holds another run, or another process is working in it.
+        UsageError: the folder already holds another run or a deployment, or another process is working in it.
         FedwcaError: the folder cannot be written to, or the disk is full.
     """
 
@@ -55,21 +56,23 @@ class RunFolder:
         except UnicodeEncodeError:  # safetensors could write checkpoints there and never read one
             raise UsageError(f"--out {self.path}: is no name in UTF-8; choose another folder") from None
         try:
-            self._check_holds_no_run()
+            self._check_is_free()
             self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._there = {file.name for file in self.path.iterdir()}
             run_lock = lock.hold_lock(self.path)
             # Another process may have started a run before the lock was held; files without a lock are of a killed one.
-            self._check_holds_no_run()
+            self._check_is_free()
             (self.path / "rounds.jsonl").touch()
             return run_lock
         except OSError as error:
             reason = "a file is in the way" if isinstance(error, FileExistsError) else error.strerror or error
             raise FedwcaError(f"{self.path}: cannot be written ({reason}); choose a place with --out") from None
 
-    def _check_holds_no_run(self) -> None:
+    def _check_is_free(self) -> None:
         rounds = self.path / "rounds.jsonl"
+        if is_deployment(self.path):  # removing the run would remove its keys, too
+            raise UsageError(f"--out {self.path}: holds a deployment; name another folder")
         if (self.path / "config.json").exists():
             raise UsageError(
                 f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"

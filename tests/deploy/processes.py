@@ -16,10 +16,10 @@ from torch import Tensor
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.in_process import Wire, run_in_process
 from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys

@@ -20,12 +20,12 @@ from PIL import Image
 from fedwca.cli.client import count_images
 from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.run_config import RunConfig
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import check_images, read_images
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import point_app_here
 from fedwca.deploy.flower.processes import client_command, toml_string
-from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
 from fedwca.errors import DataError, InvalidConfig, UsageError
 

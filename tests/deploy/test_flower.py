@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.deploy.read_answers import ReceivedAnswer, read_answer
 from fedwca.deploy.state_files import read_final
 from fedwca.deploy.wire_messages import Parcel
@@ -31,7 +32,6 @@ from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record, to_records
 from fedwca.deploy.flower.simulation import simulate
-from fedwca.deploy.folder_names import CONFIG_NAME
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.folder_names import CONFIG_NAME
 
 from .processes import (
     LIES,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedwca.core.deployment_files import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import DeploymentConfig
-from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_final, save_session

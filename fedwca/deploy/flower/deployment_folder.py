@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedwca.core.deployment_files import CONFIG_NAME, SOURCE, is_deployment
 from fedwca.core.files import write_text_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import toml_string
-from fedwca.deploy.folder_names import CONFIG_NAME, SOURCE, is_deployment
 from fedwca.errors import UsageError
 
 PACKAGE = "fedwca_app"

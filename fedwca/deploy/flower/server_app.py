@@ -13,6 +13,7 @@ from typing import Any
 from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
+from fedwca.core.deployment_files import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.core.file_locks import hold_alone
 from fedwca.core.printable import printable
 from fedwca.deploy.flower.config import DeploymentConfig
@@ -26,7 +27,6 @@ from fedwca.deploy.flower.exchange_messages import (
     wait_for_other_nodes,
 )
 from fedwca.deploy.flower.records import count_bytes, from_record, to_records
-from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, STOPPED, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
