@@ -47,8 +47,6 @@ KEPT = {
     "truncated": "an error says what happened",
     "pooled": "what the literature calls domains that are trained on together",
     "trusted": "a labeler, whose name is a word of users",
-    "padded": "a function whose name was fixed before it was written",
-    "rotated": "a function whose name was fixed before it was written",
 }
 """Participles of one word that stay, and why."""
 

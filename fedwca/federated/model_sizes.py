@@ -16,7 +16,7 @@ from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.federated.extra_networks import Part, grow_network
-from fedwca.functional import padded
+from fedwca.functional import pad_to_shape
 
 
 def draw_sizes(keys: Keys, clients: Sequence[int], sizes: int) -> Tensor:
@@ -67,4 +67,4 @@ def pad_row(row: Tensor, own_layout: Layout, wide: Layout) -> Tensor:
         UsageError: a layer is wider than in the wider network.
     """
     slots = {slot.name: slot for slot in own_layout.slots}
-    return torch.cat([padded(slots[slot.name].of(row), slot.shape).reshape(-1) for slot in wide.slots])
+    return torch.cat([pad_to_shape(slots[slot.name].of(row), slot.shape).reshape(-1) for slot in wide.slots])

@@ -41,11 +41,11 @@ from fedwca.functional.output_entropy import (
     mutual_information,
     prediction_entropy,
 )
-from fedwca.functional.parameter_padding import padded
+from fedwca.functional.parameter_padding import pad_to_shape
 from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prototype_similarity, prototypes
 from fedwca.functional.representations import gaussian_divergence, representation_norm
 from fedwca.functional.reversed_gradient import domain_loss, gradient_reversal, reversal_scale
-from fedwca.functional.rotation import rotated
+from fedwca.functional.rotation import rotate_images
 from fedwca.functional.shard_partition import shard_partition, unit_partition
 from fedwca.functional.simplex import mixture_ascent, project_simplex
 from fedwca.functional.styles import amplitude_style
@@ -91,7 +91,7 @@ __all__ = [
     "moment_shift",
     "multi_kernel_mmd",
     "mutual_information",
-    "padded",
+    "pad_to_shape",
     "paired_distillation",
     "prediction_divergence",
     "prediction_entropy",
@@ -102,7 +102,7 @@ __all__ = [
     "prototypes",
     "representation_norm",
     "reversal_scale",
-    "rotated",
+    "rotate_images",
     "scaffold_weights",
     "scatter_entries",
     "select_labels",

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from fedwca.errors import UsageError
 
 
-def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
+def pad_to_shape(value: Tensor, shape: Sequence[int]) -> Tensor:
     """Put a tensor into the leading corner of a larger one, with zeros elsewhere.
 
     A channel with zero weights in and out has zero gradients after a ReLU, so training keeps a small net small.
@@ -28,7 +28,7 @@ def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
         UsageError: the shape has another number of axes, or a shorter axis.
 
     >>> import torch
-    >>> padded(torch.tensor([[1.0, 2.0]]), (2, 3))
+    >>> pad_to_shape(torch.tensor([[1.0, 2.0]]), (2, 3))
     tensor([[1., 2., 0.],
             [0., 0., 0.]])
     """

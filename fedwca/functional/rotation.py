@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 
-def rotated(images: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
+def rotate_images(images: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
     """Turn images counter-clockwise about their centre, as Pillow does with bicubic interpolation.
 
     Source: FedTTA, app. F (concept shift).
@@ -19,7 +19,8 @@ def rotated(images: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
     Returns:
         uint8 ``[N, H, W, 3]``, a new array.
 
-    >>> rotated(np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3), 90)[0, 0, 0].tolist()  # the corner on the right
+    >>> images = np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3)
+    >>> rotate_images(images, 90)[0, 0, 0].tolist()  # the corner on the right
     [3, 4, 5]
     """
     rotated_images = [np.asarray(Image.fromarray(image).rotate(degrees, Image.Resampling.BICUBIC)) for image in images]

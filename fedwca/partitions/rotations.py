@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedwca.errors import UsageError
-from fedwca.functional import rotated, unit_partition
+from fedwca.functional import rotate_images, unit_partition
 from fedwca.partitions import register
 from fedwca.partitions._labelled_partition import LabelledPartition, check_distinct
 from fedwca.user_values import split_numbers
@@ -57,7 +57,9 @@ class Rotations(LabelledPartition):
                     f"at least; take more clients, or fewer angles (--set partition.rotations.{field}={angles[0]:g})"
                 )
         dealt = self.share_out(pool, clients + new, random)
-        rotations = {angle: partial(rotated, degrees=angle) if angle else None for angle in (*self.train, *self.new)}
+        rotations = {
+            angle: partial(rotate_images, degrees=angle) if angle else None for angle in (*self.train, *self.new)
+        }
         training = [
             DealtImages(positions, rotations[self.train[index % len(self.train)]])
             for index, positions in enumerate(dealt[:clients])

@@ -12,7 +12,7 @@ import torch
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.errors import DataError, UsageError
-from fedwca.functional import rotated
+from fedwca.functional import rotate_images
 from fedwca.runs.records.measure_newcomers import number_newcomers
 from tests.data.test_labelled_clients import deal, numbered, numbers
 
@@ -67,7 +67,8 @@ def test_turned_clients_and_groups_by_angle() -> None:
     rotated_images += [(client.test, 180) for client in federation.newcomers[0].clients]
     rotated_images += [(client.test, 270) for client in federation.newcomers[1].clients]
     for images, degrees in rotated_images:
-        restored = torch.from_numpy(rotated(images.permute(0, 2, 3, 1).numpy().copy(), -degrees)).permute(0, 3, 1, 2)
+        rotated_back = rotate_images(images.permute(0, 2, 3, 1).numpy().copy(), -degrees)
+        restored = torch.from_numpy(rotated_back).permute(0, 3, 1, 2)
         positions = numbers(restored)
         assert (originals[positions] == restored.permute(0, 2, 3, 1).numpy()).all()
         seen += positions

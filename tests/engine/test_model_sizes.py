@@ -23,7 +23,7 @@ from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import draw_sizes, pad_row, untrained_rows
 from fedwca.federated.round import init_server, run_round
-from fedwca.functional import padded
+from fedwca.functional import pad_to_shape
 from fedwca.models import models
 from fedwca.models.convnet import ConvNet
 from fedwca.models.mlp import Mlp
@@ -113,7 +113,7 @@ def test_models_begin_as_those_of_their_size_alone() -> None:
         assert variant.model_dump()["width"] == SIZES[place]
         slot = next(slot for slot in layout.parameters if slot.name == "backbone.layers.0.weight")
         assert int((slot.of(rows[place]) != 0).any(1).sum()) == SIZES[place]
-        assert torch.equal(slot.of(rows[place]), padded(slot.of(rows[place])[: SIZES[place]], slot.shape))
+        assert torch.equal(slot.of(rows[place]), pad_to_shape(slot.of(rows[place])[: SIZES[place]], slot.shape))
     single = Mlp(side=8, width=5)
     assert torch.equal(untrained_rows(single, [], wide, 4)[0], layout.read(wide))
     assert single.size_variants == (single,)

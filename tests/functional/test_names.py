@@ -10,11 +10,11 @@ NAMES = """
     dirichlet_partition distillation diversity_loss domain_loss expected_calibration_error fill_prototypes finch
     finch_levels first_neighbours gaussian_divergence gradient_reversal information_maximization inner_step
     largest_entries learned_loss least_entropy long_tail member_distances mixture_ascent mixup_partners
-    moment_distance moment_shift multi_kernel_mmd mutual_information padded paired_distillation prediction_divergence
-    prediction_entropy project_simplex prototype_contrast prototype_labels prototype_similarity prototypes
-    representation_norm reversal_scale rotated scaffold_weights scatter_entries select_labels shard_partition
-    smoothed_cross_entropy soft_cluster_weights soft_neighborhood_density strong_augment tempered_softmax
-    unit_partition weighted_cross_entropy
+    moment_distance moment_shift multi_kernel_mmd mutual_information pad_to_shape paired_distillation
+    prediction_divergence prediction_entropy project_simplex prototype_contrast prototype_labels prototype_similarity
+    prototypes representation_norm reversal_scale rotate_images scaffold_weights scatter_entries select_labels
+    shard_partition smoothed_cross_entropy soft_cluster_weights soft_neighborhood_density strong_augment
+    tempered_softmax unit_partition weighted_cross_entropy
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fedwca.errors import UsageError
-from fedwca.functional import dirichlet_partition, long_tail, rotated, shard_partition, unit_partition
+from fedwca.functional import dirichlet_partition, long_tail, rotate_images, shard_partition, unit_partition
 
 
 def seeded(seed: int = 0) -> np.random.Generator:
@@ -217,7 +217,7 @@ def test_units_are_dealt_to_clients_of_their_own() -> None:
 def test_rotation_is_pillows() -> None:
     images = seeded(4).integers(0, 256, (3, 9, 9, 3)).astype(np.uint8)
     for degrees in (15.0, -30.0, 200.0):
-        turned = rotated(images, degrees)
+        turned = rotate_images(images, degrees)
         assert turned.dtype == np.uint8
         assert turned.shape == images.shape
         expected = Image.fromarray(images[1]).rotate(degrees, Image.Resampling.BICUBIC)
@@ -226,9 +226,9 @@ def test_rotation_is_pillows() -> None:
 
 def test_rotation_is_counter_clockwise() -> None:
     images = seeded(5).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
-    assert np.array_equal(rotated(images, 90), np.rot90(images, axes=(1, 2)))
-    assert np.array_equal(rotated(images, 0), images)
-    assert rotated(images[:0], 45).shape == (0, 8, 8, 3)
+    assert np.array_equal(rotate_images(images, 90), np.rot90(images, axes=(1, 2)))
+    assert np.array_equal(rotate_images(images, 0), images)
+    assert rotate_images(images[:0], 45).shape == (0, 8, 8, 3)
 
 
 def test_long_tail_by_hand() -> None:

@@ -14,7 +14,7 @@ from fedwca.functional import (
     control_update,
     gaussian_divergence,
     mixture_ascent,
-    padded,
+    pad_to_shape,
     project_simplex,
     representation_norm,
     scaffold_weights,
@@ -160,22 +160,22 @@ def test_lengths_of_representations() -> None:
 
 def test_padding_of_parameters() -> None:
     value = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    wide = padded(value, (3, 4))
+    wide = pad_to_shape(value, (3, 4))
     assert wide.tolist() == [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 0, 0]]
-    assert padded(value, (2, 2)).tolist() == value.tolist()
-    assert padded(torch.tensor(2.0), ()).item() == 2
-    assert padded(torch.ones(2, 3, 1, 1), (4, 3, 5, 5)).sum().item() == 6
+    assert pad_to_shape(value, (2, 2)).tolist() == value.tolist()
+    assert pad_to_shape(torch.tensor(2.0), ()).item() == 2
+    assert pad_to_shape(torch.ones(2, 3, 1, 1), (4, 3, 5, 5)).sum().item() == 6
     wide.square().sum().backward()
     assert value.grad is not None
     assert value.grad.tolist() == [[2, 4], [6, 8]]
     for shape in ((1, 4), (2, 2, 1)):
         with pytest.raises(UsageError, match="does not fit"):
-            padded(value, shape)
+            pad_to_shape(value, shape)
 
 
 def test_a_channel_of_zeros_has_no_gradient() -> None:
     """Behind a ReLU, zero padding gets no gradient, so the small network in the corner stays a small network."""
-    first, second = (padded(torch.randn(2, 2), (4, 4)).requires_grad_() for _ in range(2))
+    first, second = (pad_to_shape(torch.randn(2, 2), (4, 4)).requires_grad_() for _ in range(2))
     loss = ((torch.randn(5, 4) @ first.mT).relu() @ second.mT).square().sum()
     gradients = torch.autograd.grad(loss, (first, second))
     assert (gradients[0][2:] == 0).all()
