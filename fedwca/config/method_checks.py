@@ -111,7 +111,7 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
 
 
 def check_epochs_are_whole(training: Training, rounds: int) -> None:
-    """Refuse a number of rounds that ends inside an epoch, if training cuts an epoch into several rounds.
+    """Refuse a number of rounds that ends inside an epoch, if an epoch is several rounds long.
 
     Args:
         training: how the method's clients train in a round.
@@ -120,11 +120,11 @@ def check_epochs_are_whole(training: Training, rounds: int) -> None:
     Raises:
         UsageError: says which numbers of rounds are valid.
     """
-    cuts = training.cuts
-    if remainder := rounds % cuts:
-        rounded_up = rounds - remainder + cuts
-        valid_rounds = f"{rounds - remainder} or {rounded_up}" if rounds > cuts else f"{rounded_up}"
+    length = training.rounds_per_epoch
+    if remainder := rounds % length:
+        rounded_up = rounds - remainder + length
+        valid_rounds = f"{rounds - remainder} or {rounded_up}" if rounds > length else f"{rounded_up}"
         raise UsageError(
-            f"{rounds} rounds end inside an epoch, which training.cuts makes {cuts} rounds long; take --rounds "
-            f"{valid_rounds}"
+            f"{rounds} rounds end inside an epoch, which training.rounds_per_epoch makes {length} rounds long; "
+            f"take --rounds {valid_rounds}"
         )

@@ -56,21 +56,21 @@ class Training(UserValues):
     trains: Trains = "all"
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
-    cuts: PositiveInt = 1
-    """Rounds per epoch: a client's images are cut into so many parts, one for each round. Needs epochs = 1."""
+    rounds_per_epoch: PositiveInt = 1
+    """Rounds per epoch: a client's images are divided into so many parts, one for each. Above 1, epochs must be 1."""
     steps: PositiveInt | None = None
     """Steps of SGD in a round, in place of epochs: pass after pass over the client's images, the last one cut short."""
 
     @model_validator(mode="after")
-    def _cuts_one_epoch(self) -> Self:
-        if self.cuts > 1 and self.epochs > 1:
-            raise ValueError(f"cuts = {self.cuts} cuts one epoch into as many rounds; it needs epochs = 1")
+    def _divides_one_epoch(self) -> Self:
+        if self.rounds_per_epoch > 1 and self.epochs > 1:
+            raise ValueError(f"rounds_per_epoch = {self.rounds_per_epoch} divides one epoch; it needs epochs = 1")
         return self
 
     @model_validator(mode="after")
     def _counts_one_thing(self) -> Self:
-        if self.steps is not None and ("epochs" in self.model_fields_set or self.cuts > 1):
-            conflicting = "cuts" if self.cuts > 1 else "epochs"
+        if self.steps is not None and ("epochs" in self.model_fields_set or self.rounds_per_epoch > 1):
+            conflicting = "rounds_per_epoch" if self.rounds_per_epoch > 1 else "epochs"
             raise ValueError(f"steps = {self.steps} says how long a round is, and so does {conflicting}; leave one out")
         return self
 
@@ -78,8 +78,8 @@ class Training(UserValues):
     def _say_what_counts(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Default values are left out, so that runs of earlier releases, which lack these fields, are recognised.
         values: dict[str, Any] = dump(self)
-        if self.cuts == 1:
-            values.pop("cuts", None)
+        if self.rounds_per_epoch == 1:
+            values.pop("rounds_per_epoch", None)
         if self.decay == 1:
             values.pop("decay", None)
             values.pop("decay_rounds", None)
@@ -91,10 +91,10 @@ class Training(UserValues):
     def part(self, round: int) -> int:
         """Index of the part of an epoch that a round goes through.
 
-        >>> [Training(epochs=1, cuts=3).part(number) for number in range(5)]
+        >>> [Training(epochs=1, rounds_per_epoch=3).part(number) for number in range(5)]
         [0, 1, 2, 0, 1]
         """
-        return round % self.cuts
+        return round % self.rounds_per_epoch
 
     def at(self, round: int) -> Training:
         """These settings for one round, with that round's learning rate.
@@ -152,7 +152,7 @@ class FinishTraining(Training):
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
 
-    @field_validator("steps", "cuts", "cosine", "decay")
+    @field_validator("steps", "rounds_per_epoch", "cosine", "decay")
     @classmethod
     def _is_one_round_of_epochs(cls, value: float | None, field: ValidationInfo) -> float | None:
         if value != cls.model_fields[str(field.field_name)].default:
@@ -216,4 +216,4 @@ class CentralTraining(UserValues):
                 f"rounds of {training.steps} steps do not say how many epochs a central method trains; take "
                 "--set central_training.epochs=20, or another number"
             )
-        return self.model_copy(update={"epochs": max(1, rounds * training.epochs // training.cuts)})
+        return self.model_copy(update={"epochs": max(1, rounds * training.epochs // training.rounds_per_epoch)})

@@ -46,7 +46,7 @@ class Task:
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """Values that the server shares, made from uploads other than models; empty in round 0."""
     part: int = 0
-    """Index of the part of an epoch that it trains on; `Training.cuts` says how many parts there are."""
+    """Index of the part of an epoch that it trains on; `Training.rounds_per_epoch` says how many parts there are."""
     trusted: float = 1.0
     """Trust in its labels, 0 to 1, as `PseudoLabeler.trust` gives it."""
     adaptation: Adaptation | None = None
@@ -79,7 +79,7 @@ class Task:
         Args:
             images: number of images in the epoch.
         """
-        size, larger = divmod(images, self.training.cuts)
+        size, larger = divmod(images, self.training.rounds_per_epoch)
         start = self.part * size + min(self.part, larger)
         return slice(start, start + size + (self.part < larger))
 

@@ -79,7 +79,13 @@ def _public_task(
         taught: all clients' predictions, as the server pooled them.
         passes: number of passes over the images.
     """
-    changes = {"steps": None, "epochs": passes, "batch_size": objective.batch_size, "cuts": 1, "trains": "all"}
+    changes = {
+        "steps": None,
+        "epochs": passes,
+        "batch_size": objective.batch_size,
+        "rounds_per_epoch": 1,
+        "trains": "all",
+    }
     return Task(
         NoLabels(),
         (objective,),

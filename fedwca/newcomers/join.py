@@ -180,7 +180,7 @@ def receive_model(
         return [((blend.start.double() @ work.received.weights)[0], blend)]
 
     # It trains at the learning rate that was set, since it joins in no round, so no schedule applies.
-    changes = {"epochs": max(1, epochs), "steps": None, "cuts": 1, "cosine": None, "decay": 1.0}
+    changes = {"epochs": max(1, epochs), "steps": None, "rounds_per_epoch": 1, "cosine": None, "decay": 1.0}
     training = federation.training.model_copy(update=changes)
     if method.finish:
         trusted = trust_newcomer(federation, engine, sent.personal[0, 0].to(rows) @ rows)

@@ -130,7 +130,7 @@ def count_round_images(config: RunConfig, counts: Mapping[str, int], training: T
     if training.steps is not None:  # steps go through all images again and again; the last batch of a pass is short
         step_images = [images / math.ceil(images / training.batch_size) for images in client_images]
         return config.clients * training.steps * sum(step_images)
-    return config.clients * sum(client_images) * training.epochs / training.cuts
+    return config.clients * sum(client_images) * training.epochs / training.rounds_per_epoch
 
 
 def describe_cost(cost: Cost, runs_note: str = "") -> str:

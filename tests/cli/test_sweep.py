@@ -57,7 +57,7 @@ def test_a_dry_run_counts_what_would_be_tried_and_leaves_nothing(shades: Path, t
     assert "4 tries: 4 runs, 4 rounds" in plan.err
     assert not (tmp_path / "s").exists()
     # Two epochs cannot be cut in two; the search leaves such a try out with a warning.
-    pairs = ["--param", "training.epochs=1,2", "--param", "training.cuts=1,2", "--rounds", "2"]
+    pairs = ["--param", "training.epochs=1,2", "--param", "training.rounds_per_epoch=1,2", "--rounds", "2"]
     places = ["--data", str(shades), "--out", str(tmp_path / "s")]
     impossible = call("sweep", "fedavg", *pairs, *SMALL, *places, "--dry-run")
     assert (impossible.code, "4 tries: " in impossible.err) == (0, True), impossible.err

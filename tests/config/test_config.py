@@ -466,7 +466,7 @@ def test_a_field_without_default_that_was_added_since_a_run_is_left_out(monkeypa
 
 @pytest.mark.parametrize("words", [{}, {"lr": 0.01}, {"batch_size": 8, "target": "neon"}])
 def test_a_training_may_be_an_instance(words: dict[str, Any]) -> None:
-    values = {"momentum": 0.5, "epochs": 2, "decay": 1.0, "cuts": 1}
+    values = {"momentum": 0.5, "epochs": 2, "decay": 1.0, "rounds_per_epoch": 1}
     for table in ("training", *(() if "target" in words else ("source_training",))):
         table_values = values if table == "training" else {"epochs": 2}
         instance = TABLES[table](**table_values)

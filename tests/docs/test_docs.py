@@ -239,7 +239,7 @@ def test_a_set_option_names_a_field_and_a_value_of_it(page: Path) -> None:
     for key, value in re.findall(r"--set ([\w.-]+)=([\w.-]+)", page.read_text()):
         head, *rest = key.split(".")
         if head == "training":
-            Training(**{**({"epochs": 1} if rest[0] == "cuts" else {}), rest[0]: value})
+            Training(**{**({"epochs": 1} if rest[0] == "rounds_per_epoch" else {}), rest[0]: value})
         elif head == "source_training":
             SourceTraining(**{rest[0]: value})
         elif head == "finish_training":

@@ -130,7 +130,7 @@ def test_a_round_is_counted_in_one_unit() -> None:
     assert "steps" not in Training().model_dump()
     assert "epochs" not in TRAINING.model_dump()
     assert Training(**TRAINING.model_dump()) == TRAINING
-    for fields in ({"epochs": 2}, {"epochs": 1, "cuts": 2}):
+    for fields in ({"epochs": 2}, {"epochs": 1, "rounds_per_epoch": 2}):
         with pytest.raises(ValidationError, match="leave one out"):
             Training(steps=3, **fields)
     with pytest.raises(ValidationError, match=r"whole epochs.*leave steps out"):

@@ -305,7 +305,7 @@ def test_steps_are_counted_as_they_are_taken() -> None:
     assert count_steps(Training(steps=20, batch_size=8), 2, 1) == 0
     assert count_steps(Training(epochs=3, batch_size=8), 2, 17) == 6  # with BatchNorm, one image is no step
     assert count_steps(Training(epochs=3, batch_size=8), 1, 17) == 9
-    assert count_steps(Training(epochs=1, cuts=2, batch_size=8), 1, 17) == 2
+    assert count_steps(Training(epochs=1, rounds_per_epoch=2, batch_size=8), 1, 17) == 2
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,10 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"target": "neon", "source_training": {"lr": 0.1}}, "with --target no source model is trained"),
         ({"finish_training": {"lr": 0.1}}, "with --source there is no last phase"),
         ({"central_training": {"lr": 0.1}}, "with --source no model is trained at one place"),
-        ({"finish": ["shot"], "target": "neon", "finish_training": {"cuts": 2}}, "one learning rate; leave cuts out"),
+        (
+            {"finish": ["shot"], "target": "neon", "finish_training": {"rounds_per_epoch": 2}},
+            "one learning rate; leave rounds_per_epoch out",
+        ),
         (
             {"finish": ["shot"], "target": "neon", "finish_training": {"cosine": 9}},
             "one learning rate; leave cosine out",
@@ -321,8 +324,12 @@ def test_compare_goes_over_targets(tmp_path: Path) -> None:
         (["--target", "none", "--baseline", "dann"], 2, "it needs --target"),
         (["--target", "none", "--finish", "shot"], 2, "it needs --target"),
         (["--target", "neon", "--clusterer", "true"], 2, "leave the clusterer out"),
-        (["--target", "neon", "--epochs", "1", "--rounds", "3", "--set", "training.cuts=2"], 2, "take --rounds 2 or 4"),
-        (["--target", "neon", "--set", "training.cuts=2", "--epochs", "5"], 2, "it needs epochs = 1"),
+        (
+            ["--target", "neon", "--epochs", "1", "--rounds", "3", "--set", "training.rounds_per_epoch=2"],
+            2,
+            "take --rounds 2 or 4",
+        ),
+        (["--target", "neon", "--set", "training.rounds_per_epoch=2", "--epochs", "5"], 2, "it needs epochs = 1"),
     ],
     ids=str,
 )
@@ -383,7 +390,7 @@ def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monke
 def test_central_methods_train_as_long_as_clients() -> None:
     plan = resolve_plan({"target": "neon", "rounds": 7, "training": {"epochs": 3}})
     assert plan.config.central_training.as_long_as(plan.config.training, plan.config.rounds).epochs == 21
-    cut = resolve_plan({"target": "neon", "rounds": 8, "training": {"epochs": 1, "cuts": 4}}).config
+    cut = resolve_plan({"target": "neon", "rounds": 8, "training": {"epochs": 1, "rounds_per_epoch": 4}}).config
     assert cut.central_training.as_long_as(cut.training, cut.rounds).epochs == 2
     explicit = resolve_plan({"target": "neon", "central_training": {"epochs": 5}}).config
     assert explicit.central_training.as_long_as(explicit.training, explicit.rounds).epochs == 5

@@ -46,7 +46,7 @@ class StepSchedule:
             self.each = -(-batch.counts // images)
             """Steps of every client in an epoch ``[G]``."""
             order = torch.stack([_order(batch.keys(f"{ORDER}{number}"), places, is_padding) for number in epochs])
-            if task.training.cuts > 1:
+            if task.training.rounds_per_epoch > 1:
                 order = _take_parts(order, parts, self.steps * images, nowhere=max(batch.sizes))
         else:
             steps_per_pass = [max(1, task.steps_of_pass(size, least)) for size in sizes]

@@ -28,7 +28,7 @@ from tests.engine.federations import DOMAINS, clients, lenet
 
 SIZES = (9, 14, 8, 23)
 KEYS = Keys(3)
-CUT = Training(epochs=1, lr=0.02, batch_size=4, cuts=3)
+CUT = Training(epochs=1, lr=0.02, batch_size=4, rounds_per_epoch=3)
 
 
 def play(engine: Any, method: Method, training: Training, count: int) -> Tensor:
@@ -39,7 +39,7 @@ def play(engine: Any, method: Method, training: Training, count: int) -> Tensor:
 
 
 def test_parts_are_even_and_larger_clients_have_no_smaller_one() -> None:
-    for part in range(CUT.cuts):
+    for part in range(CUT.rounds_per_epoch):
         task = Task(Argmax(), [Shot()], CUT, lambda purpose: 0, part=part)
         sizes = [len(range(40)[task.cut(images)]) for images in range(40)]
         assert sizes == sorted(sizes)
@@ -87,19 +87,19 @@ def test_engines_agree(sizes: tuple[int, ...]) -> None:
 
 def test_one_epoch_is_cut_and_no_last_phase() -> None:
     with pytest.raises(ValidationError, match="it needs epochs = 1"):
-        Training(epochs=2, cuts=2)
+        Training(epochs=2, rounds_per_epoch=2)
     with pytest.raises(ValidationError, match="the last phase is one round"):
-        FinishTraining(epochs=1, cuts=2)
+        FinishTraining(epochs=1, rounds_per_epoch=2)
 
 
 def test_runs_without_cuts_are_written_down_as_before() -> None:
-    assert "cuts" not in Training().model_dump() | FinishTraining().model_dump(mode="json")
+    assert "rounds_per_epoch" not in Training().model_dump() | FinishTraining().model_dump(mode="json")
     assert Training(**CUT.model_dump(mode="json")) == CUT
 
 
 @pytest.mark.parametrize(("rounds", "right"), [(7, "6 or 9"), (2, "3")])
 def test_rounds_that_end_inside_an_epoch_are_refused(rounds: int, right: str) -> None:
-    layer = {"target": "neon", "rounds": rounds, "training": {"epochs": 1, "cuts": 3}}
+    layer = {"target": "neon", "rounds": rounds, "training": {"epochs": 1, "rounds_per_epoch": 3}}
     with pytest.raises(UsageError, match=rf"{rounds} rounds end inside an epoch.*take --rounds {right}$"):
         resolve_plan(layer)
     assert resolve_plan({**layer, "rounds": 6}).methods[-1][1] == 7
