@@ -17,7 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedwca.core.architecture import Architecture
+from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
+from fedwca.core.tensor_files import write_tensors
 from fedwca.core.training_settings import SourceTraining
 from fedwca.data import Domain
 from fedwca.engine.dropout import dropout_masks
@@ -369,6 +371,31 @@ def test_a_checkpoint_that_does_not_fit(
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not Path("trapped").exists()
+
+
+@pytest.mark.parametrize(
+    ("classes", "model", "sentence"),
+    [
+        (CLASSES[::-1], MODEL, f"its class 0 is {CLASSES[1]!r}, and that of the data {CLASSES[0]!r}"),
+        (CLASSES, LeNet(bottleneck=8, dropout=0.1), None),
+        (CLASSES, None, "is a model 'other', and the run's is 'lenet'"),
+    ],
+    ids=["classes", "fields", "architecture"],
+)
+def test_an_exported_model_says_what_it_is(
+    tmp_path: Path, classes: tuple[str, ...], model: LeNet | None, sentence: str | None
+) -> None:
+    values = {"name": "other"} if model is None else model.shareable_values()
+    texts = ("fedwca", "method", "label", "holder", "dataset", "source", "config_hash", "weights_hash")
+    description = ModelDescription(classes=classes, side=32, model=values, rounds=1, **dict.fromkeys(texts, "x"))
+    path = tmp_path / "exported.safetensors"
+    write_tensors(path, state(), {KEY: description.text()})
+    if sentence is None:
+        assert load_source(path, CLASSES, MODEL).digest
+        return
+    with pytest.raises(CheckpointError) as caught:
+        load_source(path, CLASSES, MODEL)
+    assert sentence in str(caught.value)
 
 
 def test_initial_weights_do_not_depend_on_threads() -> None:
