@@ -11,9 +11,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_v
 from fedwca._deprecated import warn_renamed
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.datasets import stretches_images
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.half_precision import Transport
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
