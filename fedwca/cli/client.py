@@ -47,7 +47,7 @@ def command(
     insecure: Insecure = False,
 ) -> None:
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it: docs/security.md says what does."""
-    number = under_old_name("--seat", old_number, "--number", number)
+    number = under_old_name("--seat", old_number, "--number", number, None)
     check_clipping("", "an update", clip, noise)
     check_clipping("-moments", "moments", clip_moments, noise_moments)
     check_flower()

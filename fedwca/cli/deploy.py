@@ -21,6 +21,8 @@ app = typer.Typer(help="Run a composition on real machines, over Flower.", no_ar
 Folder = Annotated[Path, typer.Argument(help="Folder of the deployment.", show_default=False)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no node keys; for one machine alone.")]
 PORT = 8000
+WAIT = 600.0
+"""Seconds that ``--wait`` waits unless others are given."""
 LOCAL = f"127.0.0.1:{PORT}"
 Server = Annotated[str, typer.Option("--server", help="Where the server listens, on this machine.")]
 NOT_DEPLOYED = ("participation", "source_models", "trials", "trials_at_once", "engine", "kernels", "workers")
@@ -68,7 +70,7 @@ def init(
         bool, typer.Option("--feedback", help="With --top: clients add what they left out to their next update.")
     ] = False,
     deadline: Annotated[float, typer.Option("--deadline", help="Seconds a round waits for answers.")] = 600.0,
-    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for all clients before round 0.")] = 600.0,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for all clients before round 0.")] = WAIT,
     old_wait: Annotated[float | None, typer.Option("--join", hidden=True)] = None,
     host: Annotated[list[str] | None, typer.Option("--host", help="Name or address of the server; repeat.")] = None,
     device: Annotated[
@@ -107,7 +109,8 @@ def init(
         rules,
         {
             **{"transport": "half" if half else "full", "top": top, "feedback": feedback},
-            **{"deadline": deadline, "wait": under_old_name("--join", old_wait, "--wait", wait), "rejoin": insecure},
+            **{"deadline": deadline, "rejoin": insecure},
+            "wait": under_old_name("--join", old_wait, "--wait", wait, WAIT),
         },
         host or [],
         insecure,

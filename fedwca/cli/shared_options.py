@@ -97,14 +97,19 @@ def folder(contents: str) -> Any:
     return typer.Option("--out", help=f"Folder of the {contents}.", rich_help_panel=KEEP)
 
 
-def under_old_name(old: str, old_value: T | None, new: str, value: T) -> T:
+def under_old_name(old: str, old_value: T | None, new: str, value: T, default: T) -> T:
     """The value of a renamed option, which may be given under its hidden old name.
+
+    Raises:
+        UsageError: both are given.
 
     Warns:
         FutureWarning: the old name was used.
     """
     if old_value is None:
         return value
+    if value != default:
+        raise UsageError(f"{old} is the old name of {new}; leave it out")
     warn_renamed(old, new)
     return old_value
 

@@ -51,7 +51,8 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
         if word not in TRAINING_WORDS
     }
     training = {word: words[word] for word in TRAINING_WORDS if word in words}
-    table = layer.get("training")
+    # Beside an instance, such as that of a finished run, a word changes one of its values.
+    table = words.get("training")
     if isinstance(table, Mapping) and (repeated := [word for word in training if word in table]):
         raise UsageError(f"{repeated[0]} and training.{repeated[0]} are the same; leave one out")
     return merge(layer, {"training": training}) if training else layer

@@ -333,6 +333,7 @@ def test_old_names_of_options_are_hidden_and_warn(tmp_path: Path) -> None:
         run = call(*command, *words, old, "3")
         assert f"{old} is now {new}; the old name goes in fedwca" in run.err
         assert problem in run.err
+        assert f"{old} is the old name of {new}; leave it out" in call(*command, *words, old, "3", new, "5").err
 
 
 def test_images_that_are_not_there(tmp_path: Path) -> None:
