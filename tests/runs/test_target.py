@@ -166,7 +166,8 @@ def test_a_teacher_that_is_not_read_needs_no_source_model() -> None:
 )
 def test_values_of_a_training_that_no_method_has_are_refused(key: str, why: str) -> None:
     layer = {"target": "neon", "baselines": ["fedavg_labelled"], "composed": False}
-    with pytest.raises(UsageError, match=f"{key} is given, but no method of this run {why}; leave it out"):
+    said = f"{key.replace('-', '_')} is given, but no method of this run {why}; leave it out"
+    with pytest.raises(UsageError, match=said):
         resolve_plan(layer, [(key, "0.1")])
     assert resolve_plan(layer, [(key, "0.1")], checked=True)
     assert resolve_plan({"target": "neon", "baselines": ["dann"]}, [(key, "0.1")])
