@@ -186,7 +186,8 @@ def _load_kept(
             saved = (store.at(unit, selected.round) if selected else None) or newest
             return newest, saved.load()
         except CheckpointError:
-            # A run that goes on removes files as it saves others, also such as are just being read.
+            # A run that goes on removes files as it saves others, also such as are just being read. Each repeat needs
+            # another round to have been saved, so there are at most as many as rounds.
             if store.files(unit) == files:
                 raise
 
