@@ -76,7 +76,8 @@ class RunConfig(UserValues):
     """Values for one method alone, by its name (tables ``training`` and ``components``). They take precedence over the
     run's and over the method's file, and yield to what a higher layer sets for all methods."""
     clients: PositiveInt = 4
-    """Clients per target domain; where images of all domains are dealt together, clients that train."""
+    """Clients of each domain that has clients: of a target or, with labelled sources, of every domain; where images of
+    all domains are dealt together, clients that train."""
     new_clients: PositiveInt | None = None
     """Clients without labels that come when training is over, where the partition has any: how many share the images
     kept for them; with several alphas in dirichlet's new, as many for each. Unset: as many as train."""

@@ -27,13 +27,13 @@ class Architecture(Component):
     side: Side = 32
     """Height and width in pixels of what the backbone reads."""
     bottleneck: Width = 256
-    """q, width of the feature that the classifier reads."""
+    """q, width of the feature that the classifier reads; not read with head direct, where q is the backbone's width."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Probability of dropping a bottleneck unit."""
     classifier: Literal["linear", "wn"] = "linear"
     """Plain linear layer, or one with weight normalisation as in SHOT."""
     activation: Literal["none", "relu"] = "none"
-    """What follows the bottleneck's BatchNorm."""
+    """What follows the bottleneck's BatchNorm or, with head direct, the backbone; not read with head hidden."""
     head: Head = "bottleneck"
     """What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm; hidden, one with
     ReLU; direct, nothing."""
@@ -90,6 +90,7 @@ class Architecture(Component):
         Raises:
             UsageError: `backbone` gives no backbone, one without ``out_features``, or one whose `mean`, `std` or
                 `shortcuts` is wrong.
+            CheckpointError: pre-trained weights are not there or do not fit.
         """
         with initial_weights(seed):
             backbone: object = self.backbone()

@@ -19,6 +19,7 @@ method                called by                          when                   
 ``answer``            clients, also without labels       each round, after ``gather``              nothing
 ``answer_bounds``     the server, before it reads them   each round, after ``gather``              nothing
 ``regather``          the server                         each round, after all answers             ``gather``'s weights
+``client_weights``    the server                         where a mean over all clients is made     by ``weighting``
 ``next_state``        the server                         each round, after all means               the labels
 ``deliver``           evaluation, export, final models   after each round                          the own cluster's row
 ``deliver_new``       evaluation of newcomers            after each round, and before the first    the first row
@@ -28,7 +29,7 @@ method                called by                          when                   
 ``notes``             the server                         after ``__call__``                        nothing
 ``client_vectors``    newcomers, the record of round 0   after the last round; after round 0       None: nothing
 `PseudoLabeler`
-``trust``             each client without labels         round 0, before training                  1, in full
+``trust``             each client without labels         round 0 or a last phase, before training  1, in full
 ``__call__``          each client without labels         before training; with ``renew = "epoch"`` required
                                                          before each epoch
 `Objective`
@@ -42,6 +43,7 @@ method                called by                          when                   
 `Adaptation`
 ``networks``          code that makes models             before round 0                            none
 ``generators``        the same, if ``generates_models``  before round 0                            none
+``at_size``           code that makes models             before round 0, where models have sizes   the same
 ``generate``          clients, if ``generates_models``   each round, before training; at test time refused
 ``loss``              each client; with ``adapts``       each step at test time; each training     required
                       clients that train                 step
@@ -53,7 +55,8 @@ Class variables and properties may be read at any time: ``grouping``, ``sends_mo
 ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrained_take_mean`` and ``selects_clients`` of a
 labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``has_upload_bounds``, ``penalizes``,
 ``adapts``, ``feature_draws``, ``noise_per_image``, ``learning_rates``, ``local_networks`` and ``trained_on`` of an
-objective; ``learning_rates`` and ``generates_models`` of an adaptation, which is in `fedwca.core.adaptation`.
+objective; ``learning_rates``, ``generates_models``, ``lr``, ``steps``, ``patience``, ``candidates``, ``clip`` and
+``weight_decay`` of an adaptation, which is in `fedwca.core.adaptation`.
 ``observes``, ``collects``, ``has_upload_bounds``, ``penalizes``, ``selects_clients``, ``averages_groups``,
 ``offers_in_round_0`` and ``has_server_step`` follow from which methods are overridden.
 

@@ -78,6 +78,7 @@ class Bounded:
     """An uploaded tensor of a known shape, whose vectors along the last axis are not longer than a bound."""
 
     shape: tuple[int, ...]
+    """Shape of one client's tensor, without the axis of clients."""
     max_norm: float
     """Largest L2 norm of a vector."""
 
@@ -157,7 +158,8 @@ class Batch:
     reference_logits: Mapping[str, Tensor] = field(default_factory=dict)
     """``[B, M]`` of the plain images by frozen models, by name; those that an objective's ``teachers`` names."""
     view_logits: Mapping[str, Tensor] = field(default_factory=dict)
-    """``[B, M]`` of views of the same images, by name; ``strong`` where an objective's ``views`` names it."""
+    """``[B, M]`` of views of the same images, by name: ``plain`` and ``weak``; ``strong`` where an objective's
+    ``views`` names it."""
     observed: Mapping[str, Tensor] = field(default_factory=dict)
     """Values that objectives measured on all of the client's images when these were last labelled
     (`Objective.observe`)."""

@@ -41,7 +41,7 @@ class ModelDescription(BaseModel):
     label: str
     """Name of the method in tables."""
     holder: str
-    """Whose model it is: ``client 3``, ``cluster 1``, ``newcomer``."""
+    """Whose model it is: ``client 3``, ``cluster 1``, ``a newcomer``."""
     dataset: str
     """Data set of the run."""
     source: str

@@ -113,7 +113,7 @@ class Objective(Component):
 
         Args:
             collected: each client's last upload, by the names of `collect`, ``[K, …]``; zeros for a client that never
-                uploaded.
+                uploaded, which a real federation leaves out.
         """
         return collected
 

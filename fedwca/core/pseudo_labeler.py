@@ -38,14 +38,16 @@ class PseudoLabeler(Component):
         return False
 
     def trust(self, source: Predictions) -> Tensor:
-        """How far a client's labels are trusted ``[]``, 0 to 1; called once, before round 0, and used in all rounds.
+        """How far a client's labels are trusted ``[]``, 0 to 1; called once.
 
-        The value multiplies the weights of the client's targets. At 0 the client does not train: of the model it is
-        sent only the BatchNorm statistics change, which are re-estimated on its images. A group's mean is over its most
-        trusted clients.
+        It is called before round 0 and used in all rounds or, where clients without labels adapt in a last phase,
+        before that phase. The value multiplies the weights of the client's targets. At 0 the client does not train: of
+        the model it is sent only the BatchNorm statistics change, which are re-estimated on its images. A group's mean
+        is over its most trusted clients.
 
         Args:
-            source: the source model's predictions of the client's images.
+            source: predictions of the client's images by the source model or, before a last phase, by the model the
+                client is delivered.
         """
         return torch.ones((), device=source.logits.device)
 

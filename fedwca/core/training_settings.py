@@ -35,7 +35,8 @@ class Training(UserValues):
     lr: PositiveFloat = 1e-3
     """Learning rate of SGD."""
     batch_size: int = Field(64, ge=2)
-    """Images per step; the last, smaller batch is kept unless it holds a single image (BatchNorm needs two)."""
+    """Images per step; the last, smaller batch is kept, unless it holds a single image and the model has
+    BatchNorm, which needs two."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """Factor of the momentum."""
     weight_decay: NonNegativeFloat = 1e-3
@@ -170,7 +171,7 @@ class SourceTraining(UserValues):
     lr: PositiveFloat = 1e-3
     """Learning rate."""
     batch_size: int = Field(64, ge=2)
-    """Images per step; a last batch of less than half of it is left out of the epoch."""
+    """Images per step; a last batch of less than half of it is left out of the epoch, unless it is all there is."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """Heavy-ball momentum."""
     weight_decay: NonNegativeFloat = 1e-3

@@ -116,6 +116,7 @@ class FederatedDataset:
 
     name: str
     classes: tuple[str, ...]
+    """Names of the M classes, by label."""
     domains: Mapping[str, Domain]
     """Domains by name, in the order that tables and partitions follow."""
 

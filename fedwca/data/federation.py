@@ -29,7 +29,9 @@ class Federation:
     """K clients, numbered domain by domain, and the metrics that measure them."""
 
     clients: tuple[ClientImages, ...]
+    """Their images, domain by domain."""
     metrics: Metrics
+    """True labels and domains, in the order of the clients."""
     newcomers: tuple[Federation, ...] = ()
     """Groups of clients that join after training, with test images only; no training engine holds them."""
     label: str = ""

@@ -254,6 +254,7 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
 
     Raises:
         UnknownComponent: the name is not registered, and ``root`` has no folder of that name.
+        InvalidConfig: there is no such field, or its value is not allowed.
     """
     dataset_name, options = datasets.parse(name) if ":" in name else (name, {})
     values = {**({} if root is None else {"root": root}), **(fields or {}), **options}

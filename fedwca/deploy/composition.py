@@ -48,8 +48,8 @@ class Composition(UserValues):
     transport: Transport = "full"
     """Precision of models on the wire; the source model always travels in full."""
     top: float | None = Field(None, gt=0, lt=0.5)
-    """Share of an update's entries, the largest, that is uploaded; None: all. Each entry also needs its position, so it
-    takes twice the bytes of a float32 number."""
+    """Share of an update's entries, the largest, that is uploaded beside the first layer and BatchNorm's statistics;
+    None: all. Each entry takes 4 bytes for its position beside its value."""
     feedback: bool = False
     """Whether a client adds the entries it left out to its next update."""
     stretch: bool = False

@@ -115,7 +115,9 @@ class Keys:
     """Gives the keys of all random numbers of one trial."""
 
     seed: int
+    """Seed of the run."""
     trial: int = 0
+    """Number of the trial, from 0."""
 
     def __call__(self, round: int, client: int, purpose: str) -> int:
         """The key of one client's draws for one purpose in one round."""

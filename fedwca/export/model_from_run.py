@@ -32,7 +32,7 @@ def model_of(
     Exactly one of ``client`` and ``cluster`` must be given.
 
     Args:
-        opened: a run after its last round.
+        opened: a run, as it was after one of its rounds.
         client: 0…K-1.
         cluster: 0…C-1.
 

@@ -19,10 +19,13 @@ class Method:
     """A composition of components; each row of a table is one such method."""
 
     name: str
+    """Name in records and on the command line."""
     label: str
+    """Name in tables."""
     aggregator: Aggregator
     pseudo_labeler: PseudoLabeler
     objectives: tuple[Objective, ...]
+    """Losses that clients minimise in a round; their sum counts."""
     clusterer: Clusterer | None = None
     """Only where the aggregator's grouping needs one."""
     finish: tuple[Objective, ...] = ()

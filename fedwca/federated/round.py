@@ -66,6 +66,9 @@ def run_round(
         participation: share of the clients that take part in a round after the first, above 0 and at most 1.
         done: called after each client.
 
+    Returns:
+        What the server holds next, and the `Outcome` of the round.
+
     Raises:
         Diverged: a client's model or a row of the server has values that are not finite.
         UsageError: in round 0, the parts of the method cannot be trained as ``training`` says, or not on this model.

@@ -106,12 +106,13 @@ def pretrain(
         training: hyper-parameters.
         seed: of the initial weights, the split, the order of batches and dropout.
         device: where to train.
-        progress: called with (epochs done, epochs, held-out accuracy in percent).
+        progress: called with (epochs done, epochs, held-out accuracy in percent); not if the model is in the cache.
 
     Raises:
         Diverged: an epoch gave a model that is not finite.
-        DataError: fewer than four images, or variants of one base, or held out, so that none or one is trained on.
+        DataError: there are fewer than four images, all are variants of one, or fewer than two are left to train on.
         CheckpointError: the architecture's pre-trained weights are not there or do not fit.
+        UsageError: the images are smaller than what the architecture reads, or it gives no right backbone.
     """
     if len(domain.labels) < 4:
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")

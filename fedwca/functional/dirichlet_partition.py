@@ -31,7 +31,8 @@ def dirichlet_partition(
     Args:
         labels: ``[N]`` int64.
         clients: number of clients, at least 1.
-        alpha: above 0; towards 0 a class goes to one client, towards infinity all clients are alike.
+        alpha: above 0; towards 0 a class goes to one client (``class``) or a client has one class (``client``); towards
+            infinity all clients are alike.
         random: draws shares and images.
         by: whether a draw is for a class or for a client.
 

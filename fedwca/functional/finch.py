@@ -40,7 +40,8 @@ def finch(
 
     Raises:
         VectorError: a row is not finite, or is zero where ``metric`` is cosine; the sentence names the row.
-        UsageError: ``x`` has no rows or not two axes, the level is negative, or an option is unknown.
+        UsageError: ``x`` has no rows or not two axes, the level is negative, an option is unknown, or the
+            process was forked and would use several threads.
 
     >>> finch(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]]))
     tensor([0, 1, 0, 1])
@@ -79,7 +80,8 @@ def finch_levels(
 
     Raises:
         VectorError: a row is not finite, or is zero where ``metric`` is cosine; the sentence names the row.
-        UsageError: ``x`` has no rows or not two axes, or an option is unknown.
+        UsageError: ``x`` has no rows or not two axes, an option is unknown, or the process was forked and would use
+            several threads.
 
     >>> x = torch.tensor([0.0, 1.0, 10.0, 11.0, 100.0, 101.0, 110.0, 111.0])[:, None]
     >>> [labels.tolist() for labels in finch_levels(x, metric="euclidean")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
@@ -26,15 +28,18 @@ def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric
 
     Returns:
         Distances ``[C]`` float64, infinite for a cluster without members, and the nearest members ``[C]`` int64, the
-        first of equals, -1 where there is none.
+        first of equals, -1 where there is none; both on the CPU.
 
     Raises:
-        UsageError: shapes do not fit, a value is not finite, or a vector is zero where ``metric`` is cosine.
+        UsageError: shapes do not fit, a value is not finite, a vector is zero where ``metric`` is cosine, or there is
+            no such metric.
 
     >>> x = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 9.0]])
     >>> member_distances(x, torch.tensor([0.0, 4.0]), torch.tensor([0, 1, 1]), metric="euclidean")
     (tensor([4., 3.], dtype=torch.float64), tensor([0, 1]))
     """
+    if metric not in get_args(Metric):
+        raise UsageError(f"no metric '{metric}'; there are {', '.join(get_args(Metric))}")
     if x.ndim != 2 or newcomer.shape != x.shape[1:] or labels.shape != x.shape[:1] or not len(x):
         raise UsageError(
             f"expected signatures [K, P], one more [P] and labels [K], got {list(x.shape)}, {list(newcomer.shape)} and "

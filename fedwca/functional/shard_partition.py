@@ -40,8 +40,8 @@ def shard_partition(
         Ascending positions of each client's images; together all N, each once.
 
     Raises:
-        UsageError: there are no labels, fewer shards than classes, a class with fewer groups than shards, or too many
-            shards of one class to be dealt to different clients.
+        UsageError: there are no labels, a number is below 1, there are fewer shards than classes, a class has fewer
+            groups than shards, or one class has too many shards to be dealt to different clients.
 
     >>> labels = np.array([0, 1, 0, 1, 0, 1, 0, 1])
     >>> [sorted(set(labels[own].tolist())) for own in shard_partition(labels, 2, 2, np.random.default_rng(0), True)]

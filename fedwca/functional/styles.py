@@ -13,8 +13,8 @@ def amplitude_style(images: Tensor, share: float = 0.05) -> Tensor:
 
     Args:
         images: ``[N, 3, H, W]``, any scale; uint8 or floating.
-        share: b = floor(share · min(H, W)), at least 1; the window is 2b + 1 frequencies wide and high, its centre the
-            mean intensity (H·W times it), which dominates.
+        share: b = floor(share · min(H, W)), at least 1 and at most floor((min(H, W) - 1) / 2); the window is 2b + 1
+            frequencies wide and high, its centre the mean intensity (H·W times it), which dominates.
 
     Returns:
         ``[3 · (2b + 1)²]`` float64, in the images' unit.

@@ -39,9 +39,10 @@ class ClusterAssignment:
     """update, alignment, loss (where clients choose by it), alone (there is one cluster), or own (where clients keep
     their models, each is a cluster, and so is the newcomer)."""
     scores: Tensor
-    """Of each cluster ``[C]`` float64: distances, cosines or losses."""
+    """Of each cluster ``[C]`` float64: distances, cosines or losses; a 0 for alone, empty for own."""
     member: int
-    """A client of that cluster, by update the nearest one; the newcomer is sent what this client would be sent."""
+    """A client of that cluster, by update the nearest one; the newcomer is sent what this client would be sent. By loss
+    client 0, as all are sent the same; own: the newcomer's number."""
 
     @property
     def ranked(self) -> list[int]:

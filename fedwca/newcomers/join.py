@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -88,16 +89,13 @@ def join(
 
     Raises:
         UsageError: too few images, ``epochs`` below 0, the method has no model to join with, a network that the
-            adaptation reads is missing, the method does not say what a client without labels does, or there is no such
-            size.
+            adaptation reads is missing, the method does not say what a client without labels does, epochs are asked for
+            where clients train with what they kept of earlier rounds, or there is no such size or ``by``.
     """
     method, server = federation.method, federation.server
     adaptation = adaptation or (method.adaptation if epochs is None else None)
     epochs = epochs or 0
-    if len(images) < 2:
-        raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
-    if epochs < 0:
-        raise UsageError(f"epochs={epochs}: takes 0 or more")
+    _check_arguments(images, by, epochs)
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
     sizes = 0 if federation.fresh is None else len(federation.fresh.rows)
@@ -141,6 +139,15 @@ def join(
     engine.layout.write(newcomer, engine.bank[0])
     network = remove_extras(newcomer).eval()
     return JoinedClient(choice, weights, network, trained, report, adaptation, steps, size, trust)
+
+
+def _check_arguments(images: Tensor, by: By, epochs: int) -> None:
+    if len(images) < 2:
+        raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
+    if epochs < 0:
+        raise UsageError(f"epochs={epochs}: takes 0 or more")
+    if by not in get_args(By):
+        raise UsageError(f"by='{by}': takes {' or '.join(get_args(By))}")
 
 
 def receive_model(

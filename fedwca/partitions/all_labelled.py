@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 class AllLabelled(Partition):
     """Several labelled sources and no target: they train one model together, which is tested on their own test images.
 
-    Source: Self-supervised federated domain adaptation with MDMGB, sec. 3.2 (domain generalisation).
+    Source: Self-supervised federated domain adaptation with MDMGB, sec. 3.3 (domain generalisation).
     """
 
     label = "labelled sources, no target"
-    paper = "SFDA with MDMGB, sec. 3.2"
+    paper = "SFDA with MDMGB, sec. 3.3"
     setting = "sfda"
     default_baseline = "sfda_dg"
     preset_table = "sfda_dg"

@@ -32,7 +32,8 @@ class Dirichlet(LabelledPartition):
     paper = "Hsu et al. 2019; FedTTA sec. 4.3"
 
     alpha: Alpha = 0.1
-    """Concentration: towards 0 a class goes to one client, towards infinity all clients are alike."""
+    """Concentration: towards 0 a class goes to one client (by class) or a client has one class (by client), towards
+    infinity all clients are alike."""
     new: Annotated[tuple[Alpha, ...], BeforeValidator(split_numbers), AfterValidator(check_distinct)] = ()
     """Alphas of new clients, as 0.01+0.1+0.5; for each, their images are divided anew, among a group of new
     clients. New clients get the published test part, training clients the training part; without published parts, each

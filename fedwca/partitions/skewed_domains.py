@@ -41,7 +41,8 @@ class SkewedDomains(DomainPartition):
     has_skewed_clients = True
 
     alpha: Alpha = 0.3
-    """Concentration: towards 0 one client gets all that is dealt, towards infinity all clients are alike."""
+    """Concentration: towards 0 one client gets a whole class (by class) or nearly all images (by size), or a client has
+    one class (by client); towards infinity all clients are alike."""
     by: Literal["class", "client", "size"] = "class"
     """What is drawn: class, the shares of each class over clients, so that sizes differ too; client, the classes of
     each client, all of one size; size, the shares of all images over clients, whose classes are alike."""

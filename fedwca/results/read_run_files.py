@@ -85,7 +85,7 @@ def read_records(run: str | Path) -> list[dict[str, Any]]:
     A truncated last line is left out.
 
     Args:
-        run: the run folder.
+        run: the run folder; if it has no records, or is not there, there are none to return.
 
     Raises:
         FedwcaError: a line is damaged; the message names it.

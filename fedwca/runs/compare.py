@@ -55,7 +55,8 @@ def run_comparison(
         request: settings that all methods share.
         methods: baselines, or compositions such as ``fedwca:ta=0.05``.
         domains: source or target domains; ``all``: every domain; empty: the data set's default.
-        reference: method that differences are relative to; None: fedavg, if it is among the methods.
+        reference: method that differences are relative to; None: the first of fedavg and fedavg_labelled that is
+            among the methods.
         out: folder of run folders, one per source or target.
         reporter: receives progress and warnings.
 

@@ -51,7 +51,7 @@ def open_run(
 
     Args:
         run: run folder, or its name in ``runs/``.
-        method: name of a method of the run; None: the composed one.
+        method: name of a method of the run; None: the composed one or, without one, the last.
         source_model: index of the source model, from 0.
         trial: index of the trial, from 0.
         round: number of rounds after which the models are taken; None: the round that was selected on validation images

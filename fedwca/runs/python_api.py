@@ -98,9 +98,11 @@ def compare(
 
     Args:
         methods: baselines, or compositions such as ``fedwca:ta=0.05`` and ``True=fedwca/clusterer=true``.
-        sources: source domains; ``["all"]``: every domain; empty: the data set's default.
-        reference: method that differences are relative to; None: fedavg, if it is among the methods.
-        out: folder of run folders, one per source.
+        sources: source domains, or target domains where the partition has a target, such as ``leave_one_out``;
+            ``["all"]``: every domain; empty: the data set's default.
+        reference: method that differences are relative to; None: the first of fedavg and fedavg_labelled that is
+            among the methods.
+        out: folder of run folders, one per source or target.
         preset: as for `bench`.
         config: as for `bench`.
         overrides: as for `bench`.

@@ -44,6 +44,8 @@ def test_what_cannot_be_compared_is_refused() -> None:
         member_distances(torch.eye(2), torch.ones(3), torch.tensor([0, 1]))
     with pytest.raises(UsageError, match="no direction"):
         member_distances(torch.eye(2), torch.zeros(2), torch.tensor([0, 1]))
+    with pytest.raises(UsageError, match="no metric 'cosin'; there are cosine, euclidean"):
+        member_distances(torch.eye(2), torch.ones(2), torch.tensor([0, 1]), "cosin")  # type: ignore[arg-type]
     for metric, value in product(("cosine", "euclidean"), (math.nan, math.inf)):
         for rows, newcomer in ((torch.eye(2) + value, torch.ones(2)), (torch.eye(2), torch.tensor([1.0, value]))):
             with pytest.raises(UsageError, match="not finite"):

@@ -317,6 +317,8 @@ def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
         join(weighted, tinted(0, 1, 1))
     with pytest.raises(UsageError, match="epochs=-1: takes 0 or more"):
         join(weighted, tinted(0, 1), epochs=-1)
+    with pytest.raises(UsageError, match="by='aligment': takes update or alignment"):
+        join(weighted, tinted(0, 1), by="aligment")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="keeps every client's model apart"):
         join(federation(Local()), tinted(0, 1))
     with pytest.raises(UsageError, match="has no rounds"):
