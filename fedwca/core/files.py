@@ -31,7 +31,15 @@ def expand_home(path: str | Path) -> Path:
         return Path(path)
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def relative_path(path: Path, folder: Path) -> str | None:
+    """A path from a folder, with ``/`` on all systems; None where there is none (other drives of Windows)."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return None
+
+
+def write_atomically(path: Path, write: Callable[[Path], None], private: bool = False) -> None:
     """Write a file so that others see the old file, the whole new one, or none; makes its folder.
 
     Temporary files left by processes that were killed while they wrote the same file are removed.
@@ -40,6 +48,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         path: the finished file.
         write: writes the whole content to the file it is given, which is empty and has the same name as ``path``, in a
             temporary folder.
+        private: whether only its owner may read the file; ``write`` sees to it where files have modes.
 
     Raises:
         OSError: the path is a folder, or the file cannot be written; names the path. Neither half a file nor an empty
@@ -51,7 +60,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     remove_temporary(path.parent, f".{glob.escape(path.name)}-{HEX}")
     scratch = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
-        with _temporary_folder(scratch):
+        with _temporary_folder(scratch, private):
             temporary_file = scratch / path.name
             temporary_file.touch()
             write(temporary_file)
@@ -136,7 +145,7 @@ def write_secret(path: Path, content: bytes) -> None:
         file.chmod(0o600)  # the file exists and is still empty
         file.write_bytes(content)
 
-    write_atomically(path, write)
+    write_atomically(path, write, private=True)
 
 
 def _make_folders(path: Path) -> list[Path]:
@@ -147,7 +156,7 @@ def _make_folders(path: Path) -> list[Path]:
 
 
 @contextmanager
-def _temporary_folder(folder: Path) -> Iterator[None]:
+def _temporary_folder(folder: Path, private: bool) -> Iterator[None]:
     """A folder that exists and is locked inside the block.
 
     The system releases the lock of a dead process, so an unlocked folder is a leftover. The file that is written is not
@@ -155,7 +164,8 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
     """
     # It is renamed only once it is locked: others remove an unlocked folder of that name.
     new = folder.with_name(f"{folder.name}-new")
-    new.mkdir(0o700)
+    # On Windows the file would inherit this mode, and keep it where it is moved.
+    new.mkdir(0o700 if private or os.name != "nt" else 0o777)
     try:
         with lock_folder(new):
             new.rename(folder)

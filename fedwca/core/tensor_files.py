@@ -110,7 +110,7 @@ def write_tensors(
     Raises:
         OSError: the file cannot be written; an existing one is unchanged.
     """
-    write_atomically(path, lambda file: save_tensors(file, tensors, metadata, private))
+    write_atomically(path, lambda file: save_tensors(file, tensors, metadata, private), private)
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from typing import Literal
 
 import torch
@@ -81,7 +82,9 @@ def first_neighbours(
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.long, device=x.device)
     if backend == "auto":
-        backend = "torch" if rows.is_cuda else "faiss" if len(rows) <= EXACT else "hnsw"
+        # The wheels of torch and faiss for macOS each bring an OpenMP, and the second one ends the process.
+        in_torch = rows.is_cuda or sys.platform == "darwin"
+        backend = "torch" if in_torch else "faiss" if len(rows) <= EXACT else "hnsw"
     if precision == "float32":
         return naive_neighbours(rows.float(), metric, backend).to(x.device)
     zero = 8 * torch.finfo(torch.float64).eps if metric == "cosine" else 0.0  # two rows as near as this are equal

@@ -162,5 +162,7 @@ def plugin_versions() -> dict[str, str]:
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    # Linux on ARM gives numbers in place of a name.
+    parts = [f"{key} {facts[key]}" for key in ("CPU implementer", "CPU part", "CPU variant") if key in facts]
+    return facts.get("model name") or ", ".join(parts) or platform.processor() or platform.machine()

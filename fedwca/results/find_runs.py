@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import os
 from pathlib import Path
 
-from fedwca.core.files import expand_home
+from fedwca.core.files import expand_home, relative_path
 from fedwca.errors import UsageError
 
 ROOT = Path("runs")
@@ -27,7 +26,7 @@ def find_run(run: str | Path, root: Path | None = None) -> Path:
     if not isinstance(run, str | Path):
         raise UsageError(f"a run is named by its folder, or by its name in {ROOT}/, not by {type(run).__name__}")
     # Links are not followed: a run in the folder may be a link to one elsewhere.
-    if root is not None and ".." in Path(os.path.relpath(root / run, root)).parts:
+    if root is not None and ".." in (relative_path(root / run, root) or "..").split("/"):
         raise UsageError(f"{run}: not in {root}/, which --root names; for a run elsewhere leave --root out")
     candidates = [expand_home(run), ROOT / run] if root is None else [root / run]
     for path in candidates:

@@ -67,7 +67,7 @@ class Configuration(_Values):
     checkpoint_digest: Text | None = None
     weights_digest: Text | None = None
     classes: list[Text] = []
-    places: dict[Literal["directory", "from_run"], str] | None = None
+    places: dict[Literal["directory", "from_run"], str | None] | None = None
 
 
 class _Mean(_Values):

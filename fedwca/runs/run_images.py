@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
-from fedwca.core.files import expand_home
+from fedwca.core.files import expand_home, relative_path
 from fedwca.data.dataset import FederatedDataset
 from fedwca.errors import DataError, UsageError
 from fedwca.results.read_run import Run
@@ -76,13 +76,13 @@ def describe_images(dataset: FederatedDataset) -> dict[str, str]:
     return {"data_digest": dataset.digest(), **({} if splits is None else {"split_digest": splits})}
 
 
-def describe_places(run: Path) -> dict[str, str]:
-    """The working directory, and its path relative to the run folder.
+def describe_places(run: Path) -> dict[str, str | None]:
+    """The working directory, and its path relative to the run folder, if there is one.
 
     With them, the run's paths can be resolved from another directory and after the run was moved.
     """
     directory = Path.cwd()
-    return {"directory": str(directory), "from_run": os.path.relpath(directory, run.resolve())}
+    return {"directory": str(directory), "from_run": relative_path(directory, run.resolve())}
 
 
 def locate_paths(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> RunConfig:
@@ -105,9 +105,10 @@ def locate_paths(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> R
         original = Path(places["directory"]) / path
         if path.exists() and original.exists() and path.samefile(original):
             return path
-        relative = os.path.relpath(original, places["directory"])
-        moved_path = Path(os.path.normpath(run.resolve() / places["from_run"] / relative))
-        return next((candidate for candidate in (original, moved_path, path) if candidate.exists()), path)
+        candidates, relative = [original, path], relative_path(original, Path(places["directory"]))
+        if places["from_run"] is not None and relative is not None:
+            candidates.insert(1, Path(os.path.normpath(run.resolve() / places["from_run"] / relative)))
+        return next((candidate for candidate in candidates if candidate.exists()), path)
 
     located_paths = {name: locate(value) for name, value in config if isinstance(value, Path)}
     components = {kind: dict(names) for kind, names in config.components.items()}

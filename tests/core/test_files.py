@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ntpath
 import os
 import shutil
 import signal
 import stat
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fedwca.core.file_locks import lock_folder
-from fedwca.core.files import TEMPORARY, check_writable, remove_temporary, write_atomically, write_secret
+from fedwca.core.files import TEMPORARY, check_writable, relative_path, remove_temporary, write_atomically, write_secret
 from fedwca.core.tensor_files import open_tensors, save_tensors, write_tensors
 
 
@@ -141,6 +143,30 @@ def test_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
     path.write_text("open to all")
     write_secret(path, b"hidden")
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"hidden", 0o600)
+
+
+def test_on_windows_only_a_secret_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[int] = []
+    make = Path.mkdir
+
+    def mkdir(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        modes.append(mode)
+        make(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr("fedwca.core.files.os", SimpleNamespace(**{**vars(os), "name": "nt"}))
+    write_atomically(tmp_path / "result", lambda path: None)
+    write_secret(tmp_path / "secret", b"hidden")
+    write_tensors(tmp_path / "model", {"x": torch.zeros(1)}, private=True)
+    assert [mode for mode in modes if mode != 0o777] == [0o700, 0o700]
+
+
+def test_a_path_from_a_folder_has_slashes_and_there_may_be_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert relative_path(tmp_path / "a/b", tmp_path / "c") == "../a/b"
+    monkeypatch.setattr("os.path.relpath", ntpath.relpath)
+    assert relative_path(Path("D:/a"), Path("C:/b")) is None
 
 
 def test_a_folder_is_writable_whatever_it_holds(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -159,12 +160,16 @@ def test_final_models_that_are_too_large_together_are_sent_one_by_one(
 
 
 def test_why_a_run_failed_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encodings: list[str | None] = []
+
     def fail(path: Path) -> DeploymentConfig:
+        encodings.extend(handler.encoding for handler in serve.log.handlers if isinstance(handler, logging.FileHandler))
         raise FedwcaError("one\nFEDWCA RUN COMPLETE")
 
     monkeypatch.setattr(DeploymentConfig, "read", fail)
     with pytest.raises(FedwcaError):
         serve._play(SimpleNamespace(), tmp_path)  # type: ignore[arg-type]
+    assert encodings == ["utf-8"]  # as who shows the log reads it, whatever the locale
     (line,) = (tmp_path / "federation.log").read_text().splitlines()
     assert line.endswith(r"the run failed: FedwcaError: one\nFEDWCA RUN COMPLETE")
 

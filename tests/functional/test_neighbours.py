@@ -259,6 +259,12 @@ def test_wrong_requests_are_refused() -> None:
         connected_components(torch.tensor([0, 2]))
 
 
+def test_no_second_openmp_is_loaded_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    assert first_neighbours(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.2]])).tolist() == [2, 2, 0]
+
+
 def test_components_by_hand() -> None:
     # 0 -> 4 -> 0; 1 -> 2 -> 3 -> 1 (a cycle of three); 5 -> 3; 6 -> 6
     assert connected_components(torch.tensor([4, 2, 3, 1, 0, 3, 6])).tolist() == [0, 1, 1, 1, 0, 1, 2]

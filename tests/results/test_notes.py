@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +117,19 @@ def test_tags_are_changed_later_and_the_run_is_the_same(runs: Path) -> None:
         assert call("runs", "tag", "other", *empty).out == "runs/other: b, c\n"
     assert run_identity(read_run(runs / "one").about) == identity
     assert call("runs", "rm", "other", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: EPYC: 7\n\nprocessor\t: 1\nmodel name\t: EPYC: 7\n", "EPYC: 7"),
+        ("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", "CPU implementer 0x41, CPU part 0xd0c"),
+        ("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", "CPU implementer 0x41, CPU part 0xd4f"),
+    ],
+)
+def test_processors_have_names_also_on_arm(monkeypatch: pytest.MonkeyPatch, lines: str, name: str) -> None:
+    monkeypatch.setattr(environment, "Path", lambda _: SimpleNamespace(exists=lambda: True, read_text=lambda: lines))
+    assert environment._cpu() == name
 
 
 @pytest.mark.parametrize("tag", ["two words", "a,b", "a\x1b", ["night", "lr"], 3])

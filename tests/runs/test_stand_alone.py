@@ -13,11 +13,13 @@ import pytest
 
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
+from fedwca.config.run_config import RunConfig
 from fedwca.errors import DataError, UsageError
 from fedwca.export import model_from_run
 from fedwca.models import models
 from fedwca.models.lenet import LeNet
 from fedwca.runs.open_run import open_run
+from fedwca.runs.run_images import describe_places, locate_paths
 from tests.read_rounds import read_rounds
 
 from ..cli.conftest import SMALL, Run, call
@@ -250,3 +252,12 @@ def test_a_missing_plugin_is_named(place: Path, plugin: str) -> None:
             "mine: no aggregator 'borrowed'; the run was begun with trial-parts 0.1.0, which is not installed here: "
             "install it" in refused.err
         ), refused.err
+
+
+def test_paths_are_found_where_a_run_is_on_another_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "images").mkdir()
+    monkeypatch.setattr("os.path.relpath", Mock(side_effect=ValueError("path is on mount 'C:', start on mount 'D:'")))
+    places = describe_places(tmp_path / "run")
+    assert places == {"directory": str(Path.cwd()), "from_run": None}
+    for data in (tmp_path / "images", tmp_path / "gone"):
+        assert locate_paths(RunConfig(data=data), {"places": places}, tmp_path / "run").data == data

@@ -56,7 +56,7 @@ def _main(grid: Grid, context: Context) -> None:
 
 def _play(grid: Grid, folder: Path) -> None:
     """Run the federation and write its log to a file, since Flower does not show what an app prints."""
-    handler = logging.FileHandler(folder / LOG)
+    handler = logging.FileHandler(folder / LOG, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
