@@ -146,12 +146,43 @@ def test_absent_clients_count_with_what_they_said_last() -> None:
     assert not torch.allclose(after["v"][0], before["v"][0])
 
 
+def test_two_rounds_of_three_reuse_the_weights_of_the_starts() -> None:
+    revised, labels, everybody = RevisedWCA(u=3), torch.tensor([0, 1]), torch.ones(2, dtype=torch.bool)
+    own, rows = torch.eye(2, dtype=torch.float64), torch.zeros(2, 1)
+    report = {"alpha": torch.tensor([[0.8, 0.2], [0.4, 0.6]]).double(), "beta": torch.full((2, 2), 0.5).double()}
+    state = revised.next_state({}, labels, {}, everybody)
+    assert torch.equal(revised.offer(state, 1, rows).shared, own)
+    state = revised.next_state(state, labels, report, everybody)
+    # Half of the own model and half of alpha's mixture, of cluster models in round 1.
+    v, soft = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([[5 / 6, 1 / 6], [1 / 8, 7 / 8]]).double()
+    for number in (2, 3):
+        torch.testing.assert_close(revised.offer(state, number, rows).personal, torch.stack([own, v], 1))
+        assert revised.expected_reports(number) == {}
+        state = revised.next_state(state, labels, {}, everybody)
+    torch.testing.assert_close(revised.offer(state, 4, rows).shared, soft)
+    assert revised.expected_reports(4).keys() == {"alpha", "beta"}
+    # In round 4 of soft models: the first cluster's has 0.8 · 5/6 + 0.2 / 8 = 83/120 and 0.4 · 5/6 + 0.6 / 8 = 49/120.
+    state = revised.next_state(state, labels, report, everybody)
+    first = torch.tensor([0.5 + 83 / 240, 49 / 240], dtype=torch.float64)
+    torch.testing.assert_close(state["v"], torch.stack([first, 1 - first], 1))
+
+
+def test_fedamp_mixes_models_that_are_all_equal() -> None:
+    # All distances are 0, and so is their median: each other client has exp(0) / 2 of the step.
+    cloud = FedAMP().offer({}, 1, torch.ones(3, 2)).personal[:, 0]
+    assert cloud.tolist() == [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
+
+
 def test_mdmgbs_centroids_by_known_labels() -> None:
     features = torch.tensor([[2.0, 0.0], [4.0, 0.0], [0.0, 3.0], [6.0, 0.0]])
     predictions = Predictions(torch.zeros(4, 2), features)
     centroids = MDMGB(centroids="labels").answer(predictions, torch.tensor([0, 0, 1, 1]))["centroids"]
     # The last image is nearer to the other class, and stays in its own.
     assert centroids.tolist() == [[3, 0, 1], [3, 1.5, 1]]
+    # By default the labels of a client that has some play no part.
+    soft = MDMGB().answer(predictions, torch.tensor([0, 0, 1, 1]))["centroids"]
+    assert torch.equal(soft, MDMGB().answer(predictions, None)["centroids"])
+    assert not torch.equal(soft, centroids)
 
 
 def test_mdmgbs_temperature_by_hand() -> None:
