@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from torch import Tensor
 
 from fedwca.clusterers import clusterers
@@ -15,6 +16,7 @@ from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Clusterer
 from fedwca.errors import UsageError
+from tests.functional.clients import collinear
 
 every = pytest.mark.parametrize("clusterer", [clusterers.build(name) for name in clusterers.names()], ids=str)
 
@@ -127,6 +129,28 @@ def test_a_number_of_groups_that_cannot_be_is_refused_or_the_nearest(name: str) 
     assert not clusterers.build({"name": name, "least": 1, "most": 1})(fake).any()
 
 
+def test_kmeans_has_its_restarts_and_seed_and_of_equal_partitions_the_coarsest_is_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def spy(clusters: int, **options: int) -> KMeans:
+        asked.append((clusters, options))
+        return KMeans(clusters, **options)
+
+    monkeypatch.setattr("sklearn.cluster.KMeans", spy)
+    monkeypatch.setattr("sklearn.metrics.silhouette_score", lambda rows, labels: 0.5)
+    fake = signatures([0, 0, 1, 1, 2, 2])
+    assert clusterers.build("kmeans:most=4,restarts=3,seed=5")(fake).max() == 1
+    assert asked == [(clusters, {"n_init": 3, "random_state": 5}) for clusters in (2, 3, 4)]
+
+
+def test_silhouettes_of_rows_that_are_nearly_equal_keep_their_digits() -> None:
+    fake = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
+    far = FakeSignatures(fake.values + 1e6, fake.truth)  # squares of 4e13, of which 1e-2 is the last digit
+    assert clusterers.build("kmeans")(far).tolist() == fake.truth.tolist()
+
+
 def test_identical_clients_do_not_break_finch() -> None:
     fake = FakeSignatures(torch.ones(4, 8, dtype=torch.float64), torch.tensor([0, 0, 1, 1]))
     assert Finch()(fake).shape == (4,)
@@ -212,6 +236,39 @@ def test_levels_and_distances_are_those_that_were_asked_for() -> None:
     assert AdaBN()(fake).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     alike = FakeSignatures(torch.tensor([[1.0, 0], [2, 0], [10, 1], [11, 0]]), torch.arange(4))
     assert AdaBN()(alike).tolist() == [0, 0, 1, 1]  # by angles all would be near one another
+
+
+def test_finchs_precision_is_the_one_that_was_asked_for() -> None:
+    x, truth = collinear(4, 3, 500, 3e-5, 0)  # float32 sees noise alone
+    fake = FakeSignatures(x, truth)
+    assert same(Finch()(fake), truth)
+    assert not same(Finch(precision="float32")(fake), truth)
+
+
+def test_clusterers_read_what_they_are_configured_to_read() -> None:
+    class Asked(FakeSignatures):
+        def styles(self, share: float, images: int) -> Tensor:
+            assert (share, images) == (0.2, 7)
+            return self.values
+
+        def moments(self, layers: str) -> Tensor:
+            assert layers == "all"
+            return self.values
+
+    asked = Asked(signatures([0, 0, 1, 1]).values, torch.tensor([0, 0, 1, 1]))
+    for specification, metric in (
+        ("ladd:share=0.2,images=7", "euclidean"),
+        ("ada_bn:layers=all", "euclidean"),
+        ("kmeans", "euclidean"),
+        ("finch", "cosine"),
+        ("finch:metric=euclidean", "euclidean"),
+    ):
+        clusterer = clusterers.build(specification)
+        assert same(clusterer(asked), asked.truth)
+        vectors, of_vectors = clusterer.client_vectors(asked) or (None, None)
+        assert vectors is not None
+        assert torch.equal(vectors, asked.values)
+        assert of_vectors == metric
 
 
 def test_a_number_of_clusters_that_is_given_needs_no_silhouette() -> None:
