@@ -125,6 +125,8 @@ def test_mu_0_leaves_images_alone() -> None:
     off = TwoModel(mixup=False)(models, drawn(6))
     assert torch.equal(off.labels, targets.labels)
     assert off.partner_weights.sum() == 0
+    assert off.weights.tolist() == [1] * 6, "an image whose two labels differ is trained on like the others"
+    assert off.models_agree.tolist() == [True] * 5 + [False]
 
 
 @pytest.mark.parametrize(
