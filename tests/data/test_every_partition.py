@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,9 @@ def sorted_by_class() -> FederatedDataset:
     return FederatedDataset("sorted", tuple(map(str, range(CLASSES))), domains)
 
 
-def deal(name: str) -> Federation:
+def deal(name: str, **changes: Any) -> Federation:
     built = partitions.build(SPECS.get(name, name))
-    settings = ClientSettings(clients=2, samples=None, seed=0, new_clients=2)
+    settings = ClientSettings(**{"clients": 2, "samples": None, "seed": 0, "new_clients": 2} | changes)
     federation: Federation = built(sorted_by_class(), None if built.domain_role is None else "d0", settings)
     return federation
 
@@ -61,3 +62,22 @@ def test_labels_are_those_of_training_images_of_clients_that_may_have_them(name:
         else:
             assert client.labels is None
     assert all(client.labels is None for group in federation.newcomers for client in group.clients)
+
+
+@pytest.mark.parametrize("name", partitions.names())
+def test_seed_and_bound_of_images_are_those_of_the_run(name: str) -> None:
+    def images(**changes: Any) -> list[list[int]]:
+        return [numbers(client.train) + numbers(client.test) for client in deal(name, **changes).all_clients]
+
+    assert images() == images(seed=0) != images(seed=1)
+    assert 0 < max(map(len, images(samples=5))) <= 5 < max(map(len, images()))
+
+
+@pytest.mark.parametrize("name", [name for name in partitions.names() if not partitions.build(name).has_newcomers])
+def test_published_parts_are_kept_apart_where_asked(name: str) -> None:
+    def parts(federation: Federation) -> list[set[int]]:
+        pairs = [(client.train, client.test) for client in federation.clients]
+        return [{number // 2 % 2 for images in side for number in numbers(images)} for side in zip(*pairs, strict=True)]
+
+    assert parts(deal(name)) == [{0, 1}, {0, 1}]
+    assert parts(deal(name, published_split=True)) == [{0}, {1}]
