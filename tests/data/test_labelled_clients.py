@@ -112,6 +112,14 @@ def test_shards_are_few_classes_and_the_seed_decides_all() -> None:
     ]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_shards_of_a_client_are_of_distinct_classes_where_asked(seed: int) -> None:
+    federation = deal("shards:distinct=true", seed=seed)
+    images = [numbers(client.train) + numbers(client.test) for client in federation.clients]
+    images += [numbers(client.test) for client in federation.newcomers[0].clients]
+    assert [len({number % 70 // 2 % 4 for number in own}) for own in images] == [2] * 7
+
+
 @pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=0.5", "rotations", "shards:public=0.1"])
 def test_a_seed_of_the_partition_is_every_runs_deal(spec: str) -> None:
     first, second = (deal(f"{spec}{',' if ':' in spec else ':'}seed=24", seed=seed) for seed in (0, 1))
