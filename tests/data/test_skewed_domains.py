@@ -66,6 +66,8 @@ def test_clients_get_no_labels_and_samples_bound_them() -> None:
     sizes = [len(all_numbers(client)) for client in federation.clients]
     assert min(sizes) >= 20
     assert max(sizes) == 50
+    just_enough = deal("skewed_domains:by=client,least=250", toy())
+    assert [len(all_numbers(client)) for client in just_enough.clients] == [250] * 8
 
 
 def test_variants_of_one_image_stay_with_one_client() -> None:
