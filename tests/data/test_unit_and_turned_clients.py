@@ -12,7 +12,7 @@ import torch
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.errors import DataError, UsageError
-from fedwca.functional import rotate_images
+from fedwca.functional import dirichlet_partition, rotate_images
 from fedwca.runs.records.measure_newcomers import number_newcomers
 from tests.data.test_labelled_clients import deal, numbered, numbers
 
@@ -89,6 +89,26 @@ def test_new_clients_of_several_alphas_share_the_test_part() -> None:
     parts = owned(cut)
     assert sum(map(len, parts[3:])) == pytest.approx(80, abs=4)
     assert sorted(number for part in parts for number in part) == list(range(140))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("dirichlet:alpha=3,by=client", [(7, 3.0, "client")]),
+        ("dirichlet:alpha=3,by=client,new=0.5+100", [(4, 3.0, "client"), (3, 0.5, "client"), (3, 100.0, "client")]),
+        ("dirichlet:alpha=30,new=50", [(4, 30.0, "class"), (3, 50.0, "class")]),
+    ],
+)
+def test_each_kind_of_client_has_its_own_alpha(spec: str, expected: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def spy(labels: Any, clients: int, alpha: float, random: Any, by: Any = "class") -> Any:
+        drawn.append((clients, alpha, by))
+        return dirichlet_partition(labels, clients, alpha, random, by)
+
+    monkeypatch.setattr("fedwca.partitions.dirichlet.dirichlet_partition", spy)
+    deal(spec, numbered(280))
+    assert drawn == expected
 
 
 @pytest.mark.parametrize("by", ["class", "client"])
