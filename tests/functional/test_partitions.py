@@ -185,6 +185,15 @@ def test_dirichlet_by_class_has_the_same_alpha_for_all_clients() -> None:
     assert [call.args[0].tolist() for call in random.dirichlet.call_args_list] == [[0.2] * 4]  # of each of two classes
 
 
+def test_dirichlet_by_class_cuts_at_the_nearest_image() -> None:
+    random = MagicMock(wraps=seeded())
+    random.dirichlet.side_effect = lambda alphas, draws: np.array([[0.19, 0.34, 0.47], [0.32, 0.24, 0.44]])
+    # Ten images each are cut at 1.9 and 5.3, and at 3.2 and 5.6.
+    labels = np.repeat([0, 1], 10)
+    parts = dirichlet_partition(labels, 3, 0.2, random, "class")
+    assert classes_of(parts, labels).tolist() == [[2, 3], [3, 3], [5, 4]]
+
+
 def test_dirichlet_by_client_gives_equal_sizes_without_repeats() -> None:
     labels = np.repeat(np.arange(3), [50, 5, 48])
     parts = dirichlet_partition(labels, 10, 0.05, seeded(), "client")
@@ -239,6 +248,8 @@ def test_long_tail_by_hand() -> None:
     assert (np.diff(indices) > 0).all()
     assert np.bincount(labels[long_tail(labels[:16], 2, 4.0, seeded())]).tolist() == [8, 2]
     assert long_tail(labels, 3, 1.0, seeded()).tolist() == list(range(24))
+    halved = np.repeat(np.arange(7), 64)  # 64 · 64^(-5/6) is 2, though in floating point just below it
+    assert np.bincount(halved[long_tail(halved, 7, 64.0, seeded())]).tolist() == [64, 32, 16, 8, 4, 2, 1]
     assert np.bincount(labels[long_tail(labels, 3, 1e6, seeded())]).tolist() == [8, 1, 1]
     assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay empty
     with pytest.raises(UsageError, match=r"ratio must be 1 or more, not 0\.5"):
