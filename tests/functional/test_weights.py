@@ -82,6 +82,9 @@ def test_a_cluster_nobody_wants_keeps_its_own_model() -> None:
     soft = soft_cluster_weights(alpha, beta, torch.tensor([0, 1]))
     # model 0: wanted by both alike: 0.5 + 0.5·0.5; model 1: wanted by nobody
     assert soft.tolist() == [[0.75, 0.25], [0.0, 1.0]]
+    # Weights that are left over from a softmax are no wish either, whatever their ratio.
+    alpha = torch.tensor([[1 - 1e-9, 1e-9], [1 - 3e-9, 3e-9]], dtype=torch.float64)
+    assert soft_cluster_weights(alpha, beta, torch.tensor([0, 1]))[1].tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("direction", ["column", "row"])
