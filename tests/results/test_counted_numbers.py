@@ -9,6 +9,7 @@ import pytest
 
 from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.run_schemas import SCHEMA, RoundRecord
+from fedwca.results.shown_records import accuracy_of_all, last_records
 from fedwca.results.table_rows import count_numbers, mean_of_classes, summarise, table_rows
 
 
@@ -45,6 +46,17 @@ def test_a_table_has_means_over_runs() -> None:
     assert entry["calibration_error"] == {"mean": 5.5, "std": pytest.approx(0.5**0.5)}
     assert entry["runs"][1]["worst"] == 40.0
     assert "client_std" not in entry["runs"][1]
+
+
+def test_the_last_record_is_that_of_the_last_round_wherever_it_stands() -> None:
+    later = {**FIRST, "round": 1, "accuracy": [10.0, math.nan, 20.0, 30.0]}
+    assert last_records([later, FIRST, SECOND])["wca"] == {(0, 0): later, (0, 1): SECOND}
+
+
+def test_accuracies_of_clients_that_are_not_counted_are_those_of_sources_or_of_validation() -> None:
+    accuracy, others = [math.nan, 70.0], [60.0, math.nan]
+    assert accuracy_of_all({"accuracy": accuracy, "accuracy_sources": others}) == [60, 70]
+    assert accuracy_of_all({"accuracy": accuracy, "accuracy_validation": others}) == [60, 70]
 
 
 def test_a_run_from_before_there_were_counts() -> None:
