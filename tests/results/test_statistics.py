@@ -39,6 +39,7 @@ def test_a_t_interval_by_hand() -> None:
 
 def test_signed_rank_says_nothing_with_five_pairs() -> None:
     assert signed_rank([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert signed_rank([math.nan, 1.0, 2.0, 3.0, 4.0, 5.0]) is None, "nor with a sixth that was not measured"
 
 
 def test_signed_rank_by_counting() -> None:
@@ -60,6 +61,17 @@ def test_signed_rank_with_ties_counts_every_pattern() -> None:
     assert signed_rank([1.0, 1.0, 2.0, 3.0, -1.0, 2.0, 5.0]) == pytest.approx(extreme / 2**7)
 
 
+def test_as_many_of_either_sign_are_no_evidence() -> None:
+    # Ranks 1.5, 1.5, 3.5, 3.5, 5.5 and 5.5: the positive ones sum to 10.5 of 21, in the middle of all patterns.
+    assert signed_rank([1.0, -1.0, 2.0, -2.0, 3.0, -3.0]) == 1.0
+
+
+def test_ties_are_counted_up_to_fifteen_differences_and_approximated_from_sixteen_on() -> None:
+    assert signed_rank([1.0] * 15) == pytest.approx(2 / 2**15)
+    # Sixteen ranks of 8.5: their sum is 136 where 68 is expected, with a variance of 16 · 8.5² / 4 = 17²; z = 4.
+    assert signed_rank([1.0] * 16) == pytest.approx(math.erfc(4 / math.sqrt(2)))
+
+
 def test_differences_are_paired_by_run() -> None:
     ours = {("mnist", 0, 0): 70.0, ("mnist", 0, 1): 72.0, ("mnist", 1, 0): 50.0}
     theirs = {("mnist", 0, 0): 69.0, ("mnist", 0, 1): 69.0, ("synth", 0, 0): 1.0}
@@ -69,6 +81,11 @@ def test_differences_are_paired_by_run() -> None:
     assert difference.std == pytest.approx(math.sqrt(2))
     assert difference.low == pytest.approx(2 - 12.7062, abs=1e-3)
     assert paired_difference(ours, {("usps", 0, 0): 1.0}) is None
+    assert paired_difference({"a": math.nan}, {"a": 1.0}) is None, "nothing was measured in both"
+    # n = 3 at a level of 90 %: mean 2, std 1, t(2 df) = 2.9200.
+    ninety = paired_difference({"a": 1.0, "b": 2.0, "c": 3.0}, dict.fromkeys("abc", 0.0), level=0.9)
+    assert ninety is not None
+    assert (ninety.low, ninety.high) == pytest.approx((2 - 2.92 / math.sqrt(3), 2 + 2.92 / math.sqrt(3)), abs=1e-4)
 
 
 def test_pooled_equals_the_sample_of_all_values() -> None:
