@@ -222,7 +222,7 @@ def mixed() -> str:
     shares = ("mixed", "places", "all_places_over_counted")
     lines = [[str(entry["round"]), *(f"{entry[share]:.2f}" for share in shares)] for entry in result["rounds"]]
     notes = [
-        "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels.",
+        "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py DATA`); in round 0 one model gives both labels.",
         f"{made(result)}.",
     ]
     return noted(Table("", ("round", *columns), lines, heads=0), notes)

@@ -102,14 +102,15 @@ def cases(dataset: str) -> str:
     pieces = [piece for piece in results if piece["dataset"] == dataset]
     setting = pieces[0]["settings"]
     own = [entry["environment"] for piece in pieces if "environment" in (entry := piece.get(UNTRAINED, {}))]
-    later = on_machines(own) if own else ""
+    told = f"{UNTRAINED} was run later, from source models trained anew with the same seeds."
+    later = [f"{told} {on_machines(own)}"] if own else []
     notes = [
         "Percent, means over clients and seeds; differences are paired by seed, with their 95 % interval (Student's t)",
         "and n; **bold** where it excludes 0. Labels, α (eq. 1) and β (eq. 3) are FedWCA's, α and β of the last round.",
         f"{setting['clients']} clients per target domain, at most {setting['samples']} images each before the split,",
         f"{setting['rounds']} rounds of {setting['epochs']} epochs, learning rate {setting['lr']}, source",
         f"{setting['source']}, but for what a case says. {hardware(pieces)}",
-        *([f"{UNTRAINED} was run later, from source models trained anew with the same seeds. {later}"] if later else []),
+        *later,
         "Configurations: `benchmarks/results/wca_or_one_hot`.",
     ]
     return noted(Table("", heads, lines), notes)

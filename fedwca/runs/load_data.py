@@ -49,6 +49,11 @@ def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -
     if (counts := files.count_images()) is not None:
         check_images_fit(config, counts, model.stored_side)
     domain_key = partition_of(config).domain_role
+    if domain_key is None and config.checkpoint is None and not partition_of(config).trains_classifier:
+        raise UsageError(
+            f"partition {config.partition!r} names no domain to train a source model on; give it a domain_role, let "
+            "its clients train the whole network (trains_classifier), or take a --checkpoint"
+        )
     # A partition with new clients pools the published parts, and refuses this split with a sentence later.
     published = config.split == "published" and not partition_of(config).has_newcomers
     try:

@@ -14,7 +14,7 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text()
-ROWS: list[tuple[str, str]] = re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
+ROWS: list[tuple[str, str]] = re.findall(r"^\| ([ASUTK]\d+) \|(.*)$", TEXT, re.M)
 SET = [(row, *pair.split("=", 1)) for row, line in ROWS for pair in re.findall(r"--set (\S+=[^`\s]+)", line)]
 """Alternatives that set a value."""
 WORDS = [(row, word) for row, line in ROWS for word in re.findall(r"`([a-z-]+/[a-z]+=[^`\s]+)`", line)]

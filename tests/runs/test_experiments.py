@@ -185,6 +185,21 @@ def test_an_exception_of_a_plugin_is_a_fedwca_error(
         fedwca.compare(["fedavg"], out=tmp_path / "runs", partition="failing", **settings | {"baselines": []})
 
 
+def test_a_partition_without_a_source_model_says_what_its_clients_start_from(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Whole(Domains):
+        """As a partition that leaves `domain_role` as it is."""
+
+        domain_role = None
+
+    monkeypatch.setitem(partitions._classes, "whole", Whole)
+    monkeypatch.setattr(Whole, "name", "whole")
+    said = r"partition 'whole' names no domain to train a source model on; give it a domain_role"
+    with pytest.raises(UsageError, match=said):
+        fedwca.bench(out=tmp_path / "run", partition="whole", **settings | {"source": None})
+
+
 def test_a_central_method_that_draws_by_itself_is_said(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
