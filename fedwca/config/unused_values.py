@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -87,7 +87,7 @@ def check_training_is_not_overruled(keys: Sequence[str], config: RunConfig, meth
             method = methods[0][0]
             raise UsageError(
                 f"{key} is given, but each method of this run has its own, {method.label} {getattr(own[0], field)}; "
-                f"{remedies[table].format(method.name)}"
+                f"{remedies[table].format(_find_head(config)(method))}"
             )
 
 
@@ -150,13 +150,13 @@ def _changes(part: Component, field: str, value: Any) -> bool:
 
 def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
     """Keys ``method.field`` of values for single methods that the run lacks or that do not read them."""
-    heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
+    find_head = _find_head(config)
     parts: dict[str, set[tuple[str, str]]] = {}
     trained_heads = set()
     """Heads of methods with training rounds or adaptation steps; only these read training values."""
     for method, rounds in methods:
         method_keys = {(kind, part.name) for kind, part in method_parts(method)}
-        head = heads.get(method.name, canonical_name(method.name))
+        head = find_head(method)
         parts.setdefault(head, set()).update(method_keys)
         if rounds > bool(method.finish) or method.adaptation is not None:
             trained_heads.add(head)
@@ -168,6 +168,12 @@ def _unused_values(config: RunConfig, methods: Methods) -> list[str]:
         or (key.startswith("components.") and tuple(key.split(".")[1:3]) not in parts[name])
         or (key.startswith("training.") and name not in trained_heads)
     ]
+
+
+def _find_head(config: RunConfig) -> Callable[[Method], str]:
+    """Maps a method of a run to the name by which its own values are found under ``methods``."""
+    heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
+    return lambda method: heads.get(method.name, canonical_name(method.name))
 
 
 def _without_fields(config: RunConfig, keys: Sequence[Key]) -> RunConfig:

@@ -166,6 +166,16 @@ def test_a_training_value_that_every_method_states_itself_is_refused() -> None:
     assert resolve_plan(layer | {"training": {"lr": 0.1}}), "of all methods of a table, or of a preset"
 
 
+def test_where_a_training_value_is_to_be_given_is_right_for_a_changed_method(tmp_path: Path) -> None:
+    file = toml(tmp_path / "c.toml", "[methods.sfda_ls_pl.training]\nlr = 0.1\n")
+    for word in ("mine=sfda_ls_pl", "sfda_ls_pl/objective=cross_entropy"):
+        layer: dict[str, Any] = {"baselines": [word], "composed": False, "target": "neon"}
+        with pytest.raises(UsageError, match=r"give it under \[methods\.sfda_ls_pl\] in a file for --config"):
+            resolve_plan(layer, [("training.lr", "0.1")])
+        ((method, _),) = resolve_plan(layer, file=file).methods
+        assert method.training_in(RunConfig().training).lr == 0.1
+
+
 def test_a_partition_of_a_file_comes_from_the_file(tmp_path: Path) -> None:
     file = toml(tmp_path / "c.toml", "partition = 'dirichlet'\n")
     assert resolve_plan({}, file=file).origins["partition"] == "config"
