@@ -36,7 +36,7 @@ def describe_problems(error: ValidationError, prefix: str = "", model: type[Base
 
     Args:
         error: raised by a pydantic model.
-        prefix: put before each field's name.
+        prefix: put before each field's name, and without its last sign before a problem of several fields.
         model: that was validated, to suggest the closest one for an unknown field.
     """
     lines: list[str] = []
@@ -60,7 +60,8 @@ def describe_problems(error: ValidationError, prefix: str = "", model: type[Base
         if location and location == previous_location:
             lines[-1] += f", or: {problem}"
         else:
-            lines.append(f"{prefix}{location}: {problem}{input_note}" if location else problem)
+            where = f"{prefix}{location}" if location else prefix.rstrip(".: ")
+            lines.append(f"{where}: {problem}{input_note}" if where else problem)
         previous_location = location
     return "; ".join(lines)
 

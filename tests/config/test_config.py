@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from fedwca.adaptations import adaptations
 from fedwca.aggregators.wca import WCA
 from fedwca.component import Component
 from fedwca.config.added_fields import with_added_fields
+from fedwca.config.compose_methods import changed_training
 from fedwca.config.config_layers import layer_from_words, resolve
 from fedwca.config.describe_method import describe_method
 from fedwca.config.read_config_file import read_file
@@ -164,6 +166,15 @@ def test_a_training_value_that_every_method_states_itself_is_refused() -> None:
     assert resolve_plan(layer, [("training.lr", "0.05"), ("training.batch_size", "8")])
     assert resolve_plan(layer | {"baselines": ["sfda_ls_pl", "sfda"]}, [("training.lr", "0.1")])
     assert resolve_plan(layer | {"training": {"lr": 0.1}}), "of all methods of a table, or of a preset"
+
+
+def test_a_problem_of_several_fields_has_the_place_that_a_problem_of_one_has() -> None:
+    with pytest.raises(InvalidConfig, match=r"^tent: training: steps = 5 says how long a round is"):
+        changed_training(Training(), {"steps": 5, "epochs": 2}, "tent")
+    with pytest.raises(InvalidConfig, match=r"^tent: training\.steps: .*greater than 0 \(given 0\)$"):
+        changed_training(Training(), {"steps": 0}, "tent")
+    with pytest.raises(InvalidConfig, match=r"^adaptation entropy: candidates says which model is taken"):
+        adaptations.build("entropy:candidates=all")
 
 
 def test_where_a_training_value_is_to_be_given_is_right_for_a_changed_method(tmp_path: Path) -> None:
