@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 import warnings
 from contextlib import suppress
+from textwrap import shorten
+
+import torch
 
 from fedwca.core.plain_values import to_plain
+from fedwca.core.printable import quote_path
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
-from fedwca.errors import FedwcaError, Unwritable, describe_os_error
+from fedwca.errors import FedwcaError, Unwritable, describe_os_error, first_line
 from fedwca.results.read_run import read_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import end_of_run, log_records
@@ -62,6 +66,14 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         summarise_unfinished(run, rounds_began_at)
         sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)
         raise FedwcaError(f"{sentence}; what was written is kept, {say_how_to_continue(folder.path)}") from error
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        summarise_unfinished(run, rounds_began_at)
+        reason, path = shorten(first_line(error), 160, placeholder=" …"), folder.path
+        raise FedwcaError(
+            f"memory ran out on {run.device} ({reason}); what was written is kept, {say_how_to_continue(path)} or, with "
+            f"one client at a time, fedwca bench --config {quote_path(path / 'config.json')} --out {quote_path(path)} "
+            "--resume --workers 1; in a new run a smaller --batch-size or fewer --clients take less memory"
+        ) from error
     except (FedwcaError, KeyboardInterrupt):
         summarise_unfinished(run, rounds_began_at)
         raise
@@ -73,7 +85,7 @@ def summarise_unfinished(run: PreparedRun, rounds_began_at: float | None) -> Non
 
     A run that is complete stays so: it was stopped while its loggers ended.
     """
-    with suppress(OSError, FedwcaError), warnings.catch_warnings():
+    with suppress(OSError, MemoryError, FedwcaError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not read_run(run.folder.path).complete:
             write_summary(run, rounds_began_at, complete=False)

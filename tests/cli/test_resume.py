@@ -609,6 +609,31 @@ def test_what_cannot_be_read_is_not_said_to_be_unwritable(
 
 
 @pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "CUDA out of memory. Tried 2 GiB"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_memory_that_runs_out_ends_in_a_sentence_and_the_run_goes_on(
+    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("fedwca.runs.run_trials_and_methods.run_rounds", Mock(side_effect=error))
+        patch.setattr("fedwca.runs.write_summary.overview", Mock(side_effect=MemoryError))
+        run = bench("--rounds", "1", "--baseline", "none", "--quiet", out=folder)
+    assert run.code == 1
+    assert run.err == (
+        f"Error: memory ran out on cpu ({reason}); what was written is kept, continue with: fedwca resume {folder} or, "
+        f"with one client at a time, fedwca bench --config {folder}/config.json --out {folder} --resume --workers 1; "
+        "in a new run a smaller --batch-size or fewer --clients take less memory\n"
+    )
+    options = ("--config", str(folder / "config.json"), "--out", str(folder), "--resume", "--workers", "1")
+    assert call("bench", *options).code == 0
+
+
+@pytest.mark.parametrize(
     ("keep", "files"),
     [("last", {"source_only": [0], "wca": [3]}), ("2", {"source_only": [0], "wca": [2, 3]}), ("none", {})],
 )
