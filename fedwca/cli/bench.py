@@ -31,6 +31,10 @@ from fedwca.errors import UsageError
 if TYPE_CHECKING:
     from fedwca.runs.run_request import RunRequest
 
+NO_EFFECT = (
+    "has no effect with --backend flower, which runs one trial of the composed method on the CPU; leave it out"
+)
+
 
 @partial(run_options, without=())
 def command(
@@ -124,11 +128,11 @@ def command(
         }
         output_options |= {"engine": "engine" in asked.layer, "quiet": quiet}
         output_options |= {"device": config.device not in ("auto", "cpu")}
-        output_options |= {"probes": bool(config.probes), "evidence": config.evidence}
         baselines = baseline if baseline != ["none"] else None
         check_no_idle_options(
             baseline=baselines, **repeat_options, **output_options, column=column, ranks_per_trial=ranks_per_trial
         )
+        check_no_idle_fields(probes=config.probes, evidence=config.evidence)
         bench_in_flower(request, as_json)
         return
     if backend is not None:
@@ -178,10 +182,17 @@ def check_no_idle_options(**options: object) -> None:
         UsageError: such an option is given; names the first one.
     """
     for name in (name.replace("_", "-") for name, value in options.items() if value):
-        raise UsageError(
-            f"--{name} has no effect with --backend flower, which runs one trial of the composed method on the CPU; "
-            "leave it out"
-        )
+        raise UsageError(f"--{name} {NO_EFFECT}")
+
+
+def check_no_idle_fields(**fields: object) -> None:
+    """As `check_no_idle_options`, for fields of a configuration that have no option.
+
+    Raises:
+        UsageError: such a field is given; names the first one.
+    """
+    for name in (name for name, value in fields.items() if value):
+        raise UsageError(f"{name} of the configuration {NO_EFFECT}")
 
 
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:

@@ -209,7 +209,7 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     for name, line in {"probes": 'probes = ["each"]', "evidence": "evidence = true"}.items():
         (tmp_path / f"{name}.toml").write_text(line)
         refused = bench("--backend", "flower", "--config", str(tmp_path / f"{name}.toml"))
-        assert f"--{name} has no effect with --backend flower" in refused.err
+        assert f"Error: {name} of the configuration has no effect with --backend flower" in refused.err
     for words in (
         *(["--kernels", "graphs"], ["--workers", "3"], ["--engine", "stacked"], ["--quiet"]),
         *(["--device", "cuda"], ["--device", "cuda:1"]),
