@@ -62,8 +62,16 @@ class ResNet(PretrainedArchitecture):
         """The ImageNet weights, from torchvision's cache if they are there, and the path of their file."""
         weights = cast(Any, self.torchvision()[1])
         path = Path(torch.hub.get_dir()) / "checkpoints" / str(weights.url).rpartition("/")[2]
+        if path.exists():
+            # Its hash is not checked, as torch does it only on download, so no code in the file may run.
+            try:
+                return path, read_tensors(path, "torchvision's cache has")
+            except CheckpointError as error:
+                raise CheckpointError(
+                    f"ImageNet weights of {self.name}: {path} is damaged, holds no weights or cannot be read; remove it, "
+                    "so that it is downloaded again"
+                ) from error
         try:
-            # The hash is checked only on download, not for a cached file, so no code in the file may run.
             return path, weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
         except (OSError, RuntimeError, pickle.UnpicklingError) as error:
             reason = first_line(error)

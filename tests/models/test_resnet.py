@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -343,6 +344,23 @@ def test_a_file_in_the_download_cache_runs_no_code(tmp_path: Path, monkeypatch: 
     with pytest.raises(CheckpointError, match="ImageNet weights of resnet18"):
         ResNet18().build(3)
     assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>no such page</html>", None])
+def test_a_damaged_file_in_the_download_cache_is_no_failed_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    file = tmp_path / "checkpoints" / "resnet18-f37072fd.pth"
+    file.parent.mkdir()
+    if content is None:
+        write(file, state())
+        assert isinstance(ResNet18(side=32).build(3), Network)
+        content = file.read_bytes()[:1000]
+    file.write_bytes(content)
+    sentence = f"^ImageNet weights of resnet18: {re.escape(str(file))} is damaged, .*; remove it, so that it is downloaded"
+    with pytest.raises(CheckpointError, match=sentence):
+        ResNet18().build(3)
 
 
 def test_a_network_of_which_nothing_is_trained_is_refused() -> None:
