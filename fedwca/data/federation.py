@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from fedwca.core.count_of import count_of
 from fedwca.data.metrics import Metrics
 
 
@@ -24,6 +26,20 @@ class ClientImages:
         return f"<ClientImages: {len(self.train)} to train, {len(self.test)} to test>"
 
 
+def name_test_image_needs(sizes: Iterable[int], least: int) -> str:
+    """What clients that have no test images need to have one, for messages.
+
+    Args:
+        sizes: number of images of each of these clients, before they were split.
+        least: number of images that suffices for a test image where no two are of one group.
+
+    >>> name_test_image_needs([2, 1], least=3), name_test_image_needs([2, 6], least=3)
+    ('3 images', '3 images or images of more groups')
+    """
+    needs = {count_of(least, "image") if size < least else "images of more groups" for size in sizes}
+    return " or ".join(sorted(needs))
+
+
 @dataclass(frozen=True, eq=False)
 class Federation:
     """K clients, numbered domain by domain, and the metrics that measure them."""
@@ -39,8 +55,8 @@ class Federation:
     first_number: int = 0
     """Number of the first client of a group of newcomers, which are numbered from 0 without the training clients.
     Groups of the same clients with different shares of their images have the same numbers."""
-    min_images_for_test: int = 3
-    """Fewest images with which a client has a test image."""
+    test_image_needs: str = "3 images"
+    """What clients without test images need to have one, see `name_test_image_needs`."""
     public_images: Tensor | None = None
     """Public images ``[N, 3, H, W]`` uint8, without labels, that every client has; None: there are none."""
 

@@ -13,7 +13,7 @@ from numpy.random import Generator
 
 from fedwca.data.check_deal import check_deal, only_reads_arrays
 from fedwca.data.dataset import FederatedDataset, Integers
-from fedwca.data.federation import ClientImages, Federation
+from fedwca.data.federation import ClientImages, Federation, name_test_image_needs
 from fedwca.data.image_pool import Change, ImagePool
 from fedwca.data.metrics import Metrics
 from fedwca.errors import DataError, UsageError
@@ -151,8 +151,9 @@ def labelled_clients(
     )
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
     least = math.floor(0.5 / share) + 1 if share else 1  # fewest images whose validation share rounds to 1
+    needs = name_test_image_needs([len(train) for train, test in splits if not len(test)], least)
     public_images = None if public_positions is None else all_images.images(public_positions)
-    return Federation(tuple(images), metrics, newcomers, min_images_for_test=least, public_images=public_images)
+    return Federation(tuple(images), metrics, newcomers, test_image_needs=needs, public_images=public_images)
 
 
 def _name_group(label: str, kept_share: float, several: bool) -> str:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
-from fedwca.data.federation import ClientImages, Federation
+from fedwca.data.federation import ClientImages, Federation, name_test_image_needs
 from fedwca.data.metrics import Metrics
 from fedwca.data.split_domain import DealDomain, split_domain
 from fedwca.errors import DataError, UsageError
+
+PUBLISHED = "an image of the published test part"
 
 
 def partition(
@@ -96,8 +98,9 @@ def leave_one_out(
         if name != target and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
         if name == target and not len(client.test):
-            needed = "images of the published test part" if published_split else "3 images or more"
-            raise DataError(f"a client of target domain {name!r} has no test image; it needs {needed}")
+            raise DataError(
+                f"a client of target domain {name!r} has no test image; it needs {federation.test_image_needs}"
+            )
     return federation
 
 
@@ -117,13 +120,15 @@ def _federation(
             f"a partition needs clients >= 1, samples >= 1 and seed >= 0, not clients={clients}, samples={samples}, "
             f"seed={seed}"
         )
-    images, owners, train, test = [], [], [], []
+    images, owners, train, test, untested = [], [], [], [], []
     for index, domain in enumerate(dataset.domains.values()):
         if domain.name not in names:
             continue
         random = np.random.default_rng([seed, index])
         for split in split_domain(domain, clients, samples, random, published_split, deal):
             train_images, test_images = (_tensor(domain, part) for part in (split.train, split.test))
+            if not len(split.test):
+                untested.append(len(split.train) + len(split.validation))
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))
             test.append(torch.from_numpy(domain.labels[split.test]))
@@ -131,7 +136,9 @@ def _federation(
             images.append(ClientImages(train_images, test_images, labels=labels))
     counted = [name not in labelled for name in owners]
     return Federation(
-        tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted if any(counted) else None)
+        tuple(images),
+        Metrics(tuple(owners), tuple(train), tuple(test), counted if any(counted) else None),
+        test_image_needs=PUBLISHED if published_split else name_test_image_needs(untested, least=3),
     )
 
 

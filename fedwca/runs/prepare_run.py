@@ -85,9 +85,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     test_counts = [len(client.test) for client in federation.all_clients]
     if federation.newcomers and plan.config.validation == 0:  # clients that train are to have none
         test_counts[: len(federation)] = [1] * len(federation)
-    if unmeasured := describe_unmeasured(
-        test_counts, federation.min_images_for_test, len(test_counts) - len(federation)
-    ):
+    if unmeasured := describe_unmeasured(test_counts, federation.test_image_needs, len(test_counts) - len(federation)):
         reporter.warn(unmeasured)
     subgroups, ranks_per_trial = ranks.divide(units_of(plan.config, plan.methods))
     network = build_network(plan.config, len(dataset.classes), pretrained=plan.config.checkpoint is None)

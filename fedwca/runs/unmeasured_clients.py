@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from fedwca.results.low_trust import name_clients
 
 
-def describe_unmeasured(tests: Sequence[int], least: int = 3, new: int = 0) -> str | None:
+def describe_unmeasured(tests: Sequence[int], needs: str = "3 images", new: int = 0) -> str | None:
     """A sentence on clients without test images; None if all have some.
 
     Args:
         tests: number of test images of each client.
-        least: number of images that a training client needs to get a test image.
+        needs: what training clients without test images need to have one.
         new: how many clients, the last ones, are newcomers, whose images are all test images.
 
     >>> describe_unmeasured([2, 0, 3])
@@ -24,7 +24,7 @@ def describe_unmeasured(tests: Sequence[int], least: int = 3, new: int = 0) -> s
     if not untested:
         return None
     requirements = {
-        f"clients need {least} images for a test image": untested[0] < len(tests) - new,
+        f"clients need {needs} for a test image": untested[0] < len(tests) - new,
         "new clients need an image": untested[-1] >= len(tests) - new,
     }
     need = ", ".join(sentence for sentence, holds in requirements.items() if holds)

@@ -62,7 +62,7 @@ def check_criterion_is_measured(criterion: str, rounds: int, federation: Federat
         if not any(len(client.test) for client in federation.all_clients):
             raise UsageError(
                 "--oracle: no client has test images to judge by; clients need "
-                f"{federation.min_images_for_test} images for a test image"
+                f"{federation.test_image_needs} for a test image"
             )
     elif all(client.labels is not None for client in federation.clients):
         raise UsageError(

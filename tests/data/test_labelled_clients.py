@@ -237,7 +237,16 @@ def test_groups_of_one_domain_are_not_those_of_another_or_its_single_images() ->
     assert pool.groups[2] == pool.groups[3]
 
 
-@pytest.mark.parametrize(("validation", "least"), [(0.25, 3), (0.5, 2), (0.15, 4), (0.0, 1)])
+@pytest.mark.parametrize(("validation", "least"), [(0.25, 3), (0.2, 3), (0.15, 4), (0.1, 6)])
 def test_the_fewest_images_of_which_one_is_held_out(validation: float, least: int) -> None:
     """A quarter of 2 images is half an image, which is rounded to none; of 3 it is rounded to one."""
-    assert deal("shards", validation=validation).min_images_for_test == least
+    federation = deal("shards", samples=2, validation=validation)
+    assert [len(client.test) for client in federation.clients] == [0] * 4
+    assert federation.test_image_needs == f"{least} images"
+    assert all(len(client.test) for client in deal("shards", samples=least, validation=validation).clients)
+
+
+def test_clients_with_enough_images_in_too_few_groups_are_not_said_to_need_so_many() -> None:
+    federation = deal("shards", numbered(70, groups=True), samples=4, validation=0.15)
+    assert [len(client.test) for client in federation.clients] == [0] * 4
+    assert federation.test_image_needs == "images of more groups"

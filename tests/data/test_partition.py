@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from fedwca.data import ClientImages, Domain, partition
 from fedwca.data.image_pool import ImagePool
+from fedwca.data.partition import leave_one_out
 from fedwca.data.split_domain import Split, cut_at_groups, split_domain
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import ClientSettings
 from fedwca.partitions.domains import Domains
+from fedwca.runs.unmeasured_clients import describe_unmeasured
+from fedwca.search.criteria import check_criterion_is_measured
 
 from .examples import dataset, domain
 
@@ -218,6 +221,29 @@ def test_published_parts_that_divide_a_group() -> None:
     paired = replace(parted("a", 6, 6), groups=np.arange(12) // 2)
     (split,) = split_domain(paired, 1, None, np.random.default_rng(0), published_split=True)
     assert sizes(split) == (6, 0, 6)
+
+
+def test_what_clients_without_test_images_need_is_what_they_lack() -> None:
+    """A client of 6 images in two groups has one group to train on and one for validation."""
+    grouped, single = domain("b", 6, classes=1, groups=np.arange(6) // 3), domain("c", 2, classes=1)
+    untested_part = replace(domain("d", 6, classes=1), part=np.zeros(6, np.int64))
+    tested = replace(domain("a", 9, classes=1), part=np.arange(9) // 6)
+    for domains, published, needs in (
+        ([grouped], False, "images of more groups"),
+        ([single], False, "3 images"),
+        ([grouped, single], False, "3 images or images of more groups"),
+        ([untested_part], True, "an image of the published test part"),
+    ):
+        data = dataset(tested, *domains, classes=1)
+        federation = partition(data, "a", clients=1, samples=6, seed=0, published_split=published)
+        assert [len(client.test) for client in federation.clients] == [0] * len(domains)
+        described = describe_unmeasured([0] * len(domains), federation.test_image_needs)
+        assert described is not None
+        assert described.endswith(f"no accuracy can be measured; clients need {needs} for a test image")
+        with pytest.raises(UsageError, match=f"to judge by; clients need {needs} for a test image"):
+            check_criterion_is_measured("accuracy", 1, federation)
+        with pytest.raises(DataError, match=f"has no test image; it needs {needs}$"):
+            leave_one_out(data, domains[0].name, clients=1, samples=6, seed=0, published_split=published)
 
 
 @pytest.mark.parametrize(
