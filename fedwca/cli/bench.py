@@ -31,9 +31,7 @@ from fedwca.errors import UsageError
 if TYPE_CHECKING:
     from fedwca.runs.run_request import RunRequest
 
-NO_EFFECT = (
-    "has no effect with --backend flower, which runs one trial of the composed method on the CPU; leave it out"
-)
+NO_EFFECT = "has no effect with --backend flower, which runs one trial of the composed method on the CPU; leave it out"
 
 
 @partial(run_options, without=())

@@ -68,8 +68,8 @@ class ResNet(PretrainedArchitecture):
                 return path, read_tensors(path, "torchvision's cache has")
             except CheckpointError as error:
                 raise CheckpointError(
-                    f"ImageNet weights of {self.name}: {path} is damaged, holds no weights or cannot be read; remove it, "
-                    "so that it is downloaded again"
+                    f"ImageNet weights of {self.name}: {path} is damaged, holds no weights or cannot be read; remove "
+                    "it, so that it is downloaded again"
                 ) from error
         try:
             return path, weights.get_state_dict(progress=True, check_hash=True, weights_only=True)

@@ -70,9 +70,10 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         summarise_unfinished(run, rounds_began_at)
         reason, path = shorten(first_line(error), 160, placeholder=" …"), folder.path
         raise FedwcaError(
-            f"memory ran out on {run.device} ({reason}); what was written is kept, {say_how_to_continue(path)} or, with "
-            f"one client at a time, fedwca bench --config {quote_path(path / 'config.json')} --out {quote_path(path)} "
-            "--resume --workers 1; in a new run a smaller --batch-size or fewer --clients take less memory"
+            f"memory ran out on {run.device} ({reason}); what was written is kept, {say_how_to_continue(path)} or, "
+            "with one client at a time, "
+            f"fedwca bench --config {quote_path(path / 'config.json')} --out {quote_path(path)} --resume "
+            "--workers 1; in a new run a smaller --batch-size or fewer --clients take less memory"
         ) from error
     except (FedwcaError, KeyboardInterrupt):
         summarise_unfinished(run, rounds_began_at)

@@ -358,7 +358,9 @@ def test_a_damaged_file_in_the_download_cache_is_no_failed_download(
         assert isinstance(ResNet18(side=32).build(3), Network)
         content = file.read_bytes()[:1000]
     file.write_bytes(content)
-    sentence = f"^ImageNet weights of resnet18: {re.escape(str(file))} is damaged, .*; remove it, so that it is downloaded"
+    sentence = (
+        f"^ImageNet weights of resnet18: {re.escape(str(file))} is damaged, .*; remove it, so that it is downloaded"
+    )
     with pytest.raises(CheckpointError, match=sentence):
         ResNet18().build(3)
 
