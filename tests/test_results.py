@@ -46,6 +46,13 @@ def test_records_come_back(tmp_path: Path) -> None:
         RunFolder(folder.path)
 
 
+def test_a_configuration_of_the_user_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"rounds": 2}')
+    with pytest.raises(UsageError, match=r"--out .*: holds a config\.json that is no run's; name another folder$"):
+        RunFolder(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
+
+
 def test_a_folder_of_a_deployment_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     (tmp_path / "server/federation.json").touch()

@@ -32,6 +32,7 @@ from fedwca.errors import InvalidConfig, UsageError
 from fedwca.partitions import Partition
 from fedwca.partitions._domain_partition import DomainPartition
 from fedwca.partitions.skewed_domains import SkewedDomains
+from fedwca.results.read_run_files import may_be_of_run
 from fedwca.results.table_rows import Row, run_summary
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
@@ -85,7 +86,8 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     """
     check_no_deployment(request.folder)
     if (request.folder / "config.json").exists():
-        raise UsageError(f"{request.folder} holds a run already; name another folder")
+        held = "a run already" if may_be_of_run(request.folder) else "a config.json that is no run's"
+        raise UsageError(f"{request.folder} holds {held}; name another folder")
     parts = [part for part in PARTS if request.run.layer.get(part)]
     if request.baseline and parts:
         raise UsageError(

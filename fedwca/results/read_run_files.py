@@ -34,6 +34,14 @@ def read_configuration(run: Path) -> dict[str, Any]:
     return configuration
 
 
+def may_be_of_run(run: Path) -> bool:
+    """Whether ``config.json`` is a run's, of whatever version; one that cannot be read counts, as it may be damaged."""
+    try:
+        return {"config", "methods"} <= _read(run / "config.json").keys()
+    except FedwcaError:
+        return True
+
+
 def trained_clients(configuration: Mapping[str, Any]) -> int:
     """Number of training clients, from ``config.json``, whose ``domains`` also list newcomers at the end.
 

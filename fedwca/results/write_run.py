@@ -18,7 +18,7 @@ from fedwca.core.files import TEMPORARY, name_unwritable, remove_temporary, writ
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
-from fedwca.results.read_run_files import is_set_up, read_configuration, read_lines, read_records
+from fedwca.results.read_run_files import is_set_up, may_be_of_run, read_configuration, read_lines, read_records
 from fedwca.results.run_schemas import SCHEMA
 
 NEEDED = 64 * 2**20
@@ -74,6 +74,8 @@ class RunFolder:
         if is_deployment(self.path):  # removing the run would remove its keys, too
             raise UsageError(f"--out {self.path}: holds a deployment; name another folder")
         if (self.path / "config.json").exists():
+            if not may_be_of_run(self.path):
+                raise UsageError(f"--out {self.path}: holds a config.json that is no run's; name another folder")
             raise UsageError(
                 f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
             )

@@ -26,8 +26,10 @@ from fedwca.deploy.client_images import check_images, read_images
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import point_app_here
 from fedwca.deploy.flower.processes import client_command, toml_string
+from fedwca.deploy.make_deployment import DeployRequest, make_deployment
 from fedwca.deploy.server_rules import Rules
 from fedwca.errors import DataError, InvalidConfig, UsageError
+from fedwca.runs.run_request import RunRequest
 
 from ..cli.conftest import call
 
@@ -323,7 +325,7 @@ def test_fields_of_0_1_0_are_read(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("flower_installed")
 @pytest.mark.filterwarnings("default::FutureWarning")
 def test_old_names_of_options_are_hidden_and_warn(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"config": {}, "methods": {}}')
     for command, new, old, words, problem in (
         (["client"], "--number", "--seat", [str(tmp_path), "--data", "x", "--clip", "0"], "--clip 0 leaves nothing"),
         (["deploy", "init"], "--wait", "--join", [str(tmp_path), "--clients", "2"], "holds a run already"),
@@ -334,6 +336,12 @@ def test_old_names_of_options_are_hidden_and_warn(tmp_path: Path) -> None:
         assert f"{old} is now {new}; the old name goes in fedwca" in run.err
         assert problem in run.err
         assert f"{old} is the old name of {new}; leave it out" in call(*command, *words, old, "3", new, "5").err
+
+
+def test_a_folder_with_a_configuration_of_the_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"rounds": 2}')
+    with pytest.raises(UsageError, match=r"holds a config\.json that is no run's; name another folder"):
+        make_deployment(DeployRequest(tmp_path, RunRequest({}), clients=2))
 
 
 def test_images_that_are_not_there(tmp_path: Path) -> None:
