@@ -18,7 +18,7 @@ from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import check_fits, fill_module, open_tensors
 from fedwca.engine.precision import matmul_precision
-from fedwca.errors import CheckpointError, UnknownComponent, UsageError, first_line
+from fedwca.errors import CheckpointError, InvalidConfig, UnknownComponent, UsageError, first_line
 from fedwca.export.inference import InferenceModel
 from fedwca.models import models
 from fedwca.runs.resources.choose_device import resolve_device
@@ -105,6 +105,10 @@ def read_exported(path: Path) -> tuple[Network, ModelDescription]:
         architecture = models.build(description.model)
     except UnknownComponent as error:
         raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
+    except InvalidConfig as error:
+        raise CheckpointError(
+            f"{path}: its architecture has another version here ({error}); take the one that exported it"
+        ) from None
     tensors = file.tensors()
     # The size of the described model is compared with the file's tensors before memory is allocated for it.
     try:

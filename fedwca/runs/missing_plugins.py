@@ -1,4 +1,4 @@
-"""Says which plugin of a run is not installed where one of its components is unknown."""
+"""Names a run, and the plugins that it misses, where its configuration does not fit what is installed."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedwca.errors import FedwcaError, UnknownComponent
+from fedwca.errors import FedwcaError, InvalidConfig, UnknownComponent
 from fedwca.results.environment import missing_plugins
 from fedwca.results.read_run_files import read_environment
 
 
 @contextmanager
 def naming_missing_plugins(run: Path) -> Iterator[None]:
-    """Name a run's missing plugins in place of components with similar names.
+    """Name a run's missing plugins in place of components with similar names, and the run of a wrong field.
 
     Args:
-        run: the folder of the run whose components are built inside.
+        run: the folder of the run whose configuration is validated, or whose components are built, inside.
 
     Raises:
         UnknownComponent: a component is unknown.
+        FedwcaError: a field is unknown or has a wrong value, as where a later version began the run.
     """
     try:
         yield
+    except InvalidConfig as error:
+        raise FedwcaError(
+            f"{run}: does not fit this fedwca or its plugins ({error}); take the versions that it was begun with"
+        ) from error
     except UnknownComponent as error:
         missing: list[str] = []
         with suppress(FedwcaError):  # a damaged file must not hide what is unknown

@@ -70,7 +70,9 @@ def open_run(
     """
     path = find_run(run)
     metadata = read_configuration(path)
-    config = locate_paths(validate(metadata["config"]), metadata, path)
+    with naming_missing_plugins(path):
+        config = validate(metadata["config"])
+    config = locate_paths(config, metadata, path)
     if not has_device(config.device):
         config = config.model_copy(update={"device": "auto"})
     device = resolve_device(config.device)

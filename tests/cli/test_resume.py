@@ -410,6 +410,15 @@ def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeyp
     assert "was begun with other components than are installed now: wca.aggregator.wca.ta was 0.5, is" in run.err
 
 
+def test_a_run_of_a_later_version_is_named(every: Path, bench: Make, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    edited(folder, config={"later": 1})
+    opened = call("export", str(folder), "--client", "0", "--out", str(tmp_path / "m.safetensors"))
+    for run in (resume(folder), bench(*GIVEN, "--resume", out=folder), opened):
+        assert run.code == 1
+        assert f"{folder}: does not fit this fedwca or its plugins (later: there is no such field" in run.err
+
+
 @pytest.mark.parametrize("command", ["resume", "bench"])
 def test_a_run_from_before_a_field_goes_on_at_its_default(
     every: Path, bench: Make, tmp_path: Path, command: str

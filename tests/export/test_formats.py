@@ -234,6 +234,10 @@ def test_an_architecture_that_is_not_here_is_named(tmp_path: Path, network: Netw
     save_file(state, str(path), metadata={KEY: elsewhere.text()})
     with pytest.raises(CheckpointError, match="architecture is not installed here"):
         open_model(path)
+    later = about.model_copy(update={"model": {**about.model, "later": 1}})
+    save_file(state, str(path), metadata={KEY: later.text()})
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: its architecture has another version here"):
+        open_model(path)
     save_file(state, str(path), metadata={KEY: about.model_copy(update={"format": 99}).text()})
     with pytest.raises(CheckpointError, match="this version cannot read"):
         open_model(path)

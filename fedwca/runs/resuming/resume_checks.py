@@ -15,6 +15,7 @@ from fedwca.federated.source_model import StartModel
 from fedwca.results.differing_settings import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
+from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.resuming.start_files import digest_start_files, start_files
 
 
@@ -47,8 +48,11 @@ def check_same_request(path: Path, plan: RunPlan) -> None:
 
     Raises:
         UsageError: it has another; the message names up to three differences.
+        FedwcaError: the run's configuration does not fit this fedwca.
     """
-    if differences := differing_request(path, plan):
+    with naming_missing_plugins(path):
+        differences = differing_request(path, plan)
+    if differences:
         description = ", ".join(
             f"{key} is {stored} there, {requested} here" for key, (stored, requested) in list(differences.items())[:3]
         )

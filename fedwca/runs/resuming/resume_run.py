@@ -54,10 +54,10 @@ def resume_run(
             ranks.world.everyone.broadcast_object({})  # tells the other ranks that nothing is left to do
         reporter.nothing_left(path)
         return FinishedRun(run)
-    config = validate(metadata["config"])
-    if workers is not None:
-        config = config.model_copy(update={"workers": workers})
     with naming_missing_plugins(path):
+        config = validate(metadata["config"])
+        if workers is not None:
+            config = config.model_copy(update={"workers": workers})
         plan = RunPlan(config, compose(config), dict(metadata.get("origins", {})))
         loggers = build_loggers(metadata["loggers"])
     check_same_components(path, metadata, plan)
