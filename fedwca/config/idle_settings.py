@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fedwca.config.baselines import option_selecting
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
@@ -24,6 +25,14 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     return (
         ("source_training",) if partition.some_unlabeled else ("source_training", "finish_training", "central_training")
     )
+
+
+def explain_idle(table: str, partition: type[Partition]) -> str:
+    """Why a table's training does not take place in a partition's setting, and what would be right, for messages."""
+    if not partition.trains_classifier:  # also where no --source is given, so that it cannot be left out
+        where = "with a labelled source at the server"
+        return f"{where} {NOT_TRAINED[table]}; give --target DOMAIN in place of a source, or leave it out"
+    return f"with {option_selecting(partition)} {NOT_TRAINED[table]}; leave out one of both"
 
 
 def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], partition: type[Partition]) -> None:
@@ -64,7 +73,7 @@ def drop_idle_table(
         config: holds the values.
         origins: dotted key → layer that its value came from.
         base: the preset's layer.
-        reason: why the training does not take place, for the message.
+        reason: why the training does not take place, and what would be right, for the message.
         repeats: origins that may repeat the preset's values or the defaults, since a run's file holds all values.
 
     Raises:
@@ -78,5 +87,5 @@ def drop_idle_table(
         name = key.removeprefix(f"{table}.")
         is_repeated = origins[key] in repeats and values.get(name) in (defaults.get(name), preset_values.get(name))
         if origins[key] in ("CLI", "config") and not is_repeated:
-            raise UsageError(f"{key} is given, but {reason}; leave out one of both")
+            raise UsageError(f"{key} is given, but {reason}")
     return config.model_copy(update={table: default}), {k: origins[k] for k in origins if k not in keys}

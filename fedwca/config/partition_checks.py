@@ -45,7 +45,10 @@ def check_fits_partition(
             raise UsageError("a last phase is for clients without labels beside labelled ones; it needs --target")
     for settings in (training, method.finish_training):
         if settings is not None and settings.trains == "classifier" and not partition.trains_classifier:
-            raise UsageError("trains = classifier, but with --source the classifier is frozen; take all or extractor")
+            raise UsageError(
+                "trains = classifier, but with a labelled source at the server the classifier is frozen; take all or "
+                "extractor"
+            )
 
 
 def _check_needs_no_source_model(method: Method) -> None:

@@ -9,18 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.assemble_method import USUAL_CLUSTERER
-from fedwca.config.baselines import is_stated, option_selecting
+from fedwca.config.baselines import is_stated
 from fedwca.config.build_component import partition_of
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import changed_training, compose
 from fedwca.config.config_layers import merge, resolve
 from fedwca.config.describe_method import describe_method
-from fedwca.config.idle_settings import (
-    NOT_TRAINED,
-    check_trainings_are_used,
-    drop_idle_table,
-    idle_tables,
-)
+from fedwca.config.idle_settings import check_trainings_are_used, drop_idle_table, explain_idle, idle_tables
 from fedwca.config.method_spec import PARTS
 from fedwca.config.partition_and_domain import (
     add_implied_values,
@@ -128,11 +123,11 @@ def resolve_plan(
         )
     base = layers[f"preset {preset_name}"]
     for table in idle_tables(partition):
-        reason = f"with {option_selecting(partition)} {NOT_TRAINED[table]}"
+        reason = explain_idle(table, partition)
         config, origins = drop_idle_table(table, config, origins, base, reason, repeats=("CLI", "config"))
     check_newcomer_fields(config)
     if config.checkpoint is not None:
-        reason = "with a checkpoint no source model is trained"
+        reason = "with a checkpoint no source model is trained; leave out one of both"
         config, origins = drop_idle_table("source_training", config, origins, base, reason)
     check_clusterer_fields(config, origins.get("clusterer", ""))
     methods = compose(config)
