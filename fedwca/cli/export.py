@@ -46,6 +46,8 @@ def command(
     if run.is_file():
         if chooses_in_run or client is not None or cluster is not None:
             raise UsageError(f"{run}: is one model already; options that choose one are for run folders")
+        if run.suffix in (".onnx", ".pt2"):  # programs, in which the network that they were written from is gone
+            raise UsageError(f"{run}: only .safetensors models can be written in other forms; take that of this model")
         network, description = read_exported(run)
     elif is_deployment(run):
         if chooses_in_run:

@@ -147,6 +147,14 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".safetensors", ".pt2", ".onnx", ".md")]
 
 
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_an_exported_program_is_not_rewritten(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / f"a{suffix}").write_bytes(b"a program")
+    run = call("export", str(tmp_path / f"a{suffix}"), "--out", str(tmp_path / "b.safetensors"))
+    assert run.code == 2
+    assert f"a{suffix}: only .safetensors models can be written in other forms" in run.err
+
+
 @pytest.mark.parametrize("by", ["update", "alignment"])
 def test_a_new_client_joins_and_the_run_stays_as_it_was(by: str, done: Path, photos: Path, tmp_path: Path) -> None:
     before = digests(done)
