@@ -148,9 +148,8 @@ def _go_on(url: str, file: RemoteFile, part: Path, report: Report, most: int | N
         headers |= {"Range": f"bytes={received}-", "If-Range": known_etag}
     elif received and (file.md5 or file.sha256):  # else bytes of another version would go unnoticed
         headers["Range"] = f"bytes={received}-"
-    opener = urllib.request.build_opener(_NoDowngrade)
     try:
-        response = opener.open(urllib.request.Request(url, headers=headers), timeout=PATIENCE)
+        response = _open(url, headers)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and received:
@@ -158,8 +157,6 @@ def _go_on(url: str, file: RemoteFile, part: Path, report: Report, most: int | N
             if error.code in (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.REQUEST_TIMEOUT) or error.code >= 500:
                 raise ConnectionError(f"HTTP {error.code}") from None
             raise _Unavailable(f"answers HTTP {error.code} ({error.reason})") from None
-    except ValueError as error:
-        raise _Unavailable(f"is no address ({error})") from None
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT and _range_start(response) == received
         received = received if resumed else 0
@@ -175,6 +172,25 @@ def _go_on(url: str, file: RemoteFile, part: Path, report: Report, most: int | N
         else:
             etag_path.unlink(missing_ok=True)
         _write(response, part, received, total, report, most)
+
+
+def _open(url: str, headers: dict[str, str]) -> Any:
+    """The response of an address.
+
+    Raises:
+        _Unavailable: the address is none, or leads to one that is not encrypted.
+        URLError: the server refuses, or cannot be connected to.
+        ConnectionError: the connection failed before the headers came.
+    """
+    opener = urllib.request.build_opener(_NoDowngrade)
+    try:
+        return opener.open(urllib.request.Request(url, headers=headers), timeout=PATIENCE)
+    except urllib.error.URLError:
+        raise
+    except ValueError as error:
+        raise _Unavailable(f"is no address ({error})") from None
+    except OSError as error:
+        raise _connection_error(error) from error
 
 
 def _range_start(response: Any) -> int | None:
@@ -198,7 +214,12 @@ def _read(response: Any) -> bytes:
     try:
         return bytes(response.read(PIECE))
     except OSError as error:
-        raise ConnectionError(error.strerror or str(error)) from error
+        raise _connection_error(error) from error
+
+
+def _connection_error(error: OSError) -> ConnectionError:
+    """A failed connection as one, where the system has another `OSError` for it, which would blame the file."""
+    return ConnectionError(error.strerror or str(error))
 
 
 def _write(response: Any, part: Path, received: int, total: int | None, report: Report, most: int | None) -> None:

@@ -185,3 +185,19 @@ def test_a_lost_route_is_tried_again_and_not_blamed_on_the_file() -> None:
 
     with pytest.raises(ConnectionError, match="No route to host"):
         module._read(Lost())
+
+
+def test_a_route_lost_before_the_headers_is_tried_again(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # OpenerDirector.open gives errors of waiting for the headers as they are, those of connecting as URLError.
+    real, url, failures = urllib.request.build_opener(), server.add("/a.bin", CONTENT), [True]
+
+    class Opener:
+        def open(self, request: urllib.request.Request, timeout: float) -> object:
+            if failures and failures.pop():
+                raise OSError(errno.EHOSTUNREACH, "No route to host")
+            return real.open(request, timeout=timeout)
+
+    monkeypatch.setattr("urllib.request.build_opener", lambda *handlers: Opener())
+    assert fetch_file(RemoteFile((url,), "a.bin", md5(CONTENT)), tmp_path).read_bytes() == CONTENT
