@@ -60,7 +60,7 @@ def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
     ranks = count_ranks()
     if per_trial is not None and (per_trial < 1 or ranks % per_trial):
         raise UsageError(
-            f"--ranks-per-trial {per_trial}: does not divide the {ranks} ranks that there are"
+            f"--ranks-per-trial {per_trial}: does not divide the number of ranks, {ranks}"
             + ("" if is_distributed() else "; torchrun starts more")
         )
     if not is_distributed():

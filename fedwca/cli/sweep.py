@@ -142,7 +142,8 @@ def announce_tries(search_request: Search, reporter: RunReporter) -> None:
             run = planned_search.plan(values)
             costs.append(estimate_plan(run, run.domain or ""))
     cost = sum(islice(cycle(costs), len(missing)), Cost(0, 0, 0.0, 0.0))
-    tried_note = f"; {len(tried_values)} are there already" if tried_values else ""
+    verb = "is" if len(tried_values) == 1 else "are"
+    tried_note = f"; {len(tried_values)} {verb} there already" if tried_values else ""
     reporter.note(
         f"{planned_search.tries} {'try' if planned_search.tries == 1 else 'tries'}{tried_note}: {describe_cost(cost)}"
     )

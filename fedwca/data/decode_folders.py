@@ -74,9 +74,9 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
     if not files:
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
     if unread := list_unread(path, classes):
+        what = "1 file or folder is" if len(unread) == 1 else f"{len(unread)} files or folders are"
         warnings.warn(
-            f"{path}: {len(unread)} files or folders are not read, such as "
-            f"{unread[0].relative_to(path).as_posix()}; "
+            f"{path}: {what} not read, such as {unread[0].relative_to(path).as_posix()}; "
             f"what is read is <class>/<image> with the suffixes {', '.join(sorted(SUFFIXES))}",
             DatasetWarning,
             stacklevel=2,

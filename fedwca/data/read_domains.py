@@ -84,9 +84,11 @@ def read_domains(
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
         raise DatasetMissing(f"there {problem} in {folder or root / (name or '')}; the layout is {layout}")
     if not domains and (unread := list_unread_beside(folder, paths)):
+        one = len(unread) == 1
+        what = "1 file or folder with images is" if one else f"{len(unread)} files or folders with images are"
         warnings.warn(
-            f"{folder}: {len(unread)} files or folders with images are not read, such as {unread[0].name}; what is "
-            "read is <domain>.npz and <domain>/<class>/<image>",
+            f"{folder}: {what} not read, such as {unread[0].name}; what is read is <domain>.npz and "
+            "<domain>/<class>/<image>",
             DatasetWarning,
             stacklevel=2,
         )

@@ -52,7 +52,8 @@ def search(spec: Search, reporter: RunReporter) -> list[dict[str, Any]]:
         tried = tried_values(optuna, study)
         missing = planned.missing(tried, _end_stopped(optuna, study, len(planned.params)))
         if tried:
-            reporter.note(f"{spec.out}: {len(tried)} tries are there already")
+            there = "1 try is" if len(tried) == 1 else f"{len(tried)} tries are"
+            reporter.note(f"{spec.out}: {there} there already")
         done = planned.tries - len(missing)
 
         def objective(trial: Any) -> float:

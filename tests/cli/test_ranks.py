@@ -149,7 +149,7 @@ def test_trials_go_one_after_the_other_where_ranks_share_their_clients(
             ["--lr", "1e30", "--ranks-per-trial", "2"],
             "Error: every run of every method that trains diverged, the first",
         ),
-        (["--ranks-per-trial", "3"], "Error: --ranks-per-trial 3: does not divide the 2 ranks that there are"),
+        (["--ranks-per-trial", "3"], "Error: --ranks-per-trial 3: does not divide the number of ranks, 2"),
         (["--source", "nowhere"], "Error: .*nowhere"),
     ],
 )
@@ -271,6 +271,6 @@ def test_with_debug_an_error_of_any_kind_ends_the_rank(monkeypatch: pytest.Monke
 def test_ranks_per_trial_needs_ranks(bench: Callable[..., Run]) -> None:
     run = bench("--ranks-per-trial", "2")
     assert run.code == 2
-    assert "does not divide the 1 ranks that there are; torchrun starts more" in run.err
+    assert "does not divide the number of ranks, 1; torchrun starts more" in run.err
     assert not run.folder.exists()
     assert "--ranks-per-trial" in bench("--dry-run", "--ranks-per-trial", "3").err

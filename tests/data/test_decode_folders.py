@@ -165,6 +165,8 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     (root / "cat/0.png").rename(root / "cat/__0.jfif")
     assert len(read_image_folder(root, 8)[0]) == 3
     (root / "cat/inner").mkdir()
+    with pytest.warns(DatasetWarning, match=r"photo: 1 file or folder is not read, such as cat/inner"):
+        read_image_folder(root, 8)
     (root / "cat/picture.svg").write_text("<svg/>")
     shutil.copy(root / "cat/__0.jfif", root / "beside.jfif")
     (root / "cat/more.png").mkdir()

@@ -262,7 +262,7 @@ def test_a_folder_beside_an_archive_of_the_same_domain_is_said(tmp_path: Path) -
     root = write_images(tmp_path / "set", {"fog": {"dog": 2}})
     np.savez(root / "fog.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.zeros(3, np.int64))
     (root / "notes").mkdir()
-    with pytest.warns(DatasetWarning, match="1 files or folders with images are not read, such as fog;"):
+    with pytest.warns(DatasetWarning, match="set: 1 file or folder with images is not read, such as fog;"):
         assert len(read_domains(root, size=8).domains["fog"]) == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.errors import CheckpointError, FedwcaError
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
 from fedwca.results.checkpoints import SavedCheckpoint
-from fedwca.runs.resuming.resume_checks import check_same_source_model, check_same_start_files
+from fedwca.runs.resuming import resume_checks
+from fedwca.runs.resuming.resume_checks import check_same_request, check_same_source_model, check_same_start_files
 from fedwca.runs.resuming.reuse_runs import (
     comparable_settings,
     warn_of_other_environments,
@@ -30,6 +32,14 @@ def test_another_setting_makes_another_run() -> None:
     )
     changed = {**current, "training": {**current["training"], "lr": 0.123}}
     assert comparable_settings(changed) != comparable_settings(current)
+
+
+def test_another_request_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    differences = {"samples": (None, 80), "wca.aggregator.wca": (True, None), "composed": (True, False)}
+    monkeypatch.setattr(resume_checks, "differing_request", lambda path, plan: differences)
+    said = "samples is not set there, 80 here, wca.aggregator.wca is set there, not set here, composed is true there"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        check_same_request(Path("run"), resolve_plan({"target": "neon"}))
 
 
 def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:

@@ -12,6 +12,7 @@ import torch
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
 from fedwca.results.checkpoints import Unit
+from fedwca.results.report.warnings import _alone
 from fedwca.runs.records.round_warnings import WarnOnce
 from fedwca.runs.resuming import checkpointer
 
@@ -37,3 +38,14 @@ def test_more_training_is_advised_where_clusters_are_made_of_trained_models(name
     (sentence,) = sentences
     assert sentence.startswith("FedWCA: all clients are in one cluster, so this is an average of everybody")
     assert ("raise --samples or --epochs" in sentence) == advised
+
+
+def test_one_cluster_of_a_single_client_is_one() -> None:
+    sentences: list[str] = []
+    parts = {"aggregator": WCA(), "clusterer": clusterers.build("finch"), "finish": ()}
+    method: Any = SimpleNamespace(name="wca", label="FedWCA", **parts)
+    outcome: Any = SimpleNamespace(uploads={}, notes={}, labels=torch.tensor([0, 0, 1]))
+    WarnOnce(sentences.append)({"round": 0, "label_entropy": []}, outcome, method)
+    assert sentences == ["FedWCA: 1 cluster has a single client, whose model would be handed on as it is"]
+    record = {"source_model": 0, "trial": 0, "clustering": {"sizes": [2, 1]}}
+    assert list(_alone([record])) == ["1 of 2 clusters has a single client, whose model is handed on as it is."]

@@ -14,6 +14,7 @@ from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
 from fedwca.models.resnet18 import ResNet18
 from fedwca.runs.resources import clients_at_once as sizes
+from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resources.clients_at_once import restore_trials_at_once, trials_at_once
 from fedwca.runs.resources.select_engine import ENGINES, choose_engine, choose_engines
 from fedwca.runs.run_folder_name import new_run_path
@@ -34,6 +35,12 @@ def test_every_name_but_auto_is_an_engine() -> None:
 
 def test_the_default_run_folder_has_a_name_that_windows_takes() -> None:
     assert not set(new_run_path('tuned: <a/b>\\"c"|d?*').name) & set('<>:"/\\|?*')
+
+
+def test_one_device_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    with pytest.raises(UsageError, match=r"this machine has 1 CUDA device; take --device cpu"):
+        resolve_device("cuda:1")
 
 
 def test_every_engine_is_built_from_the_table(

@@ -143,7 +143,8 @@ def _alone(records: Sequence[Record]) -> Iterator[str]:
     if grouped and max(sizes) == 1 < len(sizes):
         yield "every client is a cluster of its own, so cluster models are single clients' models."
     elif grouped and (number := sizes.count(1)):
-        yield f"{number} of {len(sizes)} clusters have a single client, whose model is handed on as it is."
+        verb = "has" if number == 1 else "have"
+        yield f"{number} of {len(sizes)} clusters {verb} a single client, whose model is handed on as it is."
     elif grouped and (number := sum(len(record["clustering"]["sizes"]) == 1 for record in grouped)):
         yield f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody."
     affected_rounds = 0

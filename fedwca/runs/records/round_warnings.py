@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fedwca.core.count_of import count_of
 from fedwca.federated.close_round import Outcome
 from fedwca.federated.method import Method
 from fedwca.results.low_trust import LABELLED_MODEL, low_trust_note
@@ -76,5 +77,6 @@ class WarnOnce:
             if singles and singles < len(outcome.labels):
                 self._once(
                     f"alone {method.name}",
-                    f"{method.label}: {singles} clusters have a single client, whose model would be handed on as it is",
+                    f"{method.label}: {count_of(singles, 'cluster')} {'has' if singles == 1 else 'have'} a single "
+                    "client, whose model would be handed on as it is",
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from fedwca.core.count_of import count_of
 from fedwca.core.environment_variables import count_ranks, is_distributed, number_in_environment
 from fedwca.errors import UsageError
 
@@ -26,9 +27,8 @@ def resolve_device(name: str) -> str:
         raise UsageError(f"--device {name}: there is one CPU; take --device cpu")
     # torch wraps large indices around to negative ones.
     if device.type == "cuda" and not 0 <= (device.index or 0) < torch.cuda.device_count():
-        raise UsageError(
-            f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
-        )
+        devices = count_of(torch.cuda.device_count(), "CUDA device")
+        raise UsageError(f"--device {name}: this machine has {devices}; take --device cpu")
     return _own_device(device) if device.type == "cuda" and is_distributed() else name
 
 
