@@ -46,8 +46,9 @@ def test_records_come_back(tmp_path: Path) -> None:
         RunFolder(folder.path)
 
 
-def test_a_configuration_of_the_user_is_no_run(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"rounds": 2}')
+@pytest.mark.parametrize("text", ['{"rounds": 2}', "[1, 2]"])
+def test_a_configuration_of_the_user_is_no_run(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
     with pytest.raises(UsageError, match=r"--out .*: holds a config\.json that is no run's; name another folder$"):
         RunFolder(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]

@@ -31,7 +31,8 @@ class Finch(SignatureClusterer):
     metric: Metric = "cosine"
     """Distance between signatures."""
     neighbours: Literal["auto", "torch", "faiss", "hnsw"] = "auto"
-    """Search for first neighbours: hnsw is approximate; auto is exact, but hnsw on a CPU above 10,000 clients."""
+    """Search for first neighbours: hnsw is approximate; auto is exact, but hnsw on a CPU above 10,000 clients
+    (not on macOS, where it is torch's search)."""
     precision: Literal["float64", "float32"] = "float64"
     """float32 is the naive cosine, which rounding spoils for small updates; it exists to study that."""
 

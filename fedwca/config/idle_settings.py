@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedwca.config.baselines import option_selecting
 from fedwca.config.run_config import Layer, RunConfig
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
@@ -32,7 +31,8 @@ def explain_idle(table: str, partition: type[Partition]) -> str:
     if not partition.trains_classifier:  # also where no --source is given, so that it cannot be left out
         where = "with a labelled source at the server"
         return f"{where} {NOT_TRAINED[table]}; give --target DOMAIN in place of a source, or leave it out"
-    return f"with {option_selecting(partition)} {NOT_TRAINED[table]}; leave out one of both"
+    where = f"--{partition.domain_role}" if partition.domain_role else f"partition {partition.name}"  # a preset's, too
+    return f"with {where} {NOT_TRAINED[table]}; leave it out"
 
 
 def check_trainings_are_used(keys: Sequence[str], methods: Sequence[Method], partition: type[Partition]) -> None:

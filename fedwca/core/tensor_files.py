@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fedwca.core.count_of import count_of
 from fedwca.core.files import write_atomically
 from fedwca.core.input_files import check_not_special
 from fedwca.errors import CheckpointError, first_line
@@ -192,7 +193,8 @@ def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     state = module.state_dict()
     if others := [name for name in tensors if name not in state]:
         raise CheckpointError(
-            f"{path}: has {others[0]!r} ({len(others)} tensors) that this model has no place for; is it another model?"
+            f"{path}: has {others[0]!r} ({count_of(len(others), 'tensor')}) that this model has no place for; is it "
+            "another model?"
         )
     cast = {name: tensor.to(state[name].dtype) for name, tensor in tensors.items()}
     for name, tensor in cast.items():
@@ -211,7 +213,8 @@ def check_fits(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> Non
     missing = [name for name in state if name not in tensors and not name.endswith("num_batches_tracked")]
     if missing:
         needs = ", ".join(state) if len(state) < 30 else f"{len(state)} tensors such as {next(iter(state))!r}"
-        raise CheckpointError(f"{path}: lacks {missing[0]!r} ({len(missing)} tensors missing); the model needs {needs}")
+        lacking = f"{missing[0]!r} ({count_of(len(missing), 'tensor')} missing)"
+        raise CheckpointError(f"{path}: lacks {lacking}; the model needs {needs}")
     for name, tensor in state.items():
         if name in tensors and tensors[name].shape != tensor.shape:
             raise CheckpointError(

@@ -127,7 +127,7 @@ def _federation(
         random = np.random.default_rng([seed, index])
         for split in split_domain(domain, clients, samples, random, published_split, deal):
             train_images, test_images = (_tensor(domain, part) for part in (split.train, split.test))
-            if not len(split.test):
+            if not len(split.test) and (domain.name not in labelled or set(names) == set(labelled)):
                 untested.append(len(split.train) + len(split.validation))
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))

@@ -98,7 +98,7 @@ def check_no_own_layers(opened: OpenedRun, cluster: int) -> None:
     """
     try:
         aggregator = opened.method.aggregator
-    except UsageError:  # the aggregator is a plugin's that is no longer installed
+    except FedwcaError:  # the aggregator is a plugin's that is no longer installed, or of another version
         return
     if aggregator.local_layers:
         raise UsageError(

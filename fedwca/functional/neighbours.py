@@ -61,7 +61,7 @@ def first_neighbours(
     Args:
         x: ``[K, P]``, K at least 1.
         backend: ``torch`` and ``faiss`` are exact; ``hnsw`` is faiss' approximate graph index. ``auto``: torch on a
-            GPU; on a CPU faiss up to 10,000 rows and hnsw above.
+            GPU and on macOS; else faiss up to 10,000 rows and hnsw above.
         precision: ``float32`` compares the rows as they are in float32, which is rounding noise for nearly collinear
             rows; it exists to study that.
         metric: distance by which rows are near.

@@ -174,7 +174,10 @@ def announce_runs(plans: Mapping[str, RunPlan], out: Path, reporter: RunReporter
     for domain, plan in plans.items():
         finished, missing = sort_methods(plan, out)
         cost = estimate_plan(plan, domain, missing)
-        finished_note = f"; {len(finished)} of {len(plan.methods)} methods are there already" if finished else ""
+        finished_note = ""
+        if finished:
+            verb = "is" if len(finished) == 1 else "are"
+            finished_note = f"; {len(finished)} of {count_of(len(plan.methods), 'method')} {verb} there already"
         work = describe_cost(cost) if missing else "nothing to run"
         reporter.note(f"  {plan.domain_role or 'partition'} {domain}: {work}{finished_note}")
         total += cost

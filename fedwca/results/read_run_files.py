@@ -37,9 +37,10 @@ def read_configuration(run: Path) -> dict[str, Any]:
 def may_be_of_run(run: Path) -> bool:
     """Whether ``config.json`` is a run's, of whatever version; one that cannot be read counts, as it may be damaged."""
     try:
-        return {"config", "methods"} <= _read(run / "config.json").keys()
-    except FedwcaError:
+        value: object = json.loads(_text(run / "config.json"))
+    except (FedwcaError, ValueError, RecursionError):
         return True
+    return isinstance(value, dict) and {"config", "methods"} <= value.keys()
 
 
 def trained_clients(configuration: Mapping[str, Any]) -> int:

@@ -66,11 +66,14 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         summarise_unfinished(run, rounds_began_at)
         sentence = describe_os_error(error, "reading or writing failed") if isinstance(error, OSError) else str(error)
         raise FedwcaError(f"{sentence}; what was written is kept, {say_how_to_continue(folder.path)}") from error
-    except (MemoryError, torch.OutOfMemoryError) as error:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
+            raise
         summarise_unfinished(run, rounds_began_at)
+        device = run.device if isinstance(error, torch.OutOfMemoryError) else "cpu"
         reason, path = shorten(first_line(error), 160, placeholder=" …"), folder.path
         raise FedwcaError(
-            f"memory ran out on {run.device} ({reason}); what was written is kept, {say_how_to_continue(path)} or, "
+            f"memory ran out on {device} ({reason}); what was written is kept, {say_how_to_continue(path)} or, "
             "with one client at a time, "
             f"fedwca bench --config {quote_path(path / 'config.json')} --out {quote_path(path)} --resume "
             "--workers 1; in a new run a smaller --batch-size or fewer --clients take less memory"

@@ -160,7 +160,8 @@ def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[L
         asked_first = metadata["config"].get("trials_at_once")
         original = metadata.get("trials_at_once", asked_first)  # at most the run's number of trials
         if at_once != asked_first:
-            pairs.append((f"--trials-at-once {original}", f"--trials-at-once {at_once}"))
+            stored_option = f"--trials-at-once {original}" if original else "no --trials-at-once"
+            pairs.append((stored_option, f"--trials-at-once {at_once}"))
     for stored, requested in pairs:
         if stored != requested:
             reporter.warn(f"{path}: was begun with {stored} and stays so; asked for now: {requested}")

@@ -419,6 +419,14 @@ def test_a_run_of_a_later_version_is_named(every: Path, bench: Make, tmp_path: P
         assert f"{folder}: does not fit this fedwca or its plugins (later: there is no such field" in run.err
 
 
+def test_a_mistake_of_a_request_is_not_the_runs(every: Path, bench: Make, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    run = bench("--resume", "--set", "dataset.imagez=3", out=folder)
+    assert run.code == 2
+    assert "imagez" in run.err
+    assert "does not fit" not in run.err
+
+
 @pytest.mark.parametrize("command", ["resume", "bench"])
 def test_a_run_from_before_a_field_goes_on_at_its_default(
     every: Path, bench: Make, tmp_path: Path, command: str
@@ -618,14 +626,15 @@ def test_what_cannot_be_read_is_not_said_to_be_unwritable(
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    "error",
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "CUDA out of memory. Tried 2 GiB"),
-        (MemoryError(), "MemoryError"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"),
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
     ],
 )
 def test_memory_that_runs_out_ends_in_a_sentence_and_the_run_goes_on(
-    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -634,8 +643,9 @@ def test_memory_that_runs_out_ends_in_a_sentence_and_the_run_goes_on(
         run = bench("--rounds", "1", "--baseline", "none", "--quiet", out=folder)
     assert run.code == 1
     assert run.err == (
-        f"Error: memory ran out on cpu ({reason}); what was written is kept, continue with: fedwca resume {folder} or, "
-        f"with one client at a time, fedwca bench --config {folder}/config.json --out {folder} --resume --workers 1; "
+        f"Error: memory ran out on cpu ({str(error) or 'MemoryError'}); what was written is kept, continue with: "
+        f"fedwca resume {folder} or, with one client at a time, fedwca bench --config {folder}/config.json "
+        f"--out {folder} --resume --workers 1; "
         "in a new run a smaller --batch-size or fewer --clients take less memory\n"
     )
     options = ("--config", str(folder / "config.json"), "--out", str(folder), "--resume", "--workers", "1")

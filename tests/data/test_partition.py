@@ -242,8 +242,12 @@ def test_what_clients_without_test_images_need_is_what_they_lack() -> None:
         assert described.endswith(f"no accuracy can be measured; clients need {needs} for a test image")
         with pytest.raises(UsageError, match=f"to judge by; clients need {needs} for a test image"):
             check_criterion_is_measured("accuracy", 1, federation)
-        with pytest.raises(DataError, match=f"has no test image; it needs {needs}$"):
+        target_needs = needs.partition(" or ")[2] or needs
+        with pytest.raises(DataError, match=f"has no test image; it needs {target_needs}$"):
             leave_one_out(data, domains[0].name, clients=1, samples=6, seed=0, published_split=published)
+    # What a source's client lacks is not said of the target's.
+    with pytest.raises(DataError, match=r"target domain 'b' has no test image; it needs images of more groups$"):
+        leave_one_out(dataset(tested, grouped, single, classes=1), "b", clients=1, samples=6, seed=0)
 
 
 @pytest.mark.parametrize(

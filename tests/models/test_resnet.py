@@ -147,8 +147,8 @@ def test_weights_from_a_file(tmp_path: Path, name: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda s: {k: v for k, v in s.items() if k != "bn1.weight"}, "lacks 'bn1.weight' (1 tensors missing)"),
-        (lambda s: {**s, "layer5.0.conv1.weight": torch.zeros(2)}, "has 'layer5.0.conv1.weight' (1 tensors)"),
+        (lambda s: {k: v for k, v in s.items() if k != "bn1.weight"}, "lacks 'bn1.weight' (1 tensor missing)"),
+        (lambda s: {**s, "layer5.0.conv1.weight": torch.zeros(2)}, "has 'layer5.0.conv1.weight' (1 tensor)"),
         (lambda s: {**s, "conv1.weight": torch.zeros(64, 3, 3, 3)}, "conv1.weight has shape (64, 3, 3, 3); this model"),
         (lambda s: {**s, "bn1.bias": torch.full((64,), torch.nan)}, "bn1.bias has values that are not finite"),
         (lambda s: {"x": torch.zeros(2)}, "lacks 'conv1.weight' (100 tensors missing); the model needs 120 tensors"),

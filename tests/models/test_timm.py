@@ -168,8 +168,8 @@ def test_weights_from_a_file(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda s: {k: v for k, v in s.items() if k != "bn1.weight"}, "lacks 'bn1.norm.weight' (1 tensors missing)"),
-        (lambda s: {**s, "bn9.weight": torch.zeros(2)}, "has 'bn9.weight' (1 tensors)"),
+        (lambda s: {k: v for k, v in s.items() if k != "bn1.weight"}, "lacks 'bn1.norm.weight' (1 tensor missing)"),
+        (lambda s: {**s, "bn9.weight": torch.zeros(2)}, "has 'bn9.weight' (1 tensor)"),
         (
             lambda s: {**s, "bn1.bias": torch.full_like(s["bn1.bias"], torch.nan)},
             "bn1.norm.bias has values that are not",

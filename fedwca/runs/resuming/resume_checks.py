@@ -50,9 +50,9 @@ def check_same_request(path: Path, plan: RunPlan) -> None:
         UsageError: it has another; the message names up to three differences.
         FedwcaError: the run's configuration does not fit this fedwca.
     """
-    with naming_missing_plugins(path):
-        differences = differing_request(path, plan)
-    if differences:
+    with naming_missing_plugins(path):  # the request is read below, whose errors are the user's
+        with_added_settings(read_configuration(path))
+    if differences := differing_request(path, plan):
         first_three = {key: _describe_values(*values) for key, values in list(differences.items())[:3]}
         description = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in first_three.items())
         raise UsageError(f"{path}: holds a run of another configuration: {description}; name another folder")
