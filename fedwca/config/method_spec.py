@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fedwca.core.component_answers import describe_value
 from fedwca.core.printable import printable
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
@@ -61,9 +62,12 @@ def parse_method(text: str) -> MethodSpec:
     'one_hot'
 
     Raises:
-        UsageError: the name is missing or not printable, a change is not of the form part=component, or a part is
-            changed or a component named twice.
+        UsageError: it is no text, the name is missing or not printable, a change is not of the form part=component, or a
+            part is changed or a component named twice.
     """
+    given: object = text
+    if not isinstance(given, str):
+        raise UsageError(f"a method is a word, such as 'fedwca' or 'wca:ta=0.05', not {describe_value(given)}")
     if printable(text.strip()) != text.strip():
         raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
     if text.strip().lower().endswith(".toml") and "=" not in text:

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import rich.style  # noqa: F401  # draws a number when it is first imported, which is no component's fault
 import torch
 
 
 @contextmanager
 def watch_draws(
-    subject: str, warned: set[str] | None = None, right: str = "use the draws that parts are given"
+    subject: str,
+    warned: set[str] | None = None,
+    right: str = "use the draws that parts are given, or a generator seeded by a field",
 ) -> Iterator[None]:
     """Warn if the body draws from a global random generator, so that the seed does not fix results.
 

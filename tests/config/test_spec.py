@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fedwca.aggregators.fedavg import FedAvg
 from fedwca.centrals.dan import Dan
 from fedwca.centrals.pooled import Pooled
 from fedwca.config.baselines import baseline_for, baseline_names
@@ -105,3 +106,8 @@ def test_a_file_is_no_method(text: str) -> None:
     with pytest.raises(UsageError, match=r"needs a name, not a file; a file of settings goes to --config"):
         parse_method(text)
     assert parse_method("fedavg/aggregator=wca:file=a.toml").head == "fedavg"
+
+
+def test_an_instance_is_no_method() -> None:
+    with pytest.raises(UsageError, match=r"a method is a word, such as 'fedwca' or 'wca:ta=0\.05', not a FedAvg"):
+        parse_method(FedAvg())  # type: ignore[arg-type]
