@@ -62,8 +62,8 @@ def parse_method(text: str) -> MethodSpec:
     'one_hot'
 
     Raises:
-        UsageError: it is no text, the name is missing or not printable, a change is not of the form part=component, or a
-            part is changed or a component named twice.
+        UsageError: it is no text, its name is missing or not printable, a change is not of the form part=component, or
+            a part is changed or a component named twice.
     """
     given: object = text
     if not isinstance(given, str):
