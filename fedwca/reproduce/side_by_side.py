@@ -85,7 +85,7 @@ def compare_cells(ours: Sample, printed: tuple[float, float | None] | None) -> l
     """
     if printed is None:
         return [MISSING, ""]
-    return [mean_cell(*printed, digits=2), f"{ours.mean - printed[0]:+.2f}" if ours.n else ""]
+    return [mean_cell(*printed, digits=2), f"{ours.mean - printed[0]:+z.2f}" if ours.n else ""]
 
 
 def messages_beside(

@@ -170,10 +170,12 @@ def mean_cell(mean: float | None, std: float | None = None, digits: int = 1, sig
 
     >>> mean_cell(71.25, 1.04)
     '71.2 ± 1.0'
+    >>> mean_cell(-0.04, 0.3, sign="+")
+    '+0.0 ± 0.3'
     """
     if mean is None or math.isnan(mean):
         return Cell(MISSING)
-    return Cell(f"{mean:{sign}.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}"), mean)
+    return Cell(f"{mean:{sign}z.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}"), mean)
 
 
 def sample_cell(sample: Sample, digits: int = 1) -> Cell:
@@ -185,10 +187,9 @@ def difference_cell(difference: Difference | None) -> Cell:
     """A cell with a mean difference and its 95 % interval, if there is one; empty if nothing was compared."""
     if difference is None:
         return Cell("")
-    bounds = (
-        "" if difference.low is None or difference.high is None else f" [{difference.low:+.1f}, {difference.high:+.1f}]"
-    )
-    return Cell(f"{difference.mean:+.1f}{bounds}", difference.mean)
+    low, high = difference.low, difference.high
+    bounds = "" if low is None or high is None else f" [{low:+z.1f}, {high:+z.1f}]"
+    return Cell(f"{difference.mean:+z.1f}{bounds}", difference.mean)
 
 
 FORMULA = ("=", "+", "-", "@")

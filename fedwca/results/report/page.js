@@ -18,13 +18,13 @@ function make(tag, attributes = {}, ...children) {
 // Two colours that one of the page's backgrounds would swallow follow the theme.
 const ink = (colour) => ({ "#000000": "var(--dark-series)", "#0072B2": "var(--own-line)" })[colour] || colour;
 
-// A number as the tables have it: a tie goes to the even digit, while toFixed rounds it up.
+// A number as the tables have it: a tie goes to the even digit, while toFixed rounds it up; what rounds to 0 has no minus.
 function shown(value, digits = 1) {
   if (value === null || value === undefined) return "–";
   const scaled = value * 10 ** digits, lower = Math.floor(scaled);
   // Only what is exact in binary is a tie: 71.25 is one, 71.35 is not.
   const tie = scaled - lower === 0.5 && Number.isInteger(value * 2 ** (digits + 1));
-  return (tie ? (lower + Math.abs(lower % 2)) / 10 ** digits : value).toFixed(digits);
+  return (tie ? (lower + Math.abs(lower % 2)) / 10 ** digits : value).toFixed(digits).replace(/^-(?=[0.]*$)/, "");
 }
 
 function theme() {
