@@ -42,6 +42,8 @@ def parts(grid: Table, width: int) -> list[Table]:
     tight = replace(grid, rows=[[row[0], *cells] for row, cells in zip(grid.rows, tight_cells, strict=True)])
     first_width, *widths = _widths(tight)
     widths = [column_width + 2 for column_width in widths]
+    # A long name is wrapped, so that it does not split the table into parts of one column.
+    first_width = min(first_width, max(20, width - sum(widths)))
     column_groups: list[list[int]] = [[]]
     remaining = width - first_width
     for column, column_width in enumerate(widths, 1):

@@ -56,6 +56,24 @@ def test_a_label_longer_than_the_terminal_leaves_numbers_whole() -> None:
     assert all(len(line) <= 60 for line in text.getvalue().splitlines())
 
 
+def test_a_long_name_does_not_split_a_table() -> None:
+    label = "fedwca:ta=0.05,tb=0.1/clusterer=finch:signature=2/objective=shot"
+    grid = Table("", COLUMNS[:-1], [[label, *["59.5 ± 4.7"] * 5]])
+    (part,) = parts(grid, 80)
+    assert part.columns == COLUMNS[:-1]
+    text = io.StringIO()
+    draw_grid(grid, Console(file=text, width=80))
+    assert text.getvalue().count("59.5±4.7") == 5
+    assert "…" not in text.getvalue()
+    assert all(len(line) <= 80 for line in text.getvalue().splitlines())
+
+
+def test_a_name_that_fits_beside_its_numbers_is_not_wrapped() -> None:
+    text = io.StringIO()
+    draw_grid(Table("", ("method", "a", "b"), [["m" * 45, "59.5 ± 4.7", "60.1 ± 4.7"]]), Console(file=text, width=66))
+    assert "m" * 45 in text.getvalue()
+
+
 def test_an_empty_table_is_one_part_or_more() -> None:
     assert parts(Table("", ("method", "mean"), []), 5)
 
