@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
@@ -127,7 +129,21 @@ class _Lines:
 
 
 def _ended(label: str, accuracy: float) -> str:
-    return f"{label}: done" + ("" if math.isnan(accuracy) else f", {accuracy:.1f} %")
+    # NaN: nothing was left to do, or it diverged.
+    return f"{label}: ended" if math.isnan(accuracy) else f"{label}: done, {accuracy:.1f} %"
+
+
+def shorten_label(label: str, width: int) -> str:
+    """A label of at most ``width`` columns where its run's number leaves room; the number stays whole.
+
+    >>> shorten_label("FedWCA, moments, run 1 of 2", 20)
+    'FedWCA,…, run 1 of 2'
+    """
+    if cell_len(label) <= width:
+        return label
+    number = re.search(r"(, runs? \d[\d, to]* of \d+)?$", label)[0]  # type: ignore[index]  # matches the empty end
+    name = set_cell_size(label, max(1, width - len(number) - 1)).rstrip()
+    return f"{name}…{number}"
 
 
 class _Bars:
@@ -142,6 +158,8 @@ class _Bars:
         self.central = bars.add_task("", total=1, note="", visible=False)
         self.now = bars.add_task("", total=1, note="", visible=False)
         self.clients, self._accuracy = 0, ""
+        # The other columns need the rest, or their numbers would be cut.
+        self.label_width = max(16, console.width - (53 if console.width < NARROW else 73))
 
     def hooks(self) -> Progress:
         return Progress(
@@ -151,16 +169,19 @@ class _Bars:
         )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
-        self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % of held-out images right", visible=True)
+        # Its long note would take columns from the rounds, so it goes when it is done.
+        note = f"{accuracy:.1f} % of held-out images right"
+        self.bars.update(self.source, completed=epoch, note=note, visible=epoch < epochs)
 
     def on_central(self, label: str, epoch: int, epochs: int) -> None:
-        name = printable(label)
+        name = shorten_label(printable(label), self.label_width)
         self.bars.update(
             self.central, total=epochs, completed=epoch, visible=epoch < epochs, description=name, note="epochs"
         )
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
-        self.clients, self._accuracy, label = clients, "", printable(label)
+        self.clients, self._accuracy = clients, ""
+        label = shorten_label(printable(label), self.label_width)
         self.bars.reset(self.now, total=max(1, rounds * clients), visible=rounds > 0, description=label, note="")
 
     def on_earlier(self, rounds: int, clients: int) -> None:

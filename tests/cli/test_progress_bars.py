@@ -1,0 +1,61 @@
+"""Progress bars of a run on terminals of several widths: no number of a run is cut."""
+
+from __future__ import annotations
+
+import io
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from fedwca.cli import progress_bars
+from fedwca.cli.progress_bars import shorten_label, watching
+
+LONG = "fedwca:ta=0.05,tb=0.1/clusterer=finch:signature=2/objective=shot, run 1 of 2"
+CONFIG = SimpleNamespace(source_models=1, trials=2, source_training=SimpleNamespace(epochs=4))
+PLAN: Any = SimpleNamespace(config=CONFIG, methods=[("wca", 400)])
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
+    text = io.StringIO()
+    console = Console(file=text, width=request.param, force_terminal=True, color_system=None, legacy_windows=False)
+    monkeypatch.setattr(progress_bars, "make_console", lambda stderr: console)
+    return text
+
+
+@pytest.mark.parametrize("terminal", [70, 80, 110], indirect=True)
+@pytest.mark.parametrize("label", ["FedWCA, moments, run 1 of 2", LONG])
+def test_the_last_bars_show_counts_accuracy_and_time_left(terminal: io.StringIO, label: str) -> None:
+    with watching(PLAN, quiet=False) as progress:
+        progress.source_epoch(3, 4, 71.25)
+        progress.source_epoch(4, 4, 71.25)
+        progress.method_start(label, 400, 12)
+        progress.skipped_rounds(99, 12)
+        progress.round_done(100, 45.25)
+    _, _, rounds = terminal.getvalue().rpartition("all rounds")
+    assert "source model" not in rounds, "it goes when it is done"
+    for part in ("100/800", "1188/4800", "round 100: 45.2 %", ", run 1 of 2"):
+        assert part in rounds
+    assert rounds.count("left 0:00:0") + rounds.count("left -:--:--") == 2
+
+
+@pytest.mark.parametrize("terminal", [80], indirect=True)
+def test_what_has_no_accuracy_is_not_called_done(terminal: io.StringIO) -> None:
+    with watching(PLAN, quiet=False) as progress:
+        progress.method_end("FedAvg", 45.25)
+        progress.method_end("FedWCA", math.nan)
+    assert "FedAvg: done, 45.2 %" in terminal.getvalue()
+    assert "FedWCA: ended" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("number", [", run 1 of 2", ", runs 1, 3 of 12", ", runs 1 to 3 of 5", ""])
+def test_a_label_keeps_its_number(number: str) -> None:
+    assert shorten_label(f"FedWCA{number}", 40) == f"FedWCA{number}"
+    short = shorten_label("模型" * 30 + number, 26)
+    assert short.startswith("模型")
+    assert short.endswith(f"…{number}")
+    assert cell_len(short) <= 26
