@@ -15,6 +15,7 @@ from .runs import write_run
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed (pip install fedwca[browser])")
 DRIVER = shutil.which("chromedriver")
+LONG = "fedwca:ta=0.05,tb=0.1/clusterer=finch:signature=2/objective=shot"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.skipif(not (DRIVER and CHROMIUM), reason="Chromium and its chromedriver are not installed"),
@@ -41,10 +42,11 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("page")
-    runs = [
-        read_run(write_run(folder / "first", methods=4)),
-        read_run(write_run(folder / "second", trials=1, methods=3)),
-    ]
+    first, second = write_run(folder / "first", methods=4), write_run(folder / "second", trials=1, methods=3)
+    for name in ("config.json", "summary.json"):
+        text = (first / name).read_text(encoding="utf-8")
+        (first / name).write_text(text.replace('"method 1"', f'"{LONG}"'), encoding="utf-8")
+    runs = [read_run(first), read_run(second)]
     (folder / "report.html").write_text(page(runs, ["first", '<b>second</b> & "']), encoding="utf-8")
     return (folder / "report.html").as_uri()
 
@@ -194,6 +196,19 @@ def test_a_phone_scrolls_in_one_direction(view: Any) -> None:
         "return [...document.querySelectorAll('.chart')].map(c => c.getBoundingClientRect().width)"
     )
     assert max(sizes) <= 380
+    assert LONG in column(view, "#summary", 1)
+    left = "return document.querySelector('#summary tbody td').getBoundingClientRect().left"
+    assert view.execute_script(left) < 260, "numbers are seen beside a long name"
+
+
+def test_headings_of_clients_stay_in_sight(view: Any) -> None:
+    tops = view.execute_script(
+        "const box = document.querySelector('[data-part=clients] .wide'); box.style.maxHeight = '12rem';"
+        "box.scrollTop = 150; const top = (e) => e.getBoundingClientRect().top;"
+        "return [box.scrollTop, top(box.querySelector('thead th')) - top(box)]"
+    )
+    assert tops[0] > 50
+    assert tops[1] == pytest.approx(0, abs=1)
 
 
 def test_everything_that_acts_is_reached_by_tab_and_named(view: Any) -> None:
