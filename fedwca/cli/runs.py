@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -101,10 +102,27 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
         cells = [extra.cell(methods.get(name, {})) for extra in extra_columns]
         # The summary's label has a mark where runs diverged, and is there if the records are not.
         label = labels.get(name) or methods.get(name, method)["label"]
-        rows.append([str(label), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds])
+        results = methods.get(name, {})
+        rows.append([str(label), mean_cell(results.get("mean"), results.get("std")), *cells, rounds])
+    if methods:
+        console.print(_describe_means(methods.values(), shown_run.complete), soft_wrap=True)
     draw_grid(ResultsTable("", ("method", *headings), rows), console)
     if shown_run.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote_path(shown_run.path)}", soft_wrap=True)
+
+
+def _describe_means(entries: Collection[Mapping[str, Any]], complete: bool) -> str:
+    """What the column of means holds, in one line.
+
+    Args:
+        entries: results of the methods, as in ``summary.json``.
+        complete: whether the run finished.
+    """
+    from fedwca.results.describe_run import describe_spread, shown_round
+
+    last = "last round" if complete else "last round on record"
+    round_text = shown_round(any("round" in entry for entry in entries), last)
+    return f"Accuracy in percent {round_text}, {describe_spread([entry['n'] for entry in entries])}:"
 
 
 @app.command("tag")

@@ -92,6 +92,7 @@ def test_show_and_diff(runs: Path) -> None:
     shown = call("runs", "show", "stopped")
     assert "2 of 2" in shown.out
     assert "Continue it with: fedwca resume runs/stopped" in shown.out
+    assert "Accuracy in percent after the last round on record, n = 1 run, so there is no spread:" in shown.out
     with_columns = call("runs", "show", "now", "--column", "f1", "--column", "client-std")
     assert "macro F1" in with_columns.out
     assert "std over clients" in with_columns.out
@@ -109,6 +110,14 @@ def test_show_and_diff(runs: Path) -> None:
     table = call("runs", "diff", "now", "other")
     assert "accuracy of wca" in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
+
+
+def test_show_says_what_its_means_are_of(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", methods=2, trials=2)
+    shown = call("runs", "show", str(folder)).out
+    assert "Accuracy in percent after the last round, mean ± std (ddof 1) over n = 2 runs:" in shown
+    row = json.loads((folder / "summary.json").read_text())["methods"]["wca"]
+    assert f"{row['mean']:.1f} ± {row['std']:.1f}" in shown
 
 
 @pytest.mark.parametrize("changes", [{"seed": 5}, {"seed": 5, "dataset": "of_a_plugin"}])
