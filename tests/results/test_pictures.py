@@ -245,6 +245,22 @@ def test_a_graph_has_an_arrow_for_every_client() -> None:
     assert len(places) == len(nearest)
 
 
+def test_numbers_of_clients_stand_out_from_every_colour() -> None:
+    from matplotlib.colors import to_rgb
+
+    def luminance(colour: Any) -> float:  # WCAG 2.2
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+        return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))
+
+    domains = [str(number) for number in range(8)]
+    (axis,) = pictures.neighbours([1, 0, 3, 2, 5, 4, 7, 6], domains, "made up").axes
+    fills = [points.get_facecolor()[0][:3] for points in axis.collections]
+    inks = [text.get_color() for text in axis.texts if text.get_text().isdigit()]
+    assert len(fills) == len(inks) == 8
+    for light, dark in (sorted(map(luminance, pair), reverse=True) for pair in zip(fills, inks, strict=True)):
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
 def test_components_are_finchs_first_partition() -> None:
     import torch
 

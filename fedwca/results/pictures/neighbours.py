@@ -42,7 +42,9 @@ def neighbours(
             xs, ys, s=330, **look, label=style.legend_label(domain), zorder=3, edgecolors="white", linewidths=1.2
         )
     for client, (x, y) in enumerate(positions):
-        axis.text(x, y, str(client), ha="center", va="center", fontsize=8, color="white", weight="bold", zorder=4)
+        # White is hard to read on all other colours.
+        ink = "white" if looks[domains[client]]["color"] in (style.OWN, "#000000") else "black"
+        axis.text(x, y, str(client), ha="center", va="center", fontsize=8, color=ink, weight="bold", zorder=4)
     for number, part in enumerate(parts):
         xs, ys = zip(*(positions[k] for k in part), strict=True)
         name = f"component {number}"
