@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedwca.results.describe_run import describe_single_run
@@ -50,10 +50,11 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, row_groups, looks[name], width - 1)
         # As many places in the last row, which may have fewer groups.
-        axis.set(ylabel=f"{accuracy_text} (%)", ylim=(0, 109), xlim=(-0.5, len(rows[0]) - 0.5))
+        axis.set(ylabel=f"{accuracy_text} (%)", xlim=(-0.5, len(rows[0]) - 0.5))
         name_groups(axis, row_groups, len(rows[0]), width - 1)
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
+    limit_percent(axes)
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else describe_single_run(runs)
     clients_text = "new clients" if accuracy_text != TESTED else "the clients of a target domain"
@@ -86,6 +87,13 @@ def name_groups(axis: Any, groups: Sequence[str | None], places: int, inches: fl
         axis.set_xticks(range(len(names)), [textwrap.fill(name, UPRIGHT) for name in names], rotation=90)
     else:
         axis.set_xticks(range(len(names)), names)
+
+
+def limit_percent(axes: Collection[Any]) -> None:
+    """Scale axes of bars from 0 to one height that has room for 100 %, all whiskers and the numbers above them."""
+    top = max([100.0, *(axis.dataLim.y1 for axis in axes)]) + 9
+    for axis in axes:
+        axis.set_ylim(0, top)
 
 
 TESTED = "test accuracy"

@@ -8,7 +8,14 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
-from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars, list_domains, name_groups
+from fedwca.results.pictures.bars import (
+    TESTED,
+    describe_accuracy,
+    draw_method_bars,
+    limit_percent,
+    list_domains,
+    name_groups,
+)
 from fedwca.results.shown_records import Record
 
 MOST = 120
@@ -56,7 +63,8 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     name_groups(by_domain, groups, len(groups), 6.3)
-    by_domain.set(ylabel=f"{accuracy_text} (%)", title=round_text + by_whom, ylim=(0, 109))
+    by_domain.set(ylabel=f"{accuracy_text} (%)", title=round_text + by_whom)
+    limit_percent([by_domain])
     style.remove_frame(over_rounds)
     style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)
