@@ -416,6 +416,28 @@ def test_whiskers_and_numbers_above_100_percent_are_inside_the_picture() -> None
     assert pictures.draw_bars({"lost": lost}, "two runs").axes[0].get_ylim() == (0, 109)
 
 
+def test_the_legend_of_an_overview_has_the_hatches_of_bars_of_one_colour() -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Rectangle
+
+    def entry(label: str) -> dict[str, Any]:
+        return {"label": label, "mean": 50.0, "std": 9.0, "n": 2, "domains": {"day": 50.0}, "domain_stds": {"day": 9.0}}
+
+    names = ["dann", "fada"]
+    tag = {"source_model": 0, "trial": 0}
+    records = [{"method": "dann", **tag, "round": number, "accuracy": [50.0]} for number in (-1, 0)]
+    figure = draw_overview(records, {name: entry(name) for name in names}, "two runs")
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names, "fada has bars and no curve"
+    hatches = [patch.get_hatch() or "" for patch in legend.findobj(Rectangle)]
+    assert hatches == [looks(names)[name]["hatch"] for name in names]
+    assert len(set(hatches)) == 2
+    assert len(legend.findobj(Line2D)) == 1
+    for bars in figure.axes[1].containers:
+        if bars.get_label() in names:
+            assert all(line.get_path_effects() for line in bars.errorbar.lines[2]), "visible in a black bar"
+
+
 def test_a_method_has_its_colour_in_a_figure_of_the_paper(run: Run) -> None:
     figure = draw_curves({"wca": ("\u03bb = 0.2", run.lines_of("wca"))}, "made up")
     (curve,) = (line for line in figure.axes[0].get_lines() if line.get_label() == "\u03bb = 0.2")

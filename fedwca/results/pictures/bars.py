@@ -142,6 +142,8 @@ def draw_method_bars(
         yerr=whiskers if any(whiskers) else None,
         error_kw={"linewidth": 0.9},
     )
+    if any(whiskers):
+        style.outline(container.errorbar.lines[2])
     if inches * width / len(groups) > 0.21:  # a three-figure number at 7 points
         axis.bar_label(container, fmt=style.whole_percent, fontsize=7, padding=2)
 

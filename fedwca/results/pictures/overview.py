@@ -68,5 +68,5 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     style.remove_frame(over_rounds)
     style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)
-    style.legend(figure, over_rounds, len(results))
+    style.legend(figure, over_rounds, len(results), bars=by_domain)
     return figure

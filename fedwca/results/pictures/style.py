@@ -157,13 +157,43 @@ def legend_label(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
-def legend(fig: Any, axis: Any, count: int, scale: float = 1.0) -> None:
-    """Draw one legend below a figure, in as many columns as fit, so that it never covers data and is not cut."""
+def outline(lines: Iterable[Any]) -> None:
+    """Give thin black lines, such as whiskers, a white edge, so that they are visible on black, too."""
+    from matplotlib.patheffects import withStroke
+
+    for line in lines:
+        line.set_path_effects([withStroke(linewidth=2.4, foreground="white")])
+
+
+def legend(fig: Any, axis: Any, count: int, scale: float = 1.0, bars: Any = None) -> None:
+    """Draw one legend below a figure, in as many columns as fit, so that it never covers data and is not cut.
+
+    Args:
+        fig: the figure.
+        axis: has what the legend explains.
+        count: number of names.
+        scale: size of markers over that in the axis.
+        bars: axis with bars of the same names; each is shown beside what ``axis`` has of that name, if anything.
+    """
+    from matplotlib.legend_handler import HandlerTuple
+
     handles, names = axis.get_legend_handles_labels()
+    if bars is not None:
+        curves = dict(zip(names, handles, strict=True))
+        handles, names = bars.get_legend_handles_labels()
+        handles = [(curves[name], bar) if name in curves else bar for name, bar in zip(names, handles, strict=True)]
     labels = [textwrap.fill(name, int(fig.get_figwidth() * 10)) for name in names]
     for columns in range(max(1, min(count, int(fig.get_figwidth() / 1.7))), 0, -1):
         drawn = fig.legend(
-            handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False, markerscale=scale
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=columns,
+            fontsize=9,
+            frameon=False,
+            markerscale=scale,
+            handlelength=2.0 if bars is None else 4.5,  # room for both side by side
+            handler_map={tuple: HandlerTuple(ndivide=None, pad=0.5)},
         )
         for text in drawn.get_texts():
             show_literally(text)
