@@ -86,6 +86,15 @@ def describe_spread(sizes: Sequence[int]) -> str:
     return f"mean ± std (ddof 1) over n = {low} to {high} runs (a method that diverged has fewer)"
 
 
+def describe_deviation(mark: str, runs: int) -> str:
+    """A phrase for what bands or whiskers of a picture show; `describe_single_run` where there is at most one run.
+
+    >>> describe_deviation("band", 3), describe_deviation("band", 1)
+    ('band: one standard deviation over 3 runs', 'one run, so no spread')
+    """
+    return f"{mark}: one standard deviation over {runs} runs" if runs > 1 else describe_single_run(runs)
+
+
 def describe_single_run(measured: int) -> str:
     """A phrase for at most one run: there is no spread, or without test images, or if it diverged, nothing at all.
 

@@ -43,7 +43,8 @@ def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results
     """Write ``overview.png``; a failure only warns, so that the table is not lost."""
     file = run.folder.path / "overview.png"
     try:
-        overview(records, results, file, read_run(run.folder.path).title)
+        kept = read_run(run.folder.path)
+        overview(records, results, file, kept.title, kept.first_models)
     except Exception as error:  # a plotting library may fail in any way
         command = f"fedwca plot {quote_path(run.folder.path)} overview"
         warnings.warn(

@@ -194,6 +194,18 @@ def test_a_title_counts_the_runs_whose_rounds_are_drawn(tmp_path: Path) -> None:
     assert "one run, so no spread" in pictures.accuracy(read_run(folder)).axes[0].get_title()
 
 
+@pytest.mark.parametrize("name", ["overview", "accuracy", "pseudo_labels", "bars"])
+def test_titles_say_what_bands_and_whiskers_are(run: Run, name: str) -> None:
+    axes = PICTURES[name].draw(PictureRequest(run, no_models)).axes
+    marks = {"overview": ["band", "whiskers"], "bars": ["whiskers"]}.get(name, ["band"] * len(axes))
+    trials = run.config["trials"]
+    for mark, axis in zip(marks, axes, strict=False):
+        title = axis.get_title().replace("\n", " ")
+        assert (f"{mark}: one standard deviation over {trials} runs" in title) == (trials > 1)
+        if mark == "band":
+            assert axis.get_xlabel() == "rounds done (0: the source model)"
+
+
 def test_cost_counts_from_the_source_model(run: Run) -> None:
     points = cumulative_cost(run, "wca", "bytes")
     assert [x for x, _ in points] == pytest.approx([3.0 * r for r in range(len(points))])

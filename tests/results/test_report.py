@@ -89,6 +89,13 @@ def test_a_page_is_one_whole_document(run: Run, tmp_path: Path) -> None:
         assert "$" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
 
 
+def test_a_page_says_what_the_band_of_its_chart_is(tmp_path: Path) -> None:
+    phrase = "Mean over clients; band and ±: one standard deviation over 2 runs"
+    for trials in (1, 2):
+        written = page([read_run(write_run(tmp_path / str(trials), trials=trials, methods=1, rounds=1))], ["made up"])
+        assert (phrase in written) == (trials > 1)
+
+
 def test_names_cannot_become_markup(run: Run) -> None:
     bad = '</script><img src=x onerror=alert(1)>&"$style'
     evil = relabelled(run, bad, source=bad)

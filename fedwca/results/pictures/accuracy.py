@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
-from fedwca.results.describe_run import describe_rounds, describe_single_run
+from fedwca.results.describe_run import describe_deviation, describe_rounds, describe_single_run
 from fedwca.results.diverged_runs import DIVERGED, counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
@@ -25,9 +25,7 @@ def accuracy(run: Run) -> Any:
         NotDrawn: no rounds were kept.
     """
     check_has_rounds(run)
-    drawn = [counted_rounds(run.lines_of(name)) for name in run.labels]
-    count = max((len(set(map(TrialKey.of, records))) for records in drawn), default=0)
-    band = f"; band: one standard deviation over {count} runs" if count > 1 else f"; {describe_single_run(count)}"
+    band = "; " + describe_deviation("band", count_runs(run.lines_of(name) for name in run.labels))
     curves = {name: (label, run.lines_of(name)) for name, label in run.labels.items()}
     return _draw_figure(curves, run.title, describe_rounds(run.first_models, run.lines), band, list(curves)[-1])
 
@@ -70,6 +68,16 @@ def check_has_rounds(run: Run) -> None:
         raise style.NotDrawn("rounds.jsonl is not in the folder, or holds no whole line")
     if all(record["round"] < 0 for record in run.records):
         raise style.NotDrawn(f"no round was run, only the {run.first_model} was measured")
+
+
+def count_runs(records_by_method: Iterable[Sequence[Record]]) -> int:
+    """Number of runs over which curves are means; the highest, where runs of some methods diverged.
+
+    Args:
+        records_by_method: of each method, including those in which a run diverged.
+    """
+    drawn = [counted_rounds(records) for records in records_by_method]
+    return max((len(set(map(TrialKey.of, records))) for records in drawn), default=0)
 
 
 def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:

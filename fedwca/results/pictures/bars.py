@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fedwca.results.describe_run import describe_single_run
+from fedwca.results.describe_run import describe_deviation
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
 
@@ -56,9 +56,8 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
         axis.grid(axis="x", visible=False)
     limit_percent(axes)
     runs = max(int(entry["n"]) for entry in summary.values())
-    spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else describe_single_run(runs)
     clients_text = "new clients" if accuracy_text != TESTED else "the clients of a target domain"
-    what_is_shown = f"{round_text}, mean over {clients_text}; {spread}"
+    what_is_shown = f"{round_text}, mean over {clients_text}; {describe_deviation('whiskers', runs)}"
     axes[0].set_title(textwrap.fill(what_is_shown, int(width * 11)), fontsize=10)
     style.legend(fig, axes[0], len(methods))
     return fig

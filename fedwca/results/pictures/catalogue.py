@@ -47,7 +47,7 @@ def _overview(request: PictureRequest) -> Any:
 
     run = request.run
     check_has_rounds(run)
-    return draw_overview(run.lines, run.results, run.title)
+    return draw_overview(run.lines, run.results, run.title, run.first_models)
 
 
 def _neighbours(request: PictureRequest) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedwca.results.describe_run import describe_deviation, describe_rounds
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import draw_curve
+from fedwca.results.pictures.accuracy import count_runs, draw_curve
 from fedwca.results.pictures.bars import (
     TESTED,
     describe_accuracy,
@@ -22,7 +24,9 @@ MOST = 120
 """Maximum number of bars by target domain; with more there are only those of the mean."""
 
 
-def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, title: str) -> None:
+def overview(
+    records: Sequence[Record], results: Mapping[str, Any], path: Path, title: str, first_models: str = "first model"
+) -> None:
     """Write the picture as a PNG.
 
     Args:
@@ -30,11 +34,14 @@ def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, 
         results: see `draw_overview`.
         path: the PNG file to write.
         title: title of the run.
+        first_models: see `draw_overview`.
     """
-    style.save(draw_overview(records, results, title), path)
+    style.save(draw_overview(records, results, title, first_models), path)
 
 
-def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: str) -> Any:
+def draw_overview(
+    records: Sequence[Record], results: Mapping[str, Any], title: str, first_models: str = "first model"
+) -> Any:
     """Accuracy over rounds, and accuracy by target domain, or by group of new clients, side by side.
 
     Args:
@@ -42,17 +49,27 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
         results: results of each method, see `fedwca.results.table_rows.summarise`; the last one, the composed method,
             gets the strong line.
         title: title of the run.
+        first_models: what clients start from, in words, see `fedwca.results.read_run.Run.first_models`.
     """
     figure = style.figure(12, 5, title)
     over_rounds, by_domain = figure.subplots(1, 2, width_ratios=(1, 1.25))
     looks = style.looks(list(results))
+    records_by_method = {name: [record for record in records if record["method"] == name] for name in results}
     for name, entry in results.items():
-        method_records = [record for record in records if record["method"] == name]
         draw_curve(
-            over_rounds, method_records, style.line_style(looks[name], name == list(results)[-1]), entry["label"]
+            over_rounds,
+            records_by_method[name],
+            style.line_style(looks[name], name == list(results)[-1]),
+            entry["label"],
         )
     round_text, accuracy_text = describe_accuracy(results)
-    over_rounds.set(xlabel="round", ylabel=f"{accuracy_text}, mean over clients (%)", title="While it learns")
+    runs = count_runs(records_by_method.values())
+    band, whiskers = (f"\n({describe_deviation(mark, runs)})" if runs > 1 else "" for mark in ("band", "whiskers"))
+    over_rounds.set(
+        xlabel=textwrap.fill(describe_rounds(first_models, records), 50),  # as wide as the panel
+        ylabel=f"{accuracy_text}, mean over clients (%)",
+        title=f"While it learns{band}",
+    )
     style.count_rounds(over_rounds)
     domains = list_domains(results)  # none where every run of every method diverged
     groups: list[str | None] = [*domains] if 0 < len(domains) * len(results) <= MOST else [None]
@@ -63,7 +80,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     name_groups(by_domain, groups, len(groups), 6.3)
-    by_domain.set(ylabel=f"{accuracy_text} (%)", title=round_text + by_whom)
+    by_domain.set(ylabel=f"{accuracy_text} (%)", title=round_text + by_whom + whiskers)
     limit_percent([by_domain])
     style.remove_frame(over_rounds)
     style.remove_frame(by_domain)

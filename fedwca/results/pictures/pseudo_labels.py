@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fedwca.results.describe_run import describe_deviation, describe_rounds
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import check_has_rounds, draw_curve
+from fedwca.results.pictures.accuracy import check_has_rounds, count_runs, draw_curve
 from fedwca.results.read_run import Run
 
 PANELS = {
@@ -27,12 +28,14 @@ def pseudo_labels(run: Run) -> Any:
         raise style.NotDrawn("no client was given pseudo-labels")
     fig = style.figure(11, 4.8, run.title)
     axes = fig.subplots(1, 2)
+    runs = count_runs(map(run.lines_of, methods))
+    band = f"\n({describe_deviation('band', runs)})" if runs > 1 else ""
     looks, last = style.looks(list(run.labels)), list(run.labels)[-1]
     for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
         panel_methods = methods if field != "agreement" else [n for n in methods if asks_several(run, n)] or methods
         for name in panel_methods:
             draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == last), run.labels[name], field)
-        axis.set(xlabel="round", ylabel=unit, title=title)
+        axis.set(xlabel=describe_rounds(run.first_models, run.lines), ylabel=unit, title=title + band)
         style.count_rounds(axis)
         style.remove_frame(axis)
     style.legend(fig, axes[0], len(methods))

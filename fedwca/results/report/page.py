@@ -9,6 +9,8 @@ from string import Template
 from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
+from fedwca.results.describe_run import describe_deviation
+from fedwca.results.pictures.accuracy import count_runs
 from fedwca.results.pictures.final_models import Models
 from fedwca.results.read_run import Run, run_notes
 from fedwca.results.report.class_tables import class_tables
@@ -70,10 +72,13 @@ def _run(index: int, run: Run, name: str, predict: Predict | None) -> str:
     warnings = run_warnings(run)
     items = "".join(f"<li>{escape(text)}</li>" for text in warnings) or "<li>Nothing that raises a doubt.</li>"
     note_lines = "".join(f"<p>{escape(f'{heading}: {value}')}</p>" for heading, value in run_notes(run).items())
+    count = count_runs(map(run.lines_of, run.labels))
+    # Not a hint, which is left out in print: the band is printed, too.
+    band = f'<p class="note">Mean over clients; {describe_deviation("band and ±", count)}</p>' if count > 1 else ""
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
         f'<h2 id="run-{index}">{escape(name)}</h2>{note_lines}'
-        f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
+        f'<h3>Accuracy over rounds</h3>{band}<div class="chart" data-part="curves"></div>'
         f'<h3>What to know</h3><ul class="cautions">{items}</ul>'
         f'<h3>Clients</h3><div data-part="clients"></div>'
         f"<h3>Classes</h3>{class_tables(run)}"
