@@ -417,14 +417,14 @@ def test_bars_of_a_method_that_diverged_in_a_folder_of_its_own_are_left_out(orde
 def test_whiskers_and_numbers_above_100_percent_are_inside_the_picture() -> None:
     lost = {"label": "Lost", "mean": math.nan, "std": None, "n": 0, "domains": {}, "domain_stds": {}}
     kept = {"label": "FedAvg", "mean": 99.2, "std": 14.0, "n": 2, "domains": {"day": 99.2}, "domain_stds": {"day": 3.0}}
-    for figure in (
+    for drawn in (
         pictures.draw_bars({"lost": lost, "fedavg": kept}, "two runs"),
         draw_overview([], {"fedavg": {**kept, "domain_stds": {"day": 14.0}}}, "two runs"),
     ):
-        assert figure.axes[-1].get_ylim() == (0, pytest.approx(99.2 + 14 + 9))
-        figure.draw_without_rendering()
-        number = next(text for text in figure.axes[-1].texts if text.get_text() == "99")
-        assert number.get_window_extent().y1 <= figure.axes[-1].bbox.y1
+        assert drawn.axes[-1].get_ylim() == (0, pytest.approx(99.2 + 14 + 9))
+        drawn.draw_without_rendering()
+        number = next(text for text in drawn.axes[-1].texts if text.get_text() == "99")
+        assert number.get_window_extent().y1 <= drawn.axes[-1].bbox.y1
     assert pictures.draw_bars({"lost": lost}, "two runs").axes[0].get_ylim() == (0, 109)
 
 
