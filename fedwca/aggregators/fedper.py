@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
+from fedwca.core.aggregator import checked_client_weights
 from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Offer, State
@@ -47,7 +48,8 @@ class FedPer(Aggregator):
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """The same mean for everybody; the previous rows where nobody is present."""
-        means = cluster_means(torch.zeros_like(labels), 1, self.client_weights(sizes), present).expand(len(labels), -1)
+        weights = checked_client_weights(self, sizes)
+        means = cluster_means(torch.zeros_like(labels), 1, weights, present).expand(len(labels), -1)
         previous = torch.eye(rows, dtype=means.dtype)[torch.arange(len(labels)) % rows]
         return torch.cat([previous * (not bool(present.any())), means], 1)
 

@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 
 from fedwca._deprecated import warn_renamed
 from fedwca.component import Component
+from fedwca.core.component_answers import check_client_weights, only_reads
 from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
 from fedwca.core.messages import Blend, Bounded, Offer, Predictions, Simplex, State, View
 from fedwca.errors import FedwcaError, UsageError
@@ -123,18 +124,18 @@ class Aggregator(Component):
             rows: R, the number of previous rows; a cluster without a present client keeps its own row.
         """
         clusters = max(int(labels.max()) + 1, rows)
-        means = cluster_means(labels, clusters, self.client_weights(sizes), present)
+        means = cluster_means(labels, clusters, checked_client_weights(self, sizes), present)
         idle = means.sum(1, keepdim=True) == 0
         previous = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
         return torch.cat([previous * idle, means], 1)
 
-    def client_weights(self, sizes: Tensor) -> Tensor | None:
-        """Weight of each client in a mean ``[K]``, by ``weighting``; None weighs all equally.
+    def client_weights(self, sizes: Tensor) -> Tensor:
+        """Weight of each client in a mean ``[K]``, by ``weighting``: finite, at least 0 and not all 0.
 
         Args:
             sizes: number of training images of each client ``[K]``.
         """
-        return sizes.double() if self.weighting == "samples" else None
+        return sizes.double() if self.weighting == "samples" else torch.ones_like(sizes, dtype=torch.float64)
 
     def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
         """Next server rows ``[C, P]``, where they are more than mixtures; trained parameters only.
@@ -242,3 +243,15 @@ class Aggregator(Component):
             UsageError: the class lets clients choose, but does not override this method.
         """
         raise UsageError(f"aggregator {self.name!r} lets clients choose, and has no `first_groups` for round 0")
+
+
+def checked_client_weights(aggregator: Aggregator, sizes: Tensor) -> Tensor:
+    """Weight of each client in a mean ``[K]`` float64; see `Aggregator.client_weights`.
+
+    Raises:
+        FedwcaError: the answer is no such weights, or sizes were changed in place.
+    """
+    component = f"aggregator {aggregator.name!r}: client_weights"
+    with only_reads(component, sizes):
+        weights = aggregator.client_weights(sizes)
+    return check_client_weights(weights, len(sizes), component)

@@ -106,6 +106,28 @@ def _tensors_in(value: object) -> list[Tensor]:
     return [tensor for part in parts for tensor in _tensors_in(part)]
 
 
+def check_client_weights(value: object, clients: int, component: str) -> Tensor:
+    """The weights of clients in a mean that an aggregator returned ``[K]``, as float64.
+
+    Args:
+        value: what the aggregator returned.
+        clients: K.
+        component: the aggregator and its method.
+
+    Raises:
+        FedwcaError: they are no such weights; a mean would silently be another, or be that of nobody.
+    """
+    if not isinstance(value, Tensor) or value.shape != (clients,):
+        given = describe_value(value)
+    else:
+        weights = value.double()
+        if bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any()):
+            return weights
+        lowest, highest = weights.aminmax()
+        given = f"weights from {lowest:g} to {highest:g}"
+    raise FedwcaError(f"{component} gave {given}; right is a tensor [{clients}], finite, at least 0, not all 0")
+
+
 def check_number(value: object, component: str) -> Tensor:
     """The loss a component returned, as ``[]``, if it is a single number.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedwca.core.aggregator import checked_client_weights
 from fedwca.core.component_answers import check_tensors, describe_value, only_reads
 from fedwca.core.grouping import untrained_clients
 from fedwca.core.interfaces import Aggregator
@@ -120,7 +121,7 @@ def spread_trained_mean(
     receives, gives = present & untrained_clients(labels, trusted), present & (trusted == trusted.max()) & (trusted > 0)
     if not bool(receives.any()) or int(gives.sum()) < 2:
         return do_nothing
-    weights = cluster_means(torch.zeros_like(labels), 1, method.aggregator.client_weights(sizes), gives)
+    weights = cluster_means(torch.zeros_like(labels), 1, checked_client_weights(method.aggregator, sizes), gives)
     receivers = receives.to(models.device)
     original = models[receivers, :trained]
     models[receivers, :trained] = mean(weights, models)[:, :trained]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.fedper import FedPer
 from fedwca.aggregators.ifca import IFCA
 from fedwca.aggregators.scaffold import Scaffold
 from fedwca.aggregators.wca import WCA
@@ -29,9 +30,11 @@ from fedwca.federated.assign_clusters import compare_clients
 from fedwca.federated.mean_answers import mean_answer_problem
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import spread_trained_mean
 from fedwca.objectives.control import Control
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.pseudo_labelers.trusted import Trusted
 from tests.engine.test_adaptation import clients, network
 from tests.federated.test_server_rules import ENGINES, SIZES, TRAINING, engines, make, method, play
 
@@ -419,10 +422,16 @@ class InPlace(FedAvg):
         self._blank("offer", state, rows)
         return super().offer(state, round, rows)
 
-    def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
+    def client_weights(self, sizes: Tensor) -> Tensor:
         """After a change in place."""
+        self._blank("client_weights", sizes)
+        return super().client_weights(sizes)
+
+    def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
+        """Before a change in place."""
+        weights = super().gather(state, labels, sizes, present, rows)
         self._blank("gather", labels, sizes, present)
-        return super().gather(state, labels, sizes, present, rows)
+        return weights
 
     def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
         """After a change in place."""
@@ -442,7 +451,8 @@ class InPlace(FedAvg):
 
 @engines
 @pytest.mark.parametrize(
-    ("at", "count"), [("offer", 2), ("gather", 3), ("server_step", 3), ("next_state", 2), ("deliver", 1)]
+    ("at", "count"),
+    [("offer", 2), ("gather", 3), ("client_weights", 1), ("server_step", 3), ("next_state", 2), ("deliver", 1)],
 )
 def test_an_aggregator_may_only_read_what_it_is_given(name: str, at: str, count: int) -> None:
     server, _ = play(make(name), method(InPlace()))
@@ -450,6 +460,51 @@ def test_an_aggregator_may_only_read_what_it_is_given(name: str, at: str, count:
         wrong = InPlace(at=at, position=position)
         with pytest.raises(FedwcaError, match=f"aggregator 'in_place': {at} changed what it was given in place"):
             deliver_mixtures(wrong, server.state, 1) if at == "deliver" else play(make(name), method(wrong))
+
+
+class Weighing(FedPer):
+    """Weighs clients by what it is told, for each of them."""
+
+    name = "weighing"
+    weighed: Any = None
+
+    def client_weights(self, sizes: Tensor) -> Tensor:
+        """As told."""
+        weights: Tensor = self.weighed
+        return weights
+
+
+@pytest.mark.parametrize(
+    ("weighed", "given"),
+    [
+        (None, "nothing"),
+        ([1.0, 1.0, 1.0, 1.0], "a list"),
+        (torch.ones(3), r"torch.float32 of shape \(3,\)"),
+        (torch.zeros(4), "weights from 0 to 0"),
+        (torch.tensor([1.0, -0.5, 2.0, 1.0]), "weights from -0.5 to 2"),
+        (torch.tensor([1.0, torch.inf, 2.0, 1.0]), "weights from 1 to inf"),
+        (torch.tensor([1.0, torch.nan, 2.0, 1.0]), "weights from nan to nan"),
+    ],
+)
+def test_an_aggregators_weights_of_clients(weighed: Any, given: str) -> None:
+    aggregator, said = (
+        Weighing(weighed=weighed),
+        rf"'weighing': client_weights gave {given}; right is a tensor \[4\], fini",
+    )
+    labels, present = torch.zeros(4, dtype=torch.int64), torch.ones(4, dtype=torch.bool)
+    trusting = replace(method(aggregator), pseudo_labeler=Trusted(untrained="mean"))
+    trusted = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    for gather in (aggregator.gather, super(FedPer, aggregator).gather):
+        with pytest.raises(FedwcaError, match=said):
+            gather({}, labels, torch.tensor(SIZES), present, 1)
+    with pytest.raises(FedwcaError, match=said):
+        spread_trained_mean(trusting, torch.zeros(4, 3), torch.arange(4), torch.tensor(SIZES), present, trusted, 3)
+
+
+def test_weights_of_clients_may_be_whole_numbers_some_of_them_0() -> None:
+    labels, present = torch.zeros(4, dtype=torch.int64), torch.ones(4, dtype=torch.bool)
+    weights = Weighing(weighed=torch.tensor([3, 1, 0, 0])).gather({}, labels, torch.tensor(SIZES), present, 1)
+    assert weights[0].tolist() == [0, 0.75, 0.25, 0, 0]
 
 
 class InPlaceLoss(Objective):
