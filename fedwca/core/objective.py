@@ -118,7 +118,7 @@ class Objective(Component):
         return collected
 
     def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
-        """Loss ``[]`` on the model's parameters themselves, differentiable; None for none.
+        """Loss ``[]`` on the model's parameters themselves, differentiable; where it is overridden, always a number.
 
         Args:
             parameters: the client's trained parameters ``[P]``, without BatchNorm statistics.

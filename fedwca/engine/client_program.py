@@ -205,11 +205,11 @@ def batch_loss(objectives: Sequence[Objective], batch: Batch, given: object = No
     return reduce(torch.add, [measure_loss(objective, batch, given) for objective in objectives])
 
 
-def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
-    """Sum of the objectives' penalties on the model itself ``[]``; None if there are none.
+def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor:
+    """Sum of the objectives' penalties on the model itself ``[]``.
 
     Args:
-        objectives: of the task.
+        objectives: of the task; at least one is `penalizing`.
         parameters: trained parameters ``[P]``.
         anchors: trained parameters of the models that `anchor_names` names.
 
@@ -217,8 +217,8 @@ def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mappin
         FedwcaError: a penalty is not a single number.
     """
     penalties = [(objective.name, objective.penalty(parameters, anchors)) for objective in penalizing(objectives)]
-    values = [check_number(value, f"objective {name!r}: penalty") for name, value in penalties if value is not None]
-    return torch.stack(values).sum() if values else None
+    values = [check_number(value, f"objective {name!r}: penalty") for name, value in penalties]
+    return torch.stack(values).sum()
 
 
 def penalizing(objectives: Sequence[Objective]) -> list[Objective]:

@@ -814,7 +814,9 @@ class Careless(CrossEntropy):
     at: str = ""
 
     def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
-        """A number, or one for each parameter."""
+        """A number, one for each parameter, or nothing."""
+        if self.at == "forgotten":
+            return None
         return parameters if self.at == "penalty" else parameters.sum() * 0
 
     def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
@@ -840,6 +842,7 @@ class Careless(CrossEntropy):
     ("at", "said"),
     [
         ("penalty", r"penalty gave torch.float\d+ of shape \(\d+,\); right is one number"),
+        ("forgotten", "penalty gave nothing; right is one number"),
         ("observe", "observe gave torch.float.* of shape .*; right is a mapping of names to tensors"),
         ("collect", "collect gave 'mean' as a float; right is a mapping of names to tensors"),
         ("bounds", "upload_bounds gave 'mean' as a tuple; right is a mapping of names to Bounded"),

@@ -180,4 +180,4 @@ class ClientWorker(ClientEvidence):
         # .data has a version counter of its own: else other clients' steps on the bank invalidate this row.
         leaf = self.slot[: self.replica.layout.trained].data.requires_grad_()
         value = program.penalty(self.task.objectives, leaf, anchors)
-        return None if value is None or not value.requires_grad else torch.autograd.grad(value, leaf)[0]
+        return torch.autograd.grad(value, leaf)[0] if value.requires_grad else None

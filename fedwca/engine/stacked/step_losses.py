@@ -91,8 +91,7 @@ def model_penalties(task: Task, leaf: Tensor, context: StackedContext, rows: sli
     anchors = {name: value[rows] for name, value in context.anchors.items()}
 
     def penalty(tree: dict[str, Any]) -> Tensor:
-        value = program.penalty(task.objectives, tree["leaf"], tree["anchors"])
-        return tree["leaf"].new_zeros(()) if value is None else value
+        return program.penalty(task.objectives, tree["leaf"], tree["anchors"])
 
     description = f"the penalty of {program.names_of(program.penalizing(task.objectives))}"
     penalties: Tensor = vmap_or_loop(description, penalty, {"leaf": leaf, "anchors": anchors})
