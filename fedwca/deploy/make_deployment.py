@@ -36,7 +36,8 @@ from fedwca.results.read_run_files import may_be_of_run
 from fedwca.results.table_rows import Row, run_summary
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
-from fedwca.runs.load_data import build_network, load
+from fedwca.runs.check_model import check_model
+from fedwca.runs.load_data import architecture, build_network, load
 from fedwca.runs.records.measure_delivered import list_accuracies
 from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.run_folder_name import new_run_path
@@ -121,6 +122,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     Session(method, network, deployment.composition, rules)  # refuses rules that do not fit the method
     check_clients_per_round(rules)
     check_first_groups(rules, method, Keys(deployment.composition.seed, deployment.composition.trial))
+    check_model(network, architecture(config).name)
     dry_run_components(config, plan.methods, network, dataset.classes, count, elsewhere=not request.simulated)
     check_writable(request.folder)
     model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))

@@ -22,7 +22,6 @@ from fedwca.errors import UsageError
 from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
-from fedwca.runs.check_model import check_model
 from fedwca.runs.load_data import architecture
 from fedwca.runs.records.round_record import check_report_names
 from fedwca.runs.resources.choose_device import resolve_device
@@ -38,7 +37,7 @@ def dry_run_components(
     clients: int,
     elsewhere: bool = False,
 ) -> None:
-    """Check the model, and call every clusterer on dummy data, so that a misfit is found before training.
+    """Check precision and checkpoint, and call every clusterer on dummy data; a misfit is found before training.
 
     Args:
         config: of the run.
@@ -53,7 +52,7 @@ def dry_run_components(
         InvalidConfig: a clusterer needs a layer that the model does not have.
         UsageError: the device, or an engine's workers, do not support the requested precision; or see
             `check_report_names`.
-        FedwcaError: see `check_model` and `try_clusterer`.
+        FedwcaError: see `try_clusterer`.
 
     Warns:
         UserWarning: the backbone is frozen and a clusterer selects a layer by number, which then counts from the
@@ -66,7 +65,6 @@ def dry_run_components(
         check_workers(config.precision, config.workers)
     if config.checkpoint is not None:
         load_source(config.checkpoint, classes, model)
-    check_model(network, model.name)
     # Probes are ordinary clusterers; which method they are put into does not matter here.
     probes = map(registry_of("clusterer").build, config.probes)
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]

@@ -29,7 +29,8 @@ from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.bench_units import units_of
 from fedwca.runs.check_components import dry_run_components
-from fedwca.runs.load_data import build_network
+from fedwca.runs.check_model import check_model
+from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.note_environment import count_subgroups, note_environment
 from fedwca.runs.ranks.rank_lifecycle import lead_run
 from fedwca.runs.records.round_record import seconds_spent
@@ -89,6 +90,8 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
         reporter.warn(unmeasured)
     subgroups, ranks_per_trial = ranks.divide(units_of(plan.config, plan.methods))
     network = build_network(plan.config, len(dataset.classes), pretrained=plan.config.checkpoint is None)
+    if claimed.earlier is None:  # before the estimate of memory, which passes images through the model
+        check_model(network, architecture(plan.config).name)
     config, kernels, needed = size_run(claimed, network, federation, device, ranks_per_trial > 1, reporter)
     if claimed.earlier is None:
         dry_run_components(plan.config, plan.methods, network, dataset.classes, len(federation))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,12 @@ from torch import Tensor, nn
 
 from fedwca.core.architecture import Architecture
 from fedwca.core.network import Backbone, Drop
+from fedwca.deploy.make_deployment import DeployRequest, make_deployment
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs.check_model import check_model
+from fedwca.runs.run_request import RunRequest
+from tests.cli.conftest import call
 
 
 class NormAndActivation(nn.BatchNorm1d):
@@ -178,3 +183,17 @@ def test_a_right_model_is_left_as_it_was() -> None:
         check_model(network, "x")
         assert network.training
         assert all(torch.equal(value, initial_state[name]) for name, value in network.state_dict().items())
+
+
+def test_a_wrong_backbone_is_named_before_memory_is_estimated(
+    shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LeNet, "backbone", lambda self: Own("width"))
+    said = "model 'lenet': its backbone gives torch.float32 of shape (2, 3) for two images"
+    refused = call(
+        "bench", "--data", str(shades), "--model", "lenet", "--device", "cpu", "--out", str(tmp_path / "run")
+    )
+    assert (refused.code, said in refused.err) == (1, True)
+    run = RunRequest({"data": shades, "model": "lenet", "device": "cpu"})
+    with pytest.raises(FedwcaError, match=re.escape(said)):
+        make_deployment(DeployRequest(tmp_path / "deployment", run, clients=4, insecure=True))
