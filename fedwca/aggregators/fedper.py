@@ -47,11 +47,11 @@ class FedPer(Aggregator):
         return clients
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
-        """The same mean for everybody; the previous rows where nobody is present."""
+        """The same mean for everybody; the previous rows where nobody with a weight is present."""
         weights = checked_client_weights(self, sizes)
         means = cluster_means(torch.zeros_like(labels), 1, weights, present).expand(len(labels), -1)
         previous = torch.eye(rows, dtype=means.dtype)[torch.arange(len(labels)) % rows]
-        return torch.cat([previous * (not bool(present.any())), means], 1)
+        return torch.cat([previous * (means.sum(1, keepdim=True) == 0), means], 1)
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """Each client's own model."""

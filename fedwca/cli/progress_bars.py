@@ -129,7 +129,7 @@ class _Lines:
 
 
 def _ended(label: str, accuracy: float) -> str:
-    # NaN: nothing was left to do, or it diverged.
+    # NaN: nothing was left to do, it diverged, or nobody has test images.
     return f"{label}: ended" if math.isnan(accuracy) else f"{label}: done, {accuracy:.1f} %"
 
 
@@ -159,7 +159,7 @@ class _Bars:
         self.now = bars.add_task("", total=1, note="", visible=False)
         self.clients, self._accuracy = 0, ""
         # The other columns need the rest, or their numbers would be cut.
-        self.label_width = max(16, console.width - (53 if console.width < NARROW else 73))
+        self.label_width = max(16, console.width - (53 if console.width < NARROW else 80))
 
     def hooks(self) -> Progress:
         return Progress(
@@ -181,6 +181,7 @@ class _Bars:
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
         self.clients, self._accuracy = clients, ""
+        self.bars.update(self.source, visible=False)  # all are there; those in the cache were not counted
         label = shorten_label(printable(label), self.label_width)
         self.bars.reset(self.now, total=max(1, rounds * clients), visible=rounds > 0, description=label, note="")
 

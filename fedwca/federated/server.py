@@ -122,6 +122,8 @@ def spread_trained_mean(
     if not bool(receives.any()) or int(gives.sum()) < 2:
         return do_nothing
     weights = cluster_means(torch.zeros_like(labels), 1, checked_client_weights(method.aggregator, sizes), gives)
+    if not bool(weights.any()):  # those who give have no weight in a mean
+        return do_nothing
     receivers = receives.to(models.device)
     original = models[receivers, :trained]
     models[receivers, :trained] = mean(weights, models)[:, :trained]

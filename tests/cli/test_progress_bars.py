@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,15 +33,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
 def test_the_last_bars_show_counts_accuracy_and_time_left(terminal: io.StringIO, label: str) -> None:
     with watching(PLAN, quiet=False) as progress:
         progress.source_epoch(3, 4, 71.25)
-        progress.source_epoch(4, 4, 71.25)
-        progress.method_start(label, 400, 12)
+        progress.method_start(label, 400, 12)  # the other source models are in the cache
         progress.skipped_rounds(99, 12)
         progress.round_done(100, 45.25)
     _, _, rounds = terminal.getvalue().rpartition("all rounds")
     assert "source model" not in rounds, "it goes when it is done"
     for part in ("100/800", "1188/4800", "round 100: 45.2 %", ", run 1 of 2"):
         assert part in rounds
-    assert rounds.count("left 0:00:0") + rounds.count("left -:--:--") == 2
+    assert len(re.findall(r"left (?:\d:\d\d:\d\d|-:--:--)", rounds)) == 2
 
 
 @pytest.mark.parametrize("terminal", [80], indirect=True)

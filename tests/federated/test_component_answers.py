@@ -507,6 +507,18 @@ def test_weights_of_clients_may_be_whole_numbers_some_of_them_0() -> None:
     assert weights[0].tolist() == [0, 0.75, 0.25, 0, 0]
 
 
+def test_where_only_clients_without_weight_are_there_nothing_is_averaged() -> None:
+    aggregator, models = Weighing(weighed=torch.tensor([0.0, 0.0, 1.0, 1.0])), torch.ones(4, 3)
+    present, trusted = torch.tensor([True, True, False, False]), torch.tensor([1.0, 1.0, 0.0, 0.0])
+    for gather in (aggregator.gather, super(FedPer, aggregator).gather):
+        weights = gather({}, torch.zeros(4, dtype=torch.int64), torch.tensor(SIZES), present, 1)
+        assert weights[0].tolist() == [1, 0, 0, 0, 0], "the previous row stays"
+    trusting = replace(method(aggregator), pseudo_labeler=Trusted(untrained="mean"))
+    everybody = torch.ones(4, dtype=torch.bool)
+    spread_trained_mean(trusting, models, torch.arange(4), torch.tensor(SIZES), everybody, trusted, 3)
+    assert torch.equal(models, torch.ones(4, 3)), "not a model of zeros"
+
+
 class InPlaceLoss(Objective):
     """A loss, after a change in place of one field of the batch."""
 
