@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fedwca.core.component_answers import describe_value
 from fedwca.core.printable import printable
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
@@ -67,7 +66,7 @@ def parse_method(text: str) -> MethodSpec:
     """
     given: object = text
     if not isinstance(given, str):
-        raise UsageError(f"a method is a word, such as 'fedwca' or 'wca:ta=0.05', not {describe_value(given)}")
+        raise UsageError(f"a method is a word, such as 'fedwca' or 'wca:ta=0.05', not a {type(given).__name__}")
     if printable(text.strip()) != text.strip():
         raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
     if text.strip().lower().endswith(".toml") and "=" not in text:
