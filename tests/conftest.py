@@ -121,9 +121,9 @@ def short_runs() -> Iterator[None]:
     commits: dict[Path | None, str | None] = {}
     points: dict[tuple[str, ...], EntryPoints] = {}
 
-    def overview(records: Any, results: Any, path: Path, title: str) -> None:
+    def overview(records: Any, results: Any, path: Path, title: str, first_models: Any) -> None:
         if (outline := outline_of(records, results)) not in drawn:
-            draw_overview(records, results, title)
+            draw_overview(records, results, title, first_models)
             drawn.add(outline)
         write_atomically(path, lambda file: Image.new("RGB", (6, 4)).save(file, "PNG"))
 
