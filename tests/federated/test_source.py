@@ -324,11 +324,11 @@ def truncated(path: Path, tensors: Any) -> Path:
         (lambda folder: write(folder / "trap.pt", {"x": Trap()}), "holds pickled objects beside tensors"),
         (
             lambda folder: write(folder / "few.pt", {k: v for k, v in state().items() if k != "norm.running_var"}),
-            "lacks 'norm.running_var' (1 tensors missing)",
+            "lacks 'norm.running_var' (1 tensor missing)",
         ),
         (
             lambda folder: write(folder / "more.pt", {**state(), "optimiser": torch.zeros(3)}),
-            "has 'optimiser' (1 tensors) that this model has no place for",
+            "has 'optimiser' (1 tensor) that this model has no place for",
         ),
         (
             lambda folder: write(folder / "other.pt", {**state(), "bottleneck.weight": torch.zeros(8, 3)}),

@@ -51,7 +51,7 @@ def test_the_models_are_those_of_the_table(run: Path, method: str | None, trial:
 
 @pytest.mark.parametrize(
     ("other_name", "sentence"),
-    [("network.classifier.scale", "lacks 'classifier.weight'"), ("", r"lacks 'classifier.weight' \(1 tensors missing")],
+    [("network.classifier.scale", "lacks 'classifier.weight'"), ("", r"lacks 'classifier.weight' \(1 tensor missing")],
 )
 def test_a_network_that_is_not_the_checkpoints_is_refused(
     run: Path, monkeypatch: pytest.MonkeyPatch, other_name: str, sentence: str
