@@ -22,7 +22,7 @@ def test_a_picture_that_fails_costs_a_warning(
         raise error
 
     monkeypatch.setattr("fedwca.runs.write_summary.overview", fail)
-    monkeypatch.setattr("fedwca.runs.write_summary.read_run", lambda _: SimpleNamespace(title="a run"))
+    monkeypatch.setattr("fedwca.runs.write_summary.read_run", lambda _: SimpleNamespace(title="", first_models=""))
     run: Any = SimpleNamespace(folder=SimpleNamespace(path=tmp_path))
     with pytest.warns(
         UserWarning, match=rf"overview\.png: the picture could not be drawn \({error}\).* plot .* overview draws it"

@@ -37,6 +37,8 @@ def test_another_setting_makes_another_run() -> None:
 def test_another_request_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     differences = {"samples": (None, 80), "wca.aggregator.wca": (True, None), "composed": (True, False)}
     monkeypatch.setattr(resume_checks, "differing_request", lambda path, plan: differences)
+    monkeypatch.setattr(resume_checks, "read_configuration", lambda path: {})
+    monkeypatch.setattr(resume_checks, "with_added_settings", lambda metadata: metadata)
     said = "samples is not set there, 80 here, wca.aggregator.wca is set there, not set here, composed is true there"
     with pytest.raises(UsageError, match=re.escape(said)):
         check_same_request(Path("run"), resolve_plan({"target": "neon"}))
