@@ -102,7 +102,7 @@ def cases(dataset: str) -> str:
     pieces = [piece for piece in results if piece["dataset"] == dataset]
     setting = pieces[0]["settings"]
     own = [entry["environment"] for piece in pieces if "environment" in (entry := piece.get(UNTRAINED, {}))]
-    told = f"{UNTRAINED} was run later, from source models trained anew with the same seeds."
+    told = f"{UNTRAINED} was run later with the same seeds; whether from the same source models is not recorded."
     later = [f"{told} {on_machines(own)}"] if own else []
     notes = [
         "Percent, means over clients and seeds; differences are paired by seed, with their 95 % interval (Student's t)",
