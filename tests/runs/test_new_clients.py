@@ -275,7 +275,7 @@ def test_compare_has_one_column(tmp_path: Path) -> None:
         ({"aggregator": "mdmgb"}, "it needs one, by --target"),
         ({"finish": ["shot"]}, "it needs --target"),
         ({"batch_norm": "local"}, "take mixed or pooled"),
-        ({"source_training": {"lr": 0.1}}, "with --partition dirichlet no source model is trained"),
+        ({"source_training": {"lr": 0.1}}, "with partition dirichlet no source model is trained; leave it out"),
         ({"training": {"steps": 3, "epochs": 2}}, "leave one out"),
         ({"validation": 1.0}, "validation"),
     ],
