@@ -191,22 +191,25 @@ def _submit_and_watch(folder: Path, server: str, timeout: float, insecure: bool)
         watch_run,
         write_connection,
     )
+    from fedwca.deploy.server_status import STATUS
 
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
         register_clients(folder, env, partial(say, err=True))
+    (folder / "server" / STATUS).unlink(missing_ok=True)  # of an earlier run
     progress = FederationProgress(folder / "server")
     point_app_here(folder)
     number = submit_run(folder, env)
     say(f"Run {number} is submitted; what happens is logged in {folder}/server/federation.log")
     try:
         with progress:
-            status, bytes_in, bytes_out = watch_run(number, env, timeout, wait=progress.wait)
+            status, bytes_in, bytes_out = watch_run(number, env, timeout, progress.wait, lambda: bool(progress.last))
     except KeyboardInterrupt as interrupt:
         flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
         interrupt.args = (
-            f"Run {number} goes on at the server; fedwca deploy stop {quote_path(folder)}{flags} ends it",
+            f"Run {number} goes on at the server; fedwca deploy watch {quote_path(folder)} shows it, and "
+            f"fedwca deploy stop {quote_path(folder)}{flags} ends it",
         )
         raise
     if status == "stopped":
@@ -214,7 +217,28 @@ def _submit_and_watch(folder: Path, server: str, timeout: float, insecure: bool)
     if status != "completed":
         raise FedwcaError(f"run {number} has {status}; {folder}/server/federation.log says why")
     say(f"{bytes_in:,} bytes came into the server and {bytes_out:,} went out of it, as Flower counts them")
-    say(f"Run {number} is complete; who took part has model.safetensors and its card in its folder")
+    say(f"Run {number} is complete; each client that got its model has model.safetensors and its card in its folder")
+
+
+@app.command("watch")
+def watch(folder: Folder) -> None:
+    """Show the progress of the run that goes on until it ends, and fail if it fails; on the server's machine.
+
+    Ctrl-C ends the display alone.
+    """
+    from fedwca.cli.federation_progress import LOOK, FederationProgress
+    from fedwca.core.file_locks import is_held
+    from fedwca.deploy.server_status import COMPLETE, RUNNING
+
+    check_is_deployment(folder)
+    server = folder / "server"
+    if not is_held(server / RUNNING):
+        raise UsageError(f"no run of {folder} goes on; fedwca deploy run {quote_path(folder)} begins one")
+    with FederationProgress(server) as progress:
+        while not progress.last and is_held(server / RUNNING):
+            progress.wait(LOOK)
+    if not progress.last.startswith(COMPLETE):
+        raise FedwcaError(f"the run has not completed; {server}/federation.log says why")
 
 
 @app.command("stop")

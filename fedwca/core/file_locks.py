@@ -57,6 +57,16 @@ def lock_folder(folder: Path) -> Iterator[bool | None]:
         yield try_lock(opened.fileno())
 
 
+def is_held(file: Path) -> bool:
+    """Whether another process holds a file by `hold_alone`; False where nothing can be locked."""
+    problem = FedwcaError("held")
+    try:
+        with hold_alone(file, problem):
+            return False
+    except FedwcaError:
+        return True
+
+
 @contextmanager
 def hold_alone(file: Path, problem: FedwcaError) -> Iterator[None]:
     """Lock a file inside the block, where files can be locked; raises ``problem`` if another process holds it."""

@@ -189,11 +189,25 @@ class Client:
             self.engine.bank[0], self.residual = self.round_start[1], self.round_start[2]
         self.round_start = (round, self.engine.bank[0].clone(), self.residual)
 
+    def _is_new(self, parcel: Parcel) -> bool:
+        """Return whether the server has no answer of this client.
+
+        Raises:
+            DataError: it has one, with another number of training images; it would refuse this answer.
+        """
+        known, images = int(parcel.notes["samples"]), len(self.engine.images[0])
+        if known not in (0, images):
+            raise DataError(
+                f"this client has {images} images, and had {known} in an earlier round; they stay the same throughout "
+                "a deployment: put them back as they were"
+            )
+        return not known
+
     def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
         method, keys = composition.build(), Keys(composition.seed, composition.trial)
         aggregator, labeler = method.aggregator, method.pseudo_labeler
         first = bool(parcel.notes["first"])
-        self._start_round(parcel.round, first or bool(parcel.notes.get("new", False)))  # 0.1.0 does not say it
+        self._start_round(parcel.round, self._is_new(parcel) or first)
         rows = self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])

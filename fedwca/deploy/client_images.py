@@ -35,19 +35,18 @@ def read_images(path: Path, side: int, stretch: bool = False) -> Tensor:
 
 
 def check_images(path: Path) -> int:
-    """Return how many images `read_images` would read; of a folder only the first image is decoded.
+    """Return how many images `read_images` would read; each is decoded, since one that does not would stop a round.
 
     Args:
         path: as for `read_images`.
 
     Raises:
-        DataError: there is no image, or the first one, or the archive, cannot be decoded.
+        DataError: there is no image, or some, or the archive, cannot be decoded; names them.
     """
     if path.suffix.lower() == ".npz":
         return len(_read_archive(path))
     files = _image_files(path)
-    decode_image(files[0], 1)
-    return len(files)
+    return len(decode_all([partial(decode_image, file, 1) for file in files], 1))
 
 
 def _image_files(folder: Path) -> list[Path]:

@@ -80,8 +80,9 @@ def make_task(
     """
     composition, aggregator, server = context.composition, context.method.aggregator, state.server
     transport, token = composition.transport, secrets.token_hex(8)
-    new = int(not state.samples[client])  # what it trained so far did not arrive, or was of another federation
-    notes: dict[str, int | float | str] = {"token": token, "first": int(first), "new": new, "personal": 1}
+    # 0 samples: what it trained so far did not arrive, or was of another federation.
+    samples = state.samples[client]
+    notes: dict[str, int | float | str] = {"token": token, "first": int(first), "samples": samples, "personal": 1}
     models: dict[str, Mapping[str, Tensor]] = {}
     if not informed:
         models["source"] = context.source
@@ -100,7 +101,7 @@ def make_task(
     collected = {**context.collected, **(context.moments if first else {})}
     upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, collected)
     selects = context.method.pseudo_labeler.selects_clients
-    if knows_trust := selects and bool(state.samples[client]):
+    if knows_trust := selects and bool(samples):
         notes["trusted"] = float(server.state[TRUSTED][client])
     expected = ExpectedAnswer(
         round=state.round,
@@ -111,7 +112,7 @@ def make_task(
         sends_models=aggregator.sends_models,
         starts=starts,
         upload=upload,
-        samples=state.samples[client],
+        samples=samples,
         asks_trust=selects and not knows_trust,
     )
     # As in round 0, whose training a late client repeats, there is nothing pooled for it.

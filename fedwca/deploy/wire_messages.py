@@ -19,6 +19,8 @@ MOMENTS = "clusterer.moments"
 """Key in `Parcel.beside` of the moments that a client is grouped by."""
 VERSION = "fedwca"
 """Key in `Parcel.notes` of the sender's version of fedwca."""
+TURNED_AWAY = "turned away"
+"""Name of the record that tells a node why it takes no part."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedwca.deploy.flower import polling
-from fedwca.deploy.flower.app_process import follow
+from fedwca.deploy.flower.follow_parent import follow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Flower starts a program for each message")
 

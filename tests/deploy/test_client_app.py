@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 
 from fedwca._version import __version__
 from fedwca.deploy.state_files import CLIENT_FORMAT, read_state, write_state
-from fedwca.deploy.wire_messages import Parcel
+from fedwca.deploy.wire_messages import TURNED_AWAY, Parcel
 
 from .conftest import Federation
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedwca.deploy.flower.client_app import client_app
@@ -170,6 +171,27 @@ def test_the_server_is_not_told_names_of_files(
     reply = client_app()(hello, Context(1, 2, {"data": "x", "state": str(folder)}, RecordDict(), {}))
     assert str(folder) not in reply.error.reason
     assert f"{folder}" in caplog.text
+
+
+def test_a_client_whose_images_are_more_or_fewer_says_so_itself(
+    folder: Path, federation: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    parcel = asked(federation("fedavg"))
+    upload = from_record(answered(folder, parcel).content)
+    images = int(upload.notes["samples"])
+    answer = answered(folder, replace(parcel, notes={**parcel.notes, "samples": images}))
+    assert kind(answer) == "upload"
+    answer = answered(folder, replace(parcel, notes={**parcel.notes, "samples": images + 2}))
+    assert answer.error.reason == "its images cannot be used; its own log says why"
+    assert f"this client has {images} images, and had {images + 2} in an earlier round; they stay" in caplog.text
+
+
+def test_a_client_that_is_turned_away_says_so_itself(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = RecordDict({TURNED_AWAY: ConfigRecord({"reason": "all 4 numbers\x1b are taken"})})
+    context = Context(1, 2, {"data": "x", "state": str(folder)}, RecordDict(), {})
+    assert not client_app()(Message(content, dst_node_id=2, message_type="query"), context).has_error()
+    sentence = r"this client does not take part: the server turns it away: all 4 numbers\x1b are taken"
+    assert sentence in caplog.text
 
 
 def test_a_node_that_was_not_started_by_fedwca_says_so_at_once() -> None:

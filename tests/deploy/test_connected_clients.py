@@ -15,6 +15,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fedwca.deploy.flower import connected_clients
 from fedwca.deploy.flower.client_secret import name_of
+from fedwca.deploy.wire_messages import TURNED_AWAY
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower
 
@@ -40,7 +41,7 @@ def make_clients(
         admitted.append((name, wish))
         return len(admitted) - 1
 
-    grid = SimpleNamespace(get_node_ids=lambda: nodes)
+    grid = SimpleNamespace(get_node_ids=lambda: nodes, push_messages=lambda messages: None)
     deployment = SimpleNamespace(deadline=600.0, rejoin=rejoin, rules=SimpleNamespace(least=2))
     session = SimpleNamespace(admit=admit)
     return connected_clients.ConnectedClients(grid, session, deployment, lambda connected: None)  # type: ignore[arg-type]
@@ -88,6 +89,22 @@ def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
     assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
 
 
+class NamesNow:
+    """The names by place, as they are when they are read."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, number: int) -> str:
+        return self.names[number]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names.values()
+
+
 def with_places(
     monkeypatch: pytest.MonkeyPatch, nodes: list[int], names: dict[int, str], replies: Mapping[int, Reply], rejoin: bool
 ) -> tuple[connected_clients.ConnectedClients, list[list[int]]]:
@@ -109,7 +126,7 @@ def with_places(
     monkeypatch.setattr(connected_clients, "exchange_messages", exchange)
     clients = make_clients(nodes, [], rejoin)
     clients.session.release, clients.session.admit = release, admit  # type: ignore[method-assign, assignment]
-    clients.session.state = SimpleNamespace(names=names.values())  # type: ignore[assignment]
+    clients.session.state = SimpleNamespace(names=NamesNow(names))  # type: ignore[assignment]
     return clients, asked_nodes
 
 
@@ -169,3 +186,29 @@ def test_who_was_turned_away_with_a_key_is_asked_again_when_it_returns(monkeypat
     nodes.append(11)
     assert clients.find() == {0: 11, 1: 12}
     assert len(asked_nodes) == 2, "who has a place is known by its key"
+
+
+def test_a_node_that_is_turned_away_is_told_why_and_does_not_count_as_connected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replies = {11: Reply({"identity": "a", "number": 0}), 12: Reply({"identity": "b", "number": 0})}
+    clients, _ = with_places(monkeypatch, [11, 12, 13], {0: ""}, replies, rejoin=False)
+    counts: list[int] = []
+    told: list[tuple[int, str]] = []
+
+    def make_message(content: RecordDict, *, dst_node_id: int, message_type: str) -> tuple[int, str] | int:
+        record = content.config_records.get(TURNED_AWAY)
+        return (dst_node_id, str(record["reason"])) if record else dst_node_id
+
+    monkeypatch.setattr(connected_clients, "Message", make_message)
+    clients.tell = counts.append
+    clients.grid.push_messages = told.extend  # type: ignore[method-assign, assignment]
+    assert clients.count() == 3, "nobody is known yet"
+    for _ in range(2):
+        assert clients.find() == {0: 11}
+    assert (counts, clients.count()) == ([2, 2], 2), "13 has not said who it is"
+    assert told == [(12, f"it asks for number 0 (--number), which is client {name_of('a')}'s")], "once"
+    # The same identity at another node: the older one is told.
+    replies[13] = Reply({"identity": "a", "number": 0})
+    assert clients.find() == {0: 13}
+    assert told[1:] == [(11, "another client has connected as this one, perhaps from a copy of its folder")]

@@ -126,6 +126,15 @@ def test_a_server_that_never_says_how_a_run_stands(
     assert (len(commands), len(pauses)) == (6, 5)
 
 
+def test_a_run_whose_log_has_ended_is_not_asked_for_again(
+    server: Callable[..., list[list[str]]], pauses: list[float]
+) -> None:
+    commands = server(RUNNING, "no route")
+    with pytest.raises(FedwcaError, match="run 7 has ended, and its server does not answer; start the server again"):
+        control.watch_run("7", {}, 1e6, ended=lambda: True)
+    assert (len(commands), len(pauses)) == (2, 1)
+
+
 def test_a_run_that_a_new_server_does_not_know_is_not_waited_for(
     server: Callable[..., list[list[str]]], pauses: list[float]
 ) -> None:

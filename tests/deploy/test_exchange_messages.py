@@ -35,9 +35,13 @@ def test_nodes_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(exchange_messages, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
     grid = Coming()
-    exchange_messages.wait_for_nodes(grid, 3, 60.0)
+
+    def count() -> int:
+        return len(grid.get_node_ids())
+
+    exchange_messages.wait_for_nodes(count, 3, 60.0)
     assert (grid.asked, len(slept)) == (4, 3)
-    exchange_messages.wait_for_nodes(grid, 100, 5 * exchange_messages.POLL)
+    exchange_messages.wait_for_nodes(count, 100, 5 * exchange_messages.POLL)
     assert len(slept) == 3 + 5
 
 

@@ -218,7 +218,7 @@ def test_of_a_first_answer_that_came_too_late_nothing_is_left(
     clients[3].handle(parcels[3])
     assert session.close()
     late = session.open([3])[3]
-    assert (late.notes["first"], late.notes["new"]) == (aggregator != "fedavg", 1)
+    assert (late.notes["first"], late.notes["samples"]) == (aggregator != "fedavg", 0)
     fresh = built.clients()[3]
     fresh.set_up(read_composition(parcels[3]), 3, dict(parcels[3].models["source"]))
     expected, actual = fresh.handle(late), clients[3].handle(late)

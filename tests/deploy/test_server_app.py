@@ -81,7 +81,7 @@ def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
             return {}
 
     server.session = Asking()  # type: ignore[assignment]
-    server.clients = SimpleNamespace(find_idle=lambda: {0: 11})  # type: ignore[assignment]
+    server.clients = SimpleNamespace(find_idle=lambda: {0: 11}, count=lambda: 3)  # type: ignore[assignment]
     assert server._open_round() == ({0: 11}, {})
     assert 20 <= sum(clock) <= 2 * HELLO
     assert len(node_counts) == 2  # not once a second

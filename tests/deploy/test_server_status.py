@@ -87,10 +87,7 @@ def test_a_run_is_shown_as_it_goes_on(
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(federation_progress, "LOOK", 0.01)
-    write_status(tmp_path, ServerStatus(9, 9, done=9))
-    progress = FederationProgress(tmp_path)
-    assert read_status(tmp_path) is None  # that of an earlier run is gone
-    with progress:
+    with FederationProgress(tmp_path) as progress:
         log.info("4 of 4 clients are connected")
         log.warning("round 0: client 2 (\x1b[2J) refused: why")
         write_status(tmp_path, ServerStatus(3, 4, connected=4, asked=4))
@@ -111,3 +108,17 @@ def test_a_run_that_has_ended_is_not_waited_for(tmp_path: Path, log: logging.Log
     progress = FederationProgress(tmp_path)
     log.info(last)
     progress.wait(600)
+    assert progress.last == last
+
+
+def test_a_run_that_does_not_begin_is_warned_of_once(
+    tmp_path: Path, log: logging.Logger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(federation_progress, "SLOW", 0.0)
+    late, begun = FederationProgress(tmp_path), FederationProgress(tmp_path)
+    for _ in range(2):
+        late.look()
+    assert capsys.readouterr().err.count("the server has not begun the run in 0 s; what fedwca server prints") == 1
+    log.info("4 of 4 clients are connected")
+    begun.look()
+    assert "has not begun" not in capsys.readouterr().err

@@ -17,6 +17,7 @@ from PIL import Image
 
 pytest.importorskip("cryptography")
 
+from fedwca.cli.federation_progress import FederationProgress
 from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.flower.addresses import check_reachable
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
@@ -24,7 +25,7 @@ from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.keys import certify, make_key
 from fedwca.deploy.flower.processes import STEADY, find_flwr, run_with_restarts, server_command
-from fedwca.deploy.server_status import RUNNING, SUBMITTED
+from fedwca.deploy.server_status import LOG, RUNNING, SUBMITTED
 from fedwca.errors import FedwcaError, UsageError
 
 from ..cli.conftest import call
@@ -214,7 +215,25 @@ def test_certificates_and_keys_that_cannot_serve(tmp_path: Path) -> None:
 def test_a_certificate_whose_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwca.deploy.flower.keys.DAYS", -1 / 1440)  # a minute ago
     certify(tmp_path / "server" / "certs", [])
-    with pytest.raises(UsageError, match=r"server\.pem was valid until \d{4}-\d\d-\d\d; make a new deployment"):
+    with pytest.raises(UsageError, match=r"server\.pem was valid until \d{4}-\d\d-\d\d; another fedwca deploy init"):
+        server_command(tmp_path / "server", "127.0.0.1", 8000, False)
+    monkeypatch.setattr("fedwca.deploy.flower.keys.DAYS", 29)
+    certify(tmp_path / "server" / "certs", [])
+    with pytest.warns(UserWarning, match=r"server\.pem is valid until .* alone; another fedwca deploy init"):
+        server_command(tmp_path / "server", "127.0.0.1", 8000, False)
+
+
+def test_certificates_of_another_deployment_serve_and_its_key_alone_does_not(tmp_path: Path) -> None:
+    certs, others = tmp_path / "server" / "certs", tmp_path / "other"
+    for folder in (certs, others):
+        certify(folder, [])
+    (others / "server.key").replace(certs / "server.key")
+    with pytest.raises(UsageError, match=r"server\.key is the private key of another certificate than server\.pem"):
+        server_command(tmp_path / "server", "127.0.0.1", 8000, False)
+    (others / "server.pem").replace(certs / "server.pem")
+    assert "--ssl-keyfile" in server_command(tmp_path / "server", "127.0.0.1", 8000, False)
+    (certs / "server.key").write_text("x")
+    with pytest.raises(UsageError, match=r"server\.key is no private key that can be read"):
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
@@ -231,7 +250,7 @@ def test_an_address_that_the_certificate_does_not_name(tmp_path: Path) -> None:
 def test_a_file_of_the_server_that_is_missing(tmp_path: Path, name: str) -> None:
     certify(tmp_path / "server" / "certs", [])
     (tmp_path / "server" / "certs" / name).unlink()
-    with pytest.raises(UsageError, match=f"certs holds no {name}; copy it back, or make a new deployment"):
+    with pytest.raises(UsageError, match=f"certs holds no {name}; copy it back, or say --insecure; another"):
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
@@ -339,11 +358,39 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
         assert (refused.code, sentence in refused.err) == (2, True), "at once, and not after twenty tries"
     run = call("deploy", "run", str(tmp_path), "--insecure")
     assert run.code == 130
-    assert f"Run 7 goes on at the server; fedwca deploy stop {tmp_path} --insecure ends it\n" in run.err
+    goes_on = f"Run 7 goes on at the server; fedwca deploy watch {tmp_path} shows it, and fedwca deploy stop {tmp_path}"
+    assert f"{goes_on} --insecure ends it\n" in run.err
     assert str(tmp_path / "server") in (tmp_path / "app" / "pyproject.toml").read_text()
     assert call("deploy", "stop", str(tmp_path), "--insecure").out == "Stopped run 7\n"
     assert call("deploy", "stop", str(tmp_path), "--insecure").out == "No run goes on\n"
     assert call("deploy", "stop", str(tmp_path / "nosuch")).code == 2
+
+
+@pytest.mark.usefixtures("flower_installed")
+@pytest.mark.parametrize(
+    ("last", "code", "sentence"),
+    [
+        ("FEDWCA RUN COMPLETE after 3 rounds", 0, ""),
+        ("the run failed: FedwcaError: why", 1, "the run has not completed"),
+    ],
+)
+def test_a_run_that_goes_on_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, code: int, sentence: str
+) -> None:
+    server = tmp_path / "server"
+    server.mkdir()
+    (server / "federation.json").touch()
+    idle = call("deploy", "watch", str(tmp_path))
+    assert (idle.code, "goes on; fedwca deploy run" in idle.err) == (2, True)
+
+    def write_last(self: FederationProgress, seconds: float) -> None:
+        (server / LOG).write_text(f"2026-01-01 10:00:00,000 INFO {last}\n")
+        self.look()
+
+    monkeypatch.setattr(FederationProgress, "wait", write_last)
+    with hold_alone(server / RUNNING, UsageError("held")):
+        run = call("deploy", "watch", str(tmp_path))
+    assert (run.code, last in run.err, sentence in run.err) == (code, True, True)
 
 
 def test_a_client_that_lost_its_server_ends_whatever_flower_leaves_running() -> None:

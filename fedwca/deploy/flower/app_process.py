@@ -6,7 +6,6 @@ message only. Both hold here too: the process that is forked has only imported l
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import logging
@@ -20,10 +19,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from fedwca.deploy.flower.follow_parent import follow
+
 IDLE = 600.0
 """Seconds without a message after which the process ends, since the next one may come days later."""
-DIES_WITH_PARENT = 1
-"""The constant ``PR_SET_PDEATHSIG`` of Linux."""
 LIBRARIES = "fedwca.deploy.flower.client_app"
 """The module that is imported before forking, with all that it imports."""
 Task = Callable[[], None]
@@ -74,21 +73,6 @@ def fork(task: Task) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
-
-
-def follow(parent: int, number: int) -> None:
-    """Have this process sent a signal when its parent, or the thread of the parent that forked it, ends.
-
-    Use SIGKILL for apps: on SIGINT or SIGTERM an app tells Flower that it ends, and the message is never answered,
-    whereas for a killed app Flower answers within a minute.
-
-    Args:
-        parent: the parent's process id.
-        number: the signal.
-    """
-    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, ctypes.c_ulong(number))
-    if os.getppid() != parent:  # it has ended already
-        os._exit(1)
 
 
 def serve_supernode() -> None:

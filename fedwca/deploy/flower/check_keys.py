@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
 from fedwca.errors import UsageError
 
+SOON = timedelta(days=30)
+"""How long before it expires a certificate is warned of."""
+RENEWAL = (
+    "another fedwca deploy init with the same --host makes new ones: copy its server/certs into this deployment's, and "
+    "its ca.crt to each client"
+)
+
 
 def check_certificate(path: Path) -> None:
-    """Refuse a file that is not a certificate, or one that has expired.
+    """Refuse a file that is not a certificate, or one that has expired; warn if it expires within `SOON`.
 
     Raises:
         UsageError: the file cannot be read, is not a certificate, or has expired.
@@ -24,10 +32,32 @@ def check_certificate(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is no certificate that can be read ({error}); fedwca deploy init makes one") from None
     if expiry < datetime.now(UTC):
-        raise UsageError(
-            f"{path} was valid until {expiry:%Y-%m-%d}; make a new deployment by fedwca deploy init, "
-            "and hand out its ca.crt"
-        )
+        raise UsageError(f"{path} was valid until {expiry:%Y-%m-%d}; {RENEWAL}")
+    if expiry < datetime.now(UTC) + SOON:
+        warnings.warn(f"{path} is valid until {expiry:%Y-%m-%d} alone; {RENEWAL}", stacklevel=2)
+
+
+def check_certificate_key(path: Path, certificate: Path) -> None:
+    """Refuse a file that is not the private key of the server's certificate.
+
+    Args:
+        path: of the key.
+        certificate: path of the certificate, which `check_certificate` has accepted.
+
+    Raises:
+        UsageError: the file cannot be read, is no private key, or is of another certificate.
+    """
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+
+    hint = "it is written beside the certificate by fedwca deploy init"
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError(f"{path} is no private key that can be read ({error}); {hint}") from None
+    if key.public_key() != x509.load_pem_x509_certificate(certificate.read_bytes()).public_key():
+        raise UsageError(f"{path} is the private key of another certificate than {certificate.name}; {hint}")
 
 
 def check_certified_address(path: Path, host: str) -> None:

@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedwca._version import __version__
+from fedwca.core.printable import printable
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.client_secret import identity
@@ -20,7 +21,7 @@ from fedwca.deploy.flower.records import from_record, to_record
 from fedwca.deploy.flower.tell_failure import tell_failure
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_client, save_client, save_final
-from fedwca.deploy.wire_messages import VERSION, Parcel
+from fedwca.deploy.wire_messages import TURNED_AWAY, VERSION, Parcel
 from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
 from fedwca.results.low_trust import own_low_trust_note
 
@@ -56,6 +57,8 @@ def client_app(settings: Settings = lambda node_config: node_config) -> ClientAp
 
 def _introduce(message: Message, node_config: dict[str, Any]) -> Message:
     _check_node_config(node_config, "state")
+    if (turned_away := message.content.config_records.get(TURNED_AWAY)) is not None:
+        log.error("this client does not take part: the server turns it away: %s", printable(str(turned_away["reason"])))
     hello = {
         "number": int(node_config.get("number", -1)),
         "identity": identity(Path(str(node_config["state"]))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
@@ -11,11 +11,12 @@ from flwr.serverapp import Grid
 
 from fedwca._version import __version__
 from fedwca.core.printable import printable
+from fedwca.deploy.client_numbers import why_no_number
 from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.exchange_messages import describe_failure, exchange_messages
 from fedwca.deploy.session import Session
-from fedwca.deploy.wire_messages import VERSION
+from fedwca.deploy.wire_messages import TURNED_AWAY, VERSION
 
 log = logging.getLogger("fedwca.deploy")
 HELLO = 30.0
@@ -36,7 +37,7 @@ class ConnectedClients:
         grid: Flower's interface for messages to nodes.
         session: gives clients their numbers.
         deployment: the configuration.
-        tell: called with the number of connected nodes.
+        tell: called with the number of connected nodes, without those that are turned away.
     """
 
     def __init__(self, grid: Grid, session: Session, deployment: DeploymentConfig, tell: Callable[[int], None]) -> None:
@@ -48,14 +49,21 @@ class ConnectedClients:
     def find(self) -> dict[int, int]:
         """Return node by client of the connected ones; nodes not seen before are asked who they are."""
         online = sorted(self.grid.get_node_ids())
-        self.tell(len(online))
         self._forget_nodes(online)
         hellos = self._ask(online)
         self._names |= {node: hello.name for node, hello in hellos.items()}  # all before the first number is given
         for node, hello in sorted(hellos.items()):
             self._give_number(node, hello, online)
+        self.tell(self._count(online))
         numbers = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in numbers.items() if client is not None}
+
+    def count(self) -> int:
+        """Return how many nodes are connected, without those that are turned away."""
+        return self._count(self.grid.get_node_ids())
+
+    def _count(self, online: Iterable[int]) -> int:
+        return sum(self._numbers.get(node, node) is not None for node in online)
 
     def find_idle(self) -> dict[int, int]:
         """Return node by client as `find` does, without nodes that are still at a task of an earlier round.
@@ -125,7 +133,15 @@ class ConnectedClients:
             self._numbers[older] = None
             if older in online:
                 log.warning("client %d is connected twice, anew or from a copied folder; the later one counts", number)
+                self._turn_away(older, "another client has connected as this one, perhaps from a copy of its folder")
         self._numbers[node] = number
+        if number is None:
+            self._turn_away(node, why_no_number(self.session.state.names, hello.wish))
+
+    def _turn_away(self, node: int, reason: str) -> None:
+        """Tell a node, in a message whose answer is not read, that it takes no part, for its own log."""
+        content = RecordDict({TURNED_AWAY: ConfigRecord({"reason": reason})})
+        self.grid.push_messages([Message(content, dst_node_id=node, message_type=MessageType.QUERY)])
 
     def _forget_nodes(self, online: Sequence[int]) -> None:
         """Forget nodes that were turned away and are gone, so that they are asked again when they return.

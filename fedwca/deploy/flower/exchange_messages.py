@@ -27,12 +27,12 @@ GRACE = 10.0
 
 
 def wait_for_nodes(
-    grid: Grid, count: int, seconds: float, tell: Callable[[int], None] = lambda connected: None
+    connected_nodes: Callable[[], int], count: int, seconds: float, tell: Callable[[int], None] = lambda connected: None
 ) -> None:
     """Wait until ``count`` nodes are connected, or for so many seconds; ``tell`` is called with the present number."""
     until = time.monotonic() + seconds
     while True:
-        connected = len(list(grid.get_node_ids()))
+        connected = connected_nodes()
         tell(connected)
         if connected >= count or time.monotonic() >= until:
             return

@@ -162,6 +162,7 @@ def watch_run(
     env: dict[str, str],
     timeout: float,
     wait: Callable[[float], None] | None = None,
+    ended: Callable[[], bool] = lambda: False,
 ) -> tuple[str, int, int]:
     """Wait for a run to end; return ``completed``, ``failed`` or ``stopped``, and bytes the server received and sent.
 
@@ -172,6 +173,7 @@ def watch_run(
         env: the environment to call Flower's command in.
         timeout: seconds after which watching is given up.
         wait: called with the seconds to wait between queries, and may return earlier; None: `time.sleep`.
+        ended: whether the run is known to have ended; a query that fails is then not repeated.
 
     Raises:
         FedwcaError: the run has not ended in ``timeout`` seconds, the server was started anew, or `MISSES` queries in a
@@ -187,6 +189,11 @@ def watch_run(
                     f"the server was started anew during run {run}; another run goes on after the last finished round"
                 ) from None
             missed += 1
+            if ended():
+                raise FedwcaError(
+                    f"run {run} has ended, and its server does not answer; start the server again, and another run "
+                    "goes on after the last finished round"
+                ) from None
             if missed == MISSES:
                 raise FedwcaError(
                     f"run {run} may still go on, but the server was asked {MISSES} times how it stands "

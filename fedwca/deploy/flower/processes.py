@@ -20,8 +20,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedwca.deploy.flower.addresses import free_port, local_host
-from fedwca.deploy.flower.app_process import follow
-from fedwca.deploy.flower.check_keys import check_certificate, check_certified_address, check_private_key
+from fedwca.deploy.flower.check_keys import (
+    RENEWAL,
+    check_certificate,
+    check_certificate_key,
+    check_certified_address,
+    check_private_key,
+)
+from fedwca.deploy.flower.follow_parent import follow
 from fedwca.errors import FedwcaError, UsageError
 
 QUIET = {
@@ -87,8 +93,9 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
     if not insecure:
         for name in ("server.pem", "server.key", "ca.crt"):
             if not (certs / name).exists():
-                raise UsageError(f"{certs} holds no {name}; copy it back, or make a new deployment, or say --insecure")
+                raise UsageError(f"{certs} holds no {name}; copy it back, or say --insecure; {RENEWAL}")
         check_certificate(certs / "server.pem")
+        check_certificate_key(certs / "server.key", certs / "server.pem")
         check_certified_address(certs / "server.pem", local_host(host))
     secure = [
         *("--ssl-ca-certfile", str(certs / "ca.crt"), "--ssl-certfile", str(certs / "server.pem")),

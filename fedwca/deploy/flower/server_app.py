@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
@@ -26,8 +28,18 @@ from fedwca.deploy.flower.exchange_messages import (
     wait_for_nodes,
     wait_for_other_nodes,
 )
+from fedwca.deploy.flower.follow_parent import watch_parent
 from fedwca.deploy.flower.records import count_bytes, from_record, to_records
-from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, STOPPED, ServerStatus, write_status
+from fedwca.deploy.server_status import (
+    COMPLETE,
+    FAILED,
+    LOG,
+    RUNNING,
+    STOPPED,
+    ServerStatus,
+    read_status,
+    write_status,
+)
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import Parcel
@@ -38,6 +50,9 @@ RECONNECTION = 120.0
 """Seconds that a run which continues waits at most for all clients; they reconnect by themselves in less."""
 DELIVERIES = 3
 """How often a client is sent its final model at most, until it confirms that it has it."""
+
+
+GOES_ON = "another run goes on after the last finished round"
 
 
 def server_app() -> ServerApp:
@@ -61,16 +76,28 @@ def _play(grid: Grid, folder: Path) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
+        with watch_parent(partial(_end_with_server, folder)):
+            FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
     except BaseException as error:
         if isinstance(error, SystemExit) and not error.code:  # how Flower ends the app of a run that is stopped
-            log.warning("%s; another one goes on after its last finished round", STOPPED)
+            log.warning("%s; %s", STOPPED, GOES_ON)
         else:
             log.error("%s: %s: %s", FAILED, type(error).__name__, printable(str(error)))
         raise
     finally:
         log.removeHandler(handler)
         handler.close()
+
+
+def _end_with_server(folder: Path) -> NoReturn:
+    """End this process at once, and say so in the log and the status.
+
+    Flower would have the main thread end by a signal, but that thread may wait for a request that is repeated for ever.
+    """
+    log.warning("%s: the server has ended; start it again, and %s", STOPPED, GOES_ON)
+    if (status := read_status(folder)) is not None:
+        write_status(folder, replace(status, asked=0, connected=0))
+    os._exit(1)
 
 
 class FlowerServer:
@@ -101,7 +128,7 @@ class FlowerServer:
         """
         session, deployment, tries = self.session, self.deployment, 0
         wait = min(deployment.wait, RECONNECTION) if session.state.round else deployment.wait
-        wait_for_nodes(self.grid, deployment.rules.clients, wait, self._say_connected)
+        wait_for_nodes(self.clients.count, deployment.rules.clients, wait, self._say_connected)
         while session.state.round < deployment.rounds:
             number = session.state.round
             nodes, parcels = self._open_round()
@@ -127,7 +154,9 @@ class FlowerServer:
         """
         until = time.monotonic() + self.deployment.deadline
         while True:
-            wait_for_nodes(self.grid, self.deployment.rules.least, until - time.monotonic(), self._say_connected)
+            wait_for_nodes(
+                self.clients.count, self.deployment.rules.least, until - time.monotonic(), self._say_connected
+            )
             nodes = self.clients.find_idle()
             parcels = self.session.open(nodes)
             if self.session.needs_all_answers or self.session.can_close or time.monotonic() >= until:
@@ -173,6 +202,7 @@ class FlowerServer:
             write_status(self.folder, status)
 
     def _say_connected(self, count: int) -> None:
+        count = min(count, self.status.clients)  # more nodes are there until some are turned away
         if count != self.status.connected:
             log.info("%d of %d clients are connected", count, self.status.clients)
         self._say(connected=count)
