@@ -160,7 +160,7 @@ def tag_run(
 def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
     from fedwca.config.added_fields import with_added_settings
-    from fedwca.results.differing_settings import differing_settings
+    from fedwca.results.differing_settings import describe_values, differing_settings
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import read_run
     from fedwca.results.tables import mean_cell
@@ -177,10 +177,10 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = Fal
         return
     heads = ["", *(printable(run.path.name) for run in (first_run, second_run))]
     table = Table(*(Column(head, overflow="fold") for head in heads))
-    for key, (first_value, second_value) in settings.items():
-        table.add_row(*map(printable, (key, str(first_value), str(second_value))))
-    for name, values in accuracy.items():
-        table.add_row(printable(f"accuracy of {name}"), *map(mean_cell, values))
+    for key, values in settings.items():
+        table.add_row(*map(printable, (key, *describe_values(*values))))
+    for name, means_of_both in accuracy.items():
+        table.add_row(printable(f"accuracy of {name}"), *map(mean_cell, means_of_both))
     make_console().print(table)
 
 

@@ -27,6 +27,17 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
     }
 
 
+def describe_values(first: Any, second: Any) -> tuple[str, str]:
+    """Two values of a setting in words; a component that only one of two runs has is True in that one, else None.
+
+    >>> describe_values(None, 80), describe_values(True, None), describe_values(True, False)
+    (('not set', '80'), ('set', 'not set'), ('true', 'false'))
+    """
+    words = {None: "not set", True: "set" if None in (first, second) else "true", False: "false"}
+    values = [words[value] if value is None or isinstance(value, bool) else str(value) for value in (first, second)]
+    return values[0], values[1]
+
+
 def _leaves(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Configuration and methods as dotted keys; fields of a component are ``method.kind.name.field``."""
     settings = dict(flatten_keys(to_plain(configuration["config"])))

@@ -109,6 +109,8 @@ def test_show_and_diff(runs: Path) -> None:
     assert set(difference["accuracy"]) == {"source_only", "wca"}
     table = call("runs", "diff", "now", "other")
     assert "accuracy of wca" in table.out
+    assert re.search(r"fedavg\.rounds\W+2\W+not set", table.out)
+    assert "None" not in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
 
 

@@ -12,7 +12,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.federated.source_model import StartModel
-from fedwca.results.differing_settings import differing_settings
+from fedwca.results.differing_settings import describe_values, differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 from fedwca.runs.missing_plugins import naming_missing_plugins
@@ -53,20 +53,9 @@ def check_same_request(path: Path, plan: RunPlan) -> None:
     with naming_missing_plugins(path):  # the request is read below, whose errors are the user's
         with_added_settings(read_configuration(path))
     if differences := differing_request(path, plan):
-        first_three = {key: _describe_values(*values) for key, values in list(differences.items())[:3]}
+        first_three = {key: describe_values(*values) for key, values in list(differences.items())[:3]}
         description = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in first_three.items())
         raise UsageError(f"{path}: holds a run of another configuration: {description}; name another folder")
-
-
-def _describe_values(first: Any, second: Any) -> tuple[str, str]:
-    """Two values of a setting in words; a component that only one of two runs has is True in that one, else None.
-
-    >>> _describe_values(None, 80), _describe_values(True, None), _describe_values(True, False)
-    (('not set', '80'), ('set', 'not set'), ('true', 'false'))
-    """
-    words = {None: "not set", True: "set" if None in (first, second) else "true", False: "false"}
-    values = [words[value] if value is None or isinstance(value, bool) else str(value) for value in (first, second)]
-    return values[0], values[1]
 
 
 def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
@@ -109,7 +98,7 @@ def check_same_components(path: Path, metadata: Mapping[str, Any], plan: RunPlan
     begun = {"config": metadata["config"], "methods": with_added_fields(metadata["methods"])}
     if differences := differing_settings(begun, {**plan.described(), "config": metadata["config"]}):
         key, values = next(iter(differences.items()))
-        stored, installed = _describe_values(*values)
+        stored, installed = describe_values(*values)
         raise UsageError(
             f"{path}: was begun with other components than are installed now: {key} was {stored}, is {installed}; run "
             "it anew"
