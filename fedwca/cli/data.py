@@ -10,7 +10,7 @@ import typer
 from rich.table import Column, Table
 
 from fedwca.cli.download_progress import describe_download, showing_bytes
-from fedwca.cli.terminal import make_console
+from fedwca.cli.terminal import make_console, say
 from fedwca.core.printable import quote_path
 from fedwca.datasets import DatasetSource, datasets, find_dataset
 from fedwca.errors import FedwcaError
@@ -35,17 +35,23 @@ MOST = 12
 
 @app.command("list")
 def list_datasets() -> None:
-    """List the data sets fedwca knows."""
-    table = Table(Column("name", no_wrap=True), "domains", "classes", "images", Column("where", overflow="fold"))
+    """List the data sets fedwca knows, and below where they are from."""
+    from fedwca.cli.wide_tables import align_heads
+
+    table = Table(Column("name", no_wrap=True), "domains", "classes", "images")
+    origins = {}
     for name in datasets.names():
         try:
             cls = datasets.get(name)
         except FedwcaError as error:  # a broken plugin must not keep the others from being listed
-            table.add_row(name, "", "", "", f"({error})")
+            origins[name] = f"({error})"
             continue
         size_cells = [str(len(cls.classes)), f"{sum(cls.image_counts.values()):,}"] if cls.classes else ["any", "any"]
-        table.add_row(name, ", ".join(cls.domains) or "any", *size_cells, cls.origin or cls.source_url)
+        table.add_row(name, ", ".join(cls.domains) or "any", *size_cells)
+        origins[name] = cls.origin or cls.source_url
     make_console().print(table)
+    # Not in the table, whose columns would break addresses.
+    say("\n".join(align_heads(list(origins), list(origins.values()))))
 
 
 @app.command("get")

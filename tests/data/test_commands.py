@@ -14,8 +14,8 @@ from fedwca.errors import DataError, UnknownComponent
 from .examples import PACS, write_images
 
 
-def call(*arguments: str) -> str:
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), catch_exceptions=False)
+def call(*arguments: str, columns: int = 200) -> str:
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
@@ -24,6 +24,10 @@ def test_list_shows_every_name() -> None:
     output = call("list")
     assert all(name in output for name in datasets.names())
     assert "15,588" in output
+
+
+def test_list_breaks_no_address_on_a_narrow_terminal() -> None:
+    assert datasets.get("digit_five").source_url in call("list", columns=60).split()
 
 
 def test_check_counts_and_warns(tmp_path: Path) -> None:
