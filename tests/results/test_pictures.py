@@ -162,6 +162,10 @@ def test_weights_are_those_of_the_records(run: Run) -> None:
     shown = [axis for axis in figure.axes if axis.images]
     first = run.rounds("wca", (0, 0))[2]
     assert shown[0].get_title() == "round 2"
+    framed = len(run.domains) <= 40
+    assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == (
+        ["the client's own cluster"] if framed else []
+    )
     assert shown[-1].get_title() == f"round {run.config['rounds']}"
     drawn = np.asarray(shown[0].images[0].get_array())
     if len(run.domains) <= 40:
@@ -172,12 +176,24 @@ def test_weights_are_those_of_the_records(run: Run) -> None:
         pictures.weights(run, method=next(iter(run.labels)), trial=(9, 9))
 
 
+def test_the_axis_of_a_share_ends_at_one(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run"))
+    for record in run.rounds(run.composed):
+        record["agreement"] = [1.0 if record["round"] == 0 else 0.5] * len(record["accuracy"])
+    _, axis = pictures.pseudo_labels(run).axes
+    assert axis.get_ylim()[1] == 1
+    assert max(max(line.get_ydata()) for line in axis.get_lines()) == 1
+    assert not any(line.get_clip_on() for line in axis.get_lines())
+
+
 def test_an_animation_is_a_gif_of_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
     run = read_run(write_run(tmp_path / "run"))
     run.methods["wca"]["label"] = r"a $\x$ b"  # no formula
-    save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
+    animated = pictures.weights_animation(run)
+    assert len(animated._fig.legends) == 1
+    save(animated, tmp_path / "weights.gif", dpi=30)
     with Image.open(tmp_path / "weights.gif") as animation:
         assert animation.n_frames == int(run.config["rounds"]) - 1
     monkeypatch.setattr(sys.modules["fedwca.results.pictures.weights"], "FRAMES", 2)

@@ -38,8 +38,18 @@ def pseudo_labels(run: Run) -> Any:
         axis.set(xlabel=describe_rounds(run.first_models, run.lines), ylabel=unit, title=title + band)
         style.count_rounds(axis)
         style.remove_frame(axis)
+        if field == "agreement":
+            _end_at_one(axis)
     style.legend(fig, axes[0], len(methods))
     return fig
+
+
+def _end_at_one(axis: Any) -> None:
+    """End the axis of a share at 1, where it would end above; markers at 1 are drawn in full."""
+    bottom, top = axis.get_ylim()
+    axis.set_ylim(bottom, min(top, 1.0))
+    for line in axis.lines:
+        line.set_clip_on(False)
 
 
 def asks_several(run: Run, method: str) -> bool:

@@ -68,6 +68,7 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
             if label:
                 axis.set_title(f"{label}, r = {record['round']}", fontsize=10)
     fig.colorbar(image, ax=list(axes.flat), label="weight")
+    _explain_frames(fig, list(axes.flat))
     return fig
 
 
@@ -94,7 +95,14 @@ def weights_animation(run: Run, method: str | None = None, trial: TrialKey | Non
 
     image = draw_panel(axis, run.domains, records[0], high, True, groups)
     fig.colorbar(image, ax=axis, label="weight")
+    _explain_frames(fig, [axis])
     return FuncAnimation(fig, frame, frames=len(records), init_func=lambda: (), blit=False)
+
+
+def _explain_frames(fig: Any, axes: Sequence[Any]) -> None:
+    """Add a legend of the frames around clients' own clusters, if any of the panels has them."""
+    if framed := [axis for axis in axes if axis.get_legend_handles_labels()[0]]:
+        style.legend(fig, framed[0], 1)
 
 
 def select_records(run: Run, method: str | None, trial: TrialKey | None) -> tuple[str, list[Record]]:
@@ -192,10 +200,13 @@ def draw_panel(
     if show_labels:
         axis.set_yticks(range(len(labels)), labels, fontsize=8 if len(labels) <= 24 else 6.5)
         axis.set_ylabel("clients, averaged" if groups else "client (true domain, number)")
+    frame_label = "the client's own cluster"
     for y, row in enumerate(table):
         if not groups and len(row) > record["labels"][y] and columns <= 24:
             corner = (record["labels"][y] - 0.5, y - 0.5)
-            axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=style.COLOURS[5], linewidth=1.6))
+            frame = Rectangle(corner, 1, 1, fill=False, edgecolor=style.COLOURS[5], linewidth=1.6, label=frame_label)
+            axis.add_patch(frame)
+            frame_label = ""  # one entry in the legend
         for x, value in enumerate(row if columns <= 8 and not math.isnan(row[0]) else ()):
             colour = "white" if value < 0.55 * high else "black"
             axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
