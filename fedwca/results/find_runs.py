@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+from fedwca.core.deployment_files import is_deployment
 from fedwca.core.files import expand_home, relative_path
 from fedwca.errors import UsageError
 
@@ -20,8 +21,8 @@ def find_run(run: str | Path, root: Path | None = None) -> Path:
         root: folder in which ``run`` is a name; None: ``run`` is a path or a name in ``runs/``.
 
     Raises:
-        UsageError: there is no such run (the message suggests a similar name), the path leads out of ``root``, or
-            ``run`` is no path.
+        UsageError: there is no such run (the message suggests a similar name), the path is a deployment's or leads out
+            of ``root``, or ``run`` is no path.
     """
     if not isinstance(run, str | Path):
         raise UsageError(f"a run is named by its folder, or by its name in {ROOT}/, not by {type(run).__name__}")
@@ -32,6 +33,11 @@ def find_run(run: str | Path, root: Path | None = None) -> Path:
     for path in candidates:
         if (path / "config.json").is_file():
             return path
+    if is_deployment(candidates[0]):
+        raise UsageError(
+            f"{candidates[0]}: is a deployment, not a run; `fedwca deploy run` begins it or goes on with it, `fedwca "
+            "export` writes its models, and a new client joins it by `fedwca client`"
+        )
     if candidates[0].is_dir():
         inner_runs = run_folders(candidates[0])
         hint = f"; it is a folder of runs, so name one of them, such as {inner_runs[0]}" if inner_runs else ""

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 
+from fedwca.core.deployment_files import CONFIG_NAME
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
 from fedwca.results.class_scores import macro_f1
@@ -314,6 +315,29 @@ def test_a_run_is_found_by_name_or_path(runs: Path) -> None:
     ):
         find_run(runs)
     assert "nwo: no such run; did you mean 'now'?" in call("runs", "show", "nwo").err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["join", "shop", "--data", "photos"],
+        ["resume", "shop"],
+        ["runs", "show", "shop"],
+        ["plot", "shop"],
+        ["report", "shop"],
+        ["runs", "--root", ".", "rm", "shop", "--yes"],
+    ],
+    ids=" ".join,
+)
+def test_a_deployment_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("shop/server", "photos"):
+        Path(folder).mkdir(parents=True)
+    Path("shop/server", CONFIG_NAME).write_text("{}")
+    refused = call(*words)
+    assert refused.code == 2
+    assert refused.err.startswith("Error: shop: is a deployment, not a run; `fedwca deploy run` begins it or goes on")
+    assert "`fedwca export` writes its models, and a new client joins it by `fedwca client`" in refused.err
 
 
 def test_what_a_killed_process_left_behind_its_records_is_not_shown(runs: Path) -> None:
