@@ -43,9 +43,9 @@ class ModelDescription(BaseModel):
     holder: str
     """Whose model it is: ``client 3``, ``cluster 1``, ``a newcomer``."""
     dataset: str
-    """Data set of the run."""
+    """Data set of the run, or whose the labelled images are, as in a deployment."""
     source: str
-    """Domain of the labelled images; where clients have them, names of all such domains."""
+    """Domain of the labelled images; where clients have them, names of all such domains; empty where it is unknown."""
     domain: str | None = None
     """True domain of the holder; None where it is unknown."""
     clients: tuple[int, ...] = ()

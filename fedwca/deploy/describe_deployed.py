@@ -36,8 +36,8 @@ def describe_deployed(
         method=composition.method or str(composition.aggregator["name"]),
         label=composition.label or str(composition.aggregator["name"]),
         holder=holder,
-        dataset="a deployment",
-        source="server",
+        dataset="a deployment's server",
+        source="",  # no domain: clients are told nothing about the server's images
         rounds=rounds,
         config_hash=hashlib.sha256(text.encode()).hexdigest()[:16],
         weights_hash=weights_hash(tensors),

@@ -34,7 +34,7 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
         ("Method", f"{escape(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
         ("Model of", escape(about.holder) + members),
         ("Domain", escape(about.domain or "unknown")),
-        ("Made from", f"labelled images of {escape(about.dataset)}: {escape(about.source)}"),
+        ("Made from", f"labelled images of {': '.join(filter(None, map(escape, (about.dataset, about.source))))}"),
         ("Architecture", escape(str(about.model["name"])) + (f" ({escape(fields)})" if fields else "")),
         ("Configuration", f"hash {_code(about.config_hash)}"),
         ("Weights", f"hash {_code(about.weights_hash)}"),

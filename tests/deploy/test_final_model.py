@@ -32,6 +32,7 @@ def test_a_final_model_predicts_and_is_exported(federation: Callable[..., Federa
     assert "`model.safetensors`: Weights for the architecture of fedwca" in card
     assert "Not measured: the holder has no labels, or no images for a test." in card
     assert "| Model of | client 1 |" in card
+    assert "| Made from | labelled images of a deployment's server |" in card
     opened = open_model(file)
     assert opened.about.classes == ("ape", "bee", "cat")
     assert opened.about.holder == "client 1"
