@@ -11,7 +11,11 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from fedwca._deprecated import MEMBERS, describe_old_member
-from fedwca.component_class_checks import describe_wrong_class_variable, warn_of_misspelt_member
+from fedwca.component_class_checks import (
+    describe_wrong_class_variable,
+    describe_wrong_signature,
+    warn_of_misspelt_member,
+)
 from fedwca.errors import UsageError
 from fedwca.user_values import UserValues
 
@@ -32,17 +36,17 @@ class Component(UserValues):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse old names, reserved fields and class variables of a wrong type; warn of names that may be misspelt.
+        """Refuse old names, reserved fields, class variables of a wrong type and methods that take other parameters.
 
         Raises:
-            UsageError: there is such a name, field or value; says what would be right.
+            UsageError: there is such a name, field, value or method; says what would be right.
 
         Warns:
             UserWarning: see `warn_of_misspelt_member`.
         """
         # pydantic itself refuses attributes without annotation that it does not know, and cannot name the new ones.
         cls.__class_vars__ |= MEMBERS.get(cls.__name__, {}).keys()
-        if problem := describe_old_member(cls) or describe_wrong_class_variable(cls):
+        if problem := describe_old_member(cls) or describe_wrong_class_variable(cls) or describe_wrong_signature(cls):
             raise UsageError(problem)
         if reserved := sorted({"kind", "name"} & cls.model_fields.keys()):
             raise UsageError(f"{cls.__name__}.{reserved[0]} is a field, and results name a part so; call it otherwise")

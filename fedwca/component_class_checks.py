@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import FunctionType
 from typing import Any, get_args, get_type_hints
@@ -59,6 +59,55 @@ def _class_variable_type(cls: type, name: str) -> Any:
             with suppress(NameError):  # a type that is imported for type checking alone
                 return get_args(get_type_hints(stub)[name])[0]
     return None
+
+
+def describe_wrong_signature(cls: type[UserValues]) -> str | None:
+    """What is wrong with a plugin's method that overrides one of fedwca; None if all can be called as those are.
+
+    Parameters may have other names, and there may be more that have defaults.
+
+    >>> from fedwca.core.interfaces import PseudoLabeler
+    >>> class Mine(PseudoLabeler):
+    ...     def __call__(self, predictions): ...
+    >>> Mine.__module__ = "mine"
+    >>> describe_wrong_signature(Mine)
+    'Mine.__call__ takes (self, predictions); right is (self, predictions, draws)'
+    """
+    if cls.__module__.startswith("fedwca."):  # checked by mypy
+        return None
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("fedwca.")]
+    for name in sorted({"__call__"}.union(*map(_public_methods, bases))):
+        # The method itself may be that of a mixin, which is no component.
+        own, overridden = (
+            next((vars(x)[name] for x in classes if name in vars(x)), None) for classes in (cls.__mro__, bases)
+        )
+        if own is not overridden and (problem := _describe_wrong_override(own, overridden)):
+            return f"{cls.__name__}.{name} {problem}"
+    return None
+
+
+def _describe_wrong_override(own: Any, overridden: Any) -> str | None:
+    """What is wrong with a method in place of another, after its name; None if nothing, or if one is no function."""
+    first = {FunctionType: ["self"], classmethod: ["cls"], staticmethod: []}
+    if type(own) in first and isinstance(overridden, property):  # an attribute that would always count as true
+        return "is a method; right is a property, so write @property above it"
+    if type(own) not in first or type(overridden) not in first:
+        return None
+    # A wrapper made by functools.wraps may itself give some of the arguments, so the function inside does not count.
+    taken = inspect.signature(getattr(own, "__func__", own), follow_wrapped=False)
+    given = list(inspect.signature(getattr(overridden, "__func__", overridden)).parameters.values())[1:]
+    right = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in first[type(own)]] + given
+    try:
+        taken.bind(*right)
+        taken.bind(*(parameter for parameter in right if parameter.default is parameter.empty))
+    except TypeError:
+        return f"takes {_without_annotations(taken.parameters.values())}; right is {_without_annotations(right)}"
+    return None
+
+
+def _without_annotations(parameters: Iterable[inspect.Parameter]) -> str:
+    """Parameters in brackets, as in a definition."""
+    return str(inspect.Signature([parameter.replace(annotation=parameter.empty) for parameter in parameters]))
 
 
 def warn_of_misspelt_member(cls: type[UserValues]) -> None:

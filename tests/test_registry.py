@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -580,3 +581,65 @@ def test_a_plugin_that_does_not_load_leaves_the_others_alone(command: Callable[.
     assert listed.code == 0
     assert "'broken' from fedwca-extras could not be loaded" in " ".join(listed.out.split())
     assert "Those that are: cifar10, cifar100" in command("data", "get", "digits-mini").err
+
+
+@pytest.mark.parametrize(
+    ("method", "taken", "right"),
+    [
+        (lambda self, predictions: 0, "self, predictions", "self, predictions, draws"),
+        (lambda predictions, draws: 0, "predictions, draws", "self, predictions, draws"),
+        (lambda self, **given: 0, "self, **given", "self, predictions, draws"),
+        (lambda self, a, b, *, c: 0, "self, a, b, *, c", "self, predictions, draws"),
+        (staticmethod(lambda self, a, b: 0), "self, a, b", "predictions, draws"),
+        (classmethod(lambda cls, a: 0), "cls, a", "cls, predictions, draws"),
+    ],
+)
+def test_a_method_with_other_parameters_is_refused(method: Any, taken: str, right: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        type("Mine", (PseudoLabeler,), {"__call__": method, "__module__": "mine"})
+    assert str(caught.value) == f"Mine.__call__ takes ({taken}); right is ({right})"
+
+
+def test_parameters_are_compared_in_mixins_and_with_defaults_of_what_is_overridden() -> None:
+    class Sized:
+        def load(self, size: int) -> None: ...
+
+    for bases, methods, taken in [
+        ((DatasetSource,), {"load": lambda self: 0}, "self"),
+        ((Sized, DatasetSource), {}, "self, size"),
+    ]:
+        with pytest.raises(UsageError, match=rf"Mine\.load takes \({taken}\); right is \(self, size=32\)"):
+            type("Mine", bases, {**methods, "__module__": "mine"})
+
+
+def test_a_method_in_place_of_a_property_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"Mine\.mixes is a method; right is a property, so write @property above it"):
+        type("Mine", (PseudoLabeler,), {"mixes": lambda self: False, "__module__": "mine"})
+
+
+def _gives_first(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator whose wrapper takes less than the function inside."""
+
+    @functools.wraps(method)
+    def wrapper(self: Any, predictions: Any, draws: Any) -> Any:
+        return method(self, 0, predictions, draws)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda self, *given: 0,
+        lambda self, a, b: 0,
+        lambda self, a, b, c=1, *, d=2, **more: 0,
+        staticmethod(lambda a, b: 0),
+        classmethod(lambda cls, a, b: 0),
+        functools.lru_cache(lambda self, a, b: 0),
+        _gives_first(lambda self, first, a, b: first),
+    ],
+)
+def test_parameters_may_have_other_names_and_more_may_have_defaults(method: Any) -> None:
+    members = {"__call__": method, "mixes": functools.cached_property(lambda self: False), "__module__": "mine"}
+    made = type("Mine", (PseudoLabeler,), members)()
+    assert (made(1, 2), made.mixes) == (0, False)
