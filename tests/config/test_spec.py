@@ -12,7 +12,8 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.describe_method import component_values
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.config.set_options import parse_set_options
+from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.partitions.leave_one_out import LeaveOneOut
 
 
@@ -111,3 +112,18 @@ def test_a_file_is_no_method(text: str) -> None:
 def test_an_instance_is_no_method() -> None:
     with pytest.raises(UsageError, match=r"a method is a word, such as 'fedwca' or 'wca:ta=0\.05', not a FedAvg"):
         parse_method(FedAvg())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "names", "hint"),
+    [
+        ("mu", ["shot", "proximal"], "several are chosen; say objective.proximal.mu"),
+        ("mu", ["proximal", "adapted"], "several are chosen; say objective.proximal.mu or objective.adapted.mu"),
+        ("mux", ["shot", "proximal"], "there is no such field in shot or proximal"),
+        ("mu", [], "it belongs to one by name; say objective.NAME.mu"),
+    ],
+)
+def test_a_field_without_a_name_is_said_to_be_of_those_that_have_it(field: str, names: list[str], hint: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        parse_set_options([(f"objective.{field}", "1")], {"objective": names})
+    assert str(caught.value) == f"--set objective.{field}=1: {hint}"
