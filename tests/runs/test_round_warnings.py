@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -9,8 +10,10 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
+from fedwca.core.messages import Targets
 from fedwca.results.checkpoints import Unit
 from fedwca.results.report.warnings import _alone
 from fedwca.runs.records.round_warnings import WarnOnce
@@ -49,3 +52,24 @@ def test_one_cluster_of_a_single_client_is_one() -> None:
     assert sentences == ["FedWCA: 1 cluster has a single client, whose model would be handed on as it is"]
     record = {"source_model": 0, "trial": 0, "clustering": {"sizes": [2, 1]}}
     assert list(_alone([record])) == ["1 of 2 clusters has a single client, whose model is handed on as it is."]
+
+
+@pytest.mark.parametrize(("selects", "told"), [(False, 1), (True, 0)])
+def test_clients_without_a_weight_are_warned_of_once_unless_they_are_selected(selects: bool, told: int) -> None:
+    sentences: list[str] = []
+    method: Any = SimpleNamespace(
+        name="mine",
+        label="Mine",
+        aggregator=FedAvg(),
+        pseudo_labeler=SimpleNamespace(selects_clients=selects),
+        finish=(),
+    )
+    uploads = {client: SimpleNamespace(targets=Targets.of_labels(torch.tensor([0, 1]))) for client in range(3)}
+    outcome: Any = SimpleNamespace(uploads=uploads, notes={}, labels=torch.zeros(3, dtype=torch.int64))
+    warn = WarnOnce(sentences.append)
+    warn({"round": 0, "label_entropy": [0.5] * 3, "dropped": [1.0, 0.0, math.nan]}, outcome, method)
+    assert sentences == []
+    for dropped in ([1.0, 2.0, 2.0], [2.0, 2.0, 2.0]):
+        warn({"round": 1, "label_entropy": [0.5] * 3, "dropped": dropped}, outcome, method)
+    sentence = "Mine: in round 2 none of client 1's images has a weight above 0, and such pseudo-labels train nothing"
+    assert sentences == [sentence] * told

@@ -52,6 +52,13 @@ class WarnOnce:
                     f"collapse {method.name}",
                     f"{method.label}: from round {record['round'] + 1} client {client} gives all its images one label",
                 )
+            # A labeler that selects clients gives some no weights on purpose.
+            if record["dropped"][client] == len(target.labels) and not method.pseudo_labeler.selects_clients:
+                self._once(
+                    f"no weights {method.name}",
+                    f"{method.label}: in round {record['round'] + 1} none of client {client}'s images has a weight "
+                    "above 0, and such pseudo-labels train nothing",
+                )
         for client, reason in record.get("refused", {}).items():
             self._once(
                 f"refused {client} {method.name}",
