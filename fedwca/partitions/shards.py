@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import PositiveInt
 
-from fedwca.errors import DataError
+from fedwca.errors import DataError, UsageError
 from fedwca.functional import shard_partition
 from fedwca.partitions import register
 from fedwca.partitions._labelled_partition import LabelledPartition
@@ -40,6 +40,7 @@ class Shards(LabelledPartition):
 
         Raises:
             DataError: variants of one image have several classes, so that shards of one class would separate them.
+            UsageError: there are too few images or shards, or too many shards of a class.
         """
         group_of_pair = np.unique(np.stack([pool.groups, pool.labels]), axis=1)[0]
         if len(group_of_pair) > len(np.unique(group_of_pair)):
@@ -47,4 +48,7 @@ class Shards(LabelledPartition):
                 f"partition {self.name}: {pool.name} has groups (variants of one image) with several classes, which "
                 "shards of one class would separate; take another partition, such as dirichlet"
             )
-        return shard_partition(pool.labels, clients, self.per_client, random, self.distinct, pool.groups)
+        try:
+            return shard_partition(pool.labels, clients, self.per_client, random, self.distinct, pool.groups)
+        except UsageError as error:  # of a function that knows no partition
+            raise UsageError(f"partition {self.name}: {error}") from error
