@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import py_compile
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -386,7 +387,9 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path, comm
     assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
     # FINCH puts two clients in one cluster, so the own model and the mean are the same model.
     assert read_rounds(tmp_path / "run")[-1]["weights"] == [[1.0], [1.0]]
-    assert json.loads((tmp_path / "run" / "environment.json").read_text())["versions"]["fedwca-extras"] == "1.0"
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["versions"]["fedwca-extras"] == "1.0"
+    assert re.fullmatch("[0-9a-f]{8}", environment["plugin_code"]["fedwca-extras"])
 
 
 def test_what_holds_before_components_are_looked_at(site: Path) -> None:

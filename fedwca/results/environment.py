@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "cores": available_cores(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         "versions": {**{name: _version(name) or "not installed" for name in LIBRARIES}, **plugin_versions()},
+        "plugin_code": plugin_code(),
     }
 
 
@@ -75,6 +78,8 @@ def describe_move(start: Mapping[str, Any], changed: Mapping[str, Any]) -> str |
     'begun with my-plugin 1, going on with my-plugin 2: results may differ'
     >>> describe_move({"versions": {"fedwca": "0.1.0"}}, {"versions.fedwca": "0.2.0"})
     'begun with fedwca 0.1.0, going on with fedwca 0.2.0: results may differ'
+    >>> describe_move({"plugin_code": {"my-plugin": "11aa"}}, {"plugin_code.my-plugin": "22bb"})
+    'begun with plugin code my-plugin 11aa, going on with plugin code my-plugin 22bb: results may differ'
     """
     if (differences := _name_differences(start, changed)) is None:
         return None
@@ -98,16 +103,22 @@ def _name_differences(start: Mapping[str, Any], changed: Mapping[str, Any]) -> t
     """What can change results, at the start and now, and what may differ; None if nothing can."""
     start_values = dict(flatten_keys(start))
     # Earlier releases recorded fewer keys.
-    names = [key for key in changed if key in start_values and (key in MAKE_NUMBERS or key.startswith("versions."))]
+    may_matter = [key for key in changed if key in MAKE_NUMBERS or key.startswith(("versions.", "plugin_code."))]
+    names = [key for key in may_matter if key in start_values]
     if not names:
         return None
     then, now = (
-        printable(", ".join(f"{name.removeprefix('versions.')} {values[name]}" for name in names))
+        printable(", ".join(f"{_read_key(name)} {values[name]}" for name in names))
         for values in (start_values, changed)
     )
     # Another version of fedwca, or of a plugin, may compute something else; other libraries round otherwise.
     rounding = {*MAKE_NUMBERS, *(f"versions.{name}" for name in LIBRARIES if name != "fedwca")}
     return then, now, "last digits" if rounding.issuperset(names) else "results"
+
+
+def _read_key(key: str) -> str:
+    """What a dotted key is called in a sentence."""
+    return key.removeprefix("versions.").replace("plugin_code.", "plugin code ", 1)
 
 
 def missing_plugins(start: Mapping[str, Any]) -> list[str]:
@@ -153,10 +164,38 @@ def _version(package: str) -> str | None:
 
 def plugin_versions() -> dict[str, str]:
     """Versions of the installed packages that add components, by name."""
+    return dict(sorted((point.dist.name, point.dist.version) for point in _plugin_points() if point.dist))
+
+
+def plugin_code() -> dict[str, str]:
+    """Checksums of the Python files of these packages, by name: in an editable installation only they change."""
+    modules: dict[str, set[str]] = {}
+    for point in _plugin_points():
+        if point.dist:
+            modules.setdefault(point.dist.name, set()).add(point.module.partition(".")[0])
+    return {name: _checksum_modules(sorted(found)) for name, found in sorted(modules.items())}
+
+
+def _plugin_points() -> list[EntryPoint]:
     found = entry_points()
-    groups = [group for group in found.groups if group.startswith("fedwca.")]
-    packages = [point.dist for group in groups for point in found.select(group=group) if point.dist]
-    return dict(sorted((package.name, package.version) for package in packages))
+    return [point for group in found.groups if group.startswith("fedwca.") for point in found.select(group=group)]
+
+
+def _checksum_modules(names: Sequence[str]) -> str:
+    """First 8 hexadecimal digits of the SHA-256 of the Python files of top-level modules, which are not imported."""
+    digest = hashlib.sha256()
+    for name in names:
+        spec = find_spec(name)
+        if spec is None:  # the package is not complete; a run that uses it says so
+            continue
+        files = [
+            file for folder in spec.submodule_search_locations or () for file in sorted(Path(folder).rglob("*.py"))
+        ]
+        if spec.origin and not files:
+            files = [Path(spec.origin)]
+        for file in files:
+            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:8]
 
 
 def _cpu() -> str:

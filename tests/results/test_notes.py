@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import environment
 from fedwca.results.change_notes import change_notes, check_tags
-from fedwca.results.environment import command_line, commit_of, describe_move
+from fedwca.results.environment import command_line, commit_of, describe_move, plugin_code
 from fedwca.results.read_run import read_run, run_notes
 from fedwca.results.read_run_files import read_notes
 from fedwca.results.report.page import page
@@ -174,3 +176,30 @@ def test_a_move_is_told_by_what_the_run_recorded_when_it_began() -> None:
         "begun with cpu one, torch 1.0, going on with cpu other, torch 2.0: last digits may differ"
     )
     assert describe_move(start, {"device": "new"}) is None
+
+
+def test_code_of_a_plugin_that_changes_without_a_new_version_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, module = tmp_path / "extra_package", tmp_path / "extra_module.py"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    inner = package / "inner" / "code.py"
+    inner.write_text("a = 1")
+    module.write_text("b = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {"one": "extra_package.inner.code:Part", "two": "extra_module:Part", "gone": "extra_nosuch:Part"}
+    points = [EntryPoint("x", value, "fedwca.aggregators") for value in names.values()]
+    for name, point in zip(names, points, strict=True):
+        vars(point)["dist"] = SimpleNamespace(name=name, version="1.0")
+    monkeypatch.setattr("fedwca.results.environment.entry_points", lambda: EntryPoints(points))
+    codes = [plugin_code()]
+    for file in (inner, module):
+        file.write_text("c = 2")
+        importlib.invalidate_caches()
+        codes.append(plugin_code())
+    assert [sorted(code) for code in codes] == [["gone", "one", "two"]] * 3
+    first, second, third = codes
+    assert [first["one"] == second["one"], second["one"] == third["one"]] == [False, True]
+    assert [first["two"] == second["two"], second["two"] == third["two"]] == [True, False]
+    assert {"extra_package", "extra_module"}.isdisjoint(sys.modules), "nothing is imported"
