@@ -42,7 +42,6 @@ def describe_environment(device: str) -> dict[str, Any]:
         "cores": available_cores(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         "versions": {**{name: _version(name) or "not installed" for name in LIBRARIES}, **plugin_versions()},
-        "plugin_code": plugin_code(),
     }
 
 
@@ -167,11 +166,20 @@ def plugin_versions() -> dict[str, str]:
     return dict(sorted((point.dist.name, point.dist.version) for point in _plugin_points() if point.dist))
 
 
-def plugin_code() -> dict[str, str]:
-    """Checksums of the Python files of these packages, by name: in an editable installation only they change."""
+def plugin_code(about: Mapping[str, Any]) -> dict[str, str]:
+    """Checksums of the Python files of the installed packages that a run's components are from, by package.
+
+    In an editable installation only they change, not the version.
+
+    Args:
+        about: ``config.json`` of the run.
+    """
+    names = {part["name"] for method in about["methods"].values() for part in method.get("components", ())}
+    names |= {str(value).partition(":")[0] for value in about["config"].values()}  # data set, model, partition …
+    names = {name.replace("-", "_") for name in names}
     modules: dict[str, set[str]] = {}
     for point in _plugin_points():
-        if point.dist:
+        if point.dist and point.name.replace("-", "_") in names:
             modules.setdefault(point.dist.name, set()).add(point.module.partition(".")[0])
     return {name: _checksum_modules(sorted(found)) for name, found in sorted(modules.items())}
 

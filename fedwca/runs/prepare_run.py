@@ -21,7 +21,7 @@ from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 from fedwca.results.diverged_runs import ended_rounds
-from fedwca.results.environment import describe_environment, describe_start
+from fedwca.results.environment import describe_environment, describe_start, plugin_code
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.run_identity import run_identity
 from fedwca.results.run_schemas import SCHEMA
@@ -124,6 +124,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     environment = {
         **describe_environment(device),
         **describe_start(),
+        "plugin_code": plugin_code(claimed.about),
         "ranks": schedule.ranks,
         "kernels": kernels.record,
     }

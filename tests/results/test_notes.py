@@ -189,15 +189,18 @@ def test_code_of_a_plugin_that_changes_without_a_new_version_is_noticed(
     module.write_text("b = 1")
     monkeypatch.syspath_prepend(tmp_path)
     names = {"one": "extra_package.inner.code:Part", "two": "extra_module:Part", "gone": "extra_nosuch:Part"}
-    points = [EntryPoint("x", value, "fedwca.aggregators") for value in names.values()]
-    for name, point in zip(names, points, strict=True):
+    points = [EntryPoint(f"{name}-part", value, "fedwca.aggregators") for name, value in names.items()]
+    points.append(EntryPoint("unused", "extra_module:Part", "fedwca.aggregators"))
+    for name, point in zip([*names, "idle"], points, strict=True):
         vars(point)["dist"] = SimpleNamespace(name=name, version="1.0")
     monkeypatch.setattr("fedwca.results.environment.entry_points", lambda: EntryPoints(points))
-    codes = [plugin_code()]
+    components = [{"kind": "aggregator", "name": "one_part"}, {"kind": "aggregator", "name": "gone_part"}]
+    about = {"config": {"model": "two-part:a=1", "trials": 2}, "methods": {"m": {"components": components}, "n": {}}}
+    codes = [plugin_code(about)]
     for file in (inner, module):
         file.write_text("c = 2")
         importlib.invalidate_caches()
-        codes.append(plugin_code())
+        codes.append(plugin_code(about))
     assert [sorted(code) for code in codes] == [["gone", "one", "two"]] * 3
     first, second, third = codes
     assert [first["one"] == second["one"], second["one"] == third["one"]] == [False, True]

@@ -19,6 +19,7 @@ from fedwca.runs.resuming import resume_checks
 from fedwca.runs.resuming.resume_checks import check_same_request, check_same_source_model, check_same_start_files
 from fedwca.runs.resuming.reuse_runs import (
     comparable_settings,
+    warn_of_changed_plugins,
     warn_of_other_environments,
     warn_of_other_source_models,
 )
@@ -95,6 +96,25 @@ def test_runs_of_other_machines_and_versions_are_said() -> None:
     warn_of_other_environments(runs, reporter)
     assert messages == ["two was made, unlike one, with cpu B, not cpu A: last digits may differ"]
     warn_of_other_environments([Damaged()], reporter)  # type: ignore[list-item]
+
+
+def test_a_finished_run_of_a_plugin_that_was_edited_since_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedwca.runs.resuming.reuse_runs.plugin_code", lambda about: about)
+    messages: list[str] = []
+    reporter: Any = SimpleNamespace(warn=messages.append)
+    runs: Any = [
+        SimpleNamespace(path=Path(name), environment={} if then is None else {"plugin_code": {"lean": then}}, about=now)
+        for name, then, now in (
+            ("earlier release", None, {"lean": "bb"}),
+            ("same", "bb", {"lean": "bb"}),
+            ("not installed", "aa", {}),
+            ("edited", "aa", {"lean": "bb"}),
+        )
+    ]
+    warn_of_changed_plugins([*runs, *runs], reporter)
+    assert messages == [
+        "edited was made by other code of lean than is installed now; to run it again, remove it or name another --out"
+    ]
 
 
 @pytest.mark.parametrize("option", ["checkpoint", "weights"])

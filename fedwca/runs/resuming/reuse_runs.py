@@ -13,9 +13,10 @@ from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
+from fedwca.core.printable import printable
 from fedwca.errors import CheckpointError, DatasetMissing, FedwcaError, UsageError
 from fedwca.results.describe_run import data_and_domain, data_name, is_central, trained_methods
-from fedwca.results.environment import describe_other_environment
+from fedwca.results.environment import describe_other_environment, plugin_code
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
@@ -82,6 +83,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             check_same_start(plan, key, digest, finished_runs)
         elif not missing:  # otherwise running the missing methods raises an error
             reporter.warn(f"{dataset_text}: {file} is not there, so it is not known whether it is still the same")
+    warn_of_changed_plugins(finished_runs.values(), reporter)
     for path in dict.fromkeys(run.path for run in finished_runs.values()):
         names = {name for name, run in finished_runs.items() if run.path == path}
         labels = [method.label for method, _ in plan.methods if method.name in names]
@@ -155,6 +157,20 @@ def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> N
                         "version of torch or checkpoint file), so what sets them apart is not their methods alone"
                     )
                     break
+
+
+def warn_of_changed_plugins(runs: Iterable[Run], reporter: RunReporter) -> None:
+    """Warn if finished runs have components of plugins whose code has changed since."""
+    for run in {run.path: run for run in runs}.values():
+        stored: Mapping[str, str] = {}
+        with suppress(FedwcaError):  # damaged, which changes no number
+            stored = run.environment.get("plugin_code", {})
+        current = plugin_code(run.about)
+        if changed := [name for name, code in stored.items() if current.get(name, code) != code]:
+            reporter.warn(
+                f"{run.path} was made by other code of {printable(' and '.join(changed))} than is installed now; to "
+                "run it again, remove it or name another --out"
+            )
 
 
 def warn_of_other_environments(runs: Iterable[Run], reporter: RunReporter) -> None:
