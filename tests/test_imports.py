@@ -19,7 +19,7 @@ COMPONENTS = (
     *("aggregators", "clusterers", "pseudo_labelers", "objectives", "adaptations", "centrals"),
     *("models", "datasets", "partitions", "loggers"),
 )
-BASE = {"component", "describe_problems", "errors", "registry", "user_values"}
+BASE = {"component", "describe_problems", "errors", "registry", "user_values", "warn_caller"}
 VALUES = {*BASE, "core", "functional"}
 ENGINES = {*VALUES, "data", "engine", "federated"}
 RUNS = {*ENGINES, *COMPONENTS, "_version", "config", "results", "runs"}
@@ -29,10 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "describe_problems": set(),
     "user_values": set(),
+    "warn_caller": set(),
     "component_class_checks": {"errors", "user_values"},
     "component": {"_deprecated", "component_class_checks", "errors", "user_values"},
     "registry": {"component", "component_class_checks", "describe_problems", "errors"},
-    "functional": {"errors", "_deprecated"},
+    "functional": {"errors", "_deprecated", "warn_caller"},
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "core", "data"},

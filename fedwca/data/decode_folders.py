@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import mimetypes
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,6 +19,7 @@ from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import DatasetWarning, Images, Integers, sorted_classes
 from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
 from fedwca.errors import DataError
+from fedwca.warn_caller import warn_caller
 
 SHOWN = 5
 """Images that do not decode whose reasons an error gives."""
@@ -75,11 +75,10 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
     if unread := list_unread(path, classes):
         what = "1 file or folder is" if len(unread) == 1 else f"{len(unread)} files or folders are"
-        warnings.warn(
+        warn_caller(
             f"{path}: {what} not read, such as {unread[0].relative_to(path).as_posix()}; "
             f"what is read is <class>/<image> with the suffixes {', '.join(sorted(SUFFIXES))}",
             DatasetWarning,
-            stacklevel=2,
         )
     images = decode_cached(path, [file for file, _ in files], size, stretch)
     return images, np.array([label for _, label in files], np.int64), None, classes

@@ -7,7 +7,6 @@ A single domain is read by `fedwca.data.archives` or `fedwca.data.decode_folders
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import replace
 from difflib import get_close_matches
@@ -23,6 +22,7 @@ from fedwca.data.decode_folders import read_image_folder
 from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive, list_unread_beside, name_folder
 from fedwca.data.read_units import number_units, read_units
 from fedwca.errors import DataError, DatasetMissing, UsageError
+from fedwca.warn_caller import warn_caller
 
 MOST_LABELS = 10_000
 """Bound that labels without class names stay below: a larger label is probably a mistake, and would mean as many
@@ -86,11 +86,10 @@ def read_domains(
     if not domains and (unread := list_unread_beside(folder, paths)):
         one = len(unread) == 1
         what = "1 file or folder with images is" if one else f"{len(unread)} files or folders with images are"
-        warnings.warn(
+        warn_caller(
             f"{folder}: {what} not read, such as {unread[0].name}; what is read is <domain>.npz and "
             "<domain>/<class>/<image>",
             DatasetWarning,
-            stacklevel=2,
         )
     try:
         archives = {
@@ -169,11 +168,10 @@ def assemble_dataset(
         domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part, archive.units)
     used = np.unique(np.concatenate([domain.labels for domain in domains.values()]))
     if 2 * len(used) < len(classes):
-        warnings.warn(
+        warn_caller(
             f"{name}: {len(classes) - len(used):,} of {len(classes):,} classes have no image in any domain; are the "
             "labels right?",
             DatasetWarning,
-            stacklevel=2,
         )
     return FederatedDataset(name, classes, domains)
 

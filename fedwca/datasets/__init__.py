@@ -6,7 +6,6 @@ A module says what is known of its data set (where its files are looked for, how
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +15,7 @@ from fedwca.core.files import expand_home
 from fedwca.core.printable import quote_path
 from fedwca.errors import UnknownComponent
 from fedwca.registry import Registry, canonical_name
+from fedwca.warn_caller import warn_caller
 
 if TYPE_CHECKING:
     from fedwca.core.remote_files import Download
@@ -225,7 +225,7 @@ class DatasetSource(Component):
                 differences.append(f"{name} has no {', '.join(empty_classes[:3])}{ending}")
         if differences:
             message = f"{self.name} is not the published data set, so results cannot be compared with published ones"
-            warnings.warn(f"{message}: {', '.join(differences)}", DatasetWarning, stacklevel=3)
+            warn_caller(f"{message}: {', '.join(differences)}", DatasetWarning)
 
 
 datasets: Registry[DatasetSource] = Registry(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,6 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from fedwca.core.remote_files import RemoteFile
 from fedwca.datasets import DatasetSource, register
+from fedwca.warn_caller import warn_caller
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
@@ -158,7 +158,7 @@ class DomainNet(DatasetSource):
             has_images = (place / domain).is_dir()
             if not missing and not has_images:
                 sentence = f"{place} has lists of {domain}, but no folder {domain}; the domain is left out"
-                warnings.warn(sentence, DatasetWarning, stacklevel=2)
+                warn_caller(sentence, DatasetWarning)
             if missing or not has_images:
                 missing_paths += [*missing, *([] if has_images else [domain])]
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +43,7 @@ from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
+from fedwca.warn_caller import warn_caller
 
 SIMULATED_DEADLINE = 11 * 3600.0
 """Seconds that a simulated round waits for answers, whose clients share this machine's cores; below the 12 hours after
@@ -184,10 +184,9 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     setup_done = time.perf_counter()
     session = simulate(deployment, folder / "server", folder / "data")
     if session.single_rounds:
-        warnings.warn(
+        warn_caller(
             f"after round {session.single_rounds[0]} a cluster's model was a single client's own: a deployment stops "
             "in round 0 where that is so, or keeps the model that the cluster had, unless it has --rule alone=warn",
-            stacklevel=2,
         )
     config = validate(deployment.config)
     dataset, source = load(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from fedwca.export.delivered_accuracy import MeasuredAccuracy, is_delivered, mea
 from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.run_identity import run_identity
+from fedwca.warn_caller import warn_caller
 
 if TYPE_CHECKING:
     from fedwca.runs.opened_run import OpenedRun
@@ -117,7 +117,7 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
         measured = recorded_accuracy(opened, members) if recorded else None
         measured = measured or measure_accuracy(opened, network, members)
     except FedwcaError as error:  # which may name folders of this machine, and the file is handed on
-        warnings.warn(f"{opened.path}: the accuracy of the exported model is not measured: {error}", stacklevel=2)
+        warn_caller(f"{opened.path}: the accuracy of the exported model is not measured: {error}")
         unmeasured = "Its accuracy was not measured: where it was exported, its images could not be read."
         measured, notes = MeasuredAccuracy(None, None, 0), (*notes, unmeasured)
     if dealt and measured.own is not None:

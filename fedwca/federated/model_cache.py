@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedwca.core.tensor_files import checksum, fill_module, open_tensors, write_
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.precision import deterministic_convolutions, matmul_precision
 from fedwca.errors import CheckpointError
+from fedwca.warn_caller import warn_caller
 
 TORCH = torch.__version__.partition("+")[0]
 """Version of torch in hashes of models, without the kind of its build."""
@@ -44,7 +44,7 @@ def train_cached(
         try:
             return _load(network, path)
         except CheckpointError as error:
-            warnings.warn(f"{error}; {model_name} is trained again", stacklevel=3)
+            warn_caller(f"{error}; {model_name} is trained again")
     # Sums have one order, so the model does not depend on the machine's cores, nor on a GPU's choice of algorithms.
     # In fp32 whatever the run's precision: runs of any precision share the cached model.
     with limit_to_one_thread(), deterministic_convolutions(device), matmul_precision("fp32", device):
@@ -82,4 +82,4 @@ def _write(path: Path, tensors: Mapping[str, Tensor], model_name: str) -> None:
         write_tensors(path, plain, {CHECKSUM: str(checksum(plain))})
     except OSError as error:
         # Only a later run is affected: it has to train the model again.
-        warnings.warn(f"{model_name} could not be kept in {path.parent} ({error.strerror or error})", stacklevel=4)
+        warn_caller(f"{model_name} could not be kept in {path.parent} ({error.strerror or error})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from fedwca.errors import UsageError
 from fedwca.functional._nearest import Backend, Metric
 from fedwca.functional.neighbours import Precision, connected_components, first_neighbours
+from fedwca.warn_caller import warn_caller
 
 
 def finch(
@@ -40,7 +40,7 @@ def finch(
 
     Raises:
         VectorError: a row is not finite, or is zero where ``metric`` is cosine; the sentence names the row.
-        UsageError: ``x`` has no rows or not two axes, the level is negative, an option is unknown, or the
+        UsageError: ``x`` has no rows or columns, or not two axes, the level is negative, an option is unknown, or the
             process was forked and would use several threads.
 
     >>> finch(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]]))
@@ -53,7 +53,7 @@ def finch(
         reached += 1
         if reached == level:
             return labels
-    warnings.warn(f"FINCH found no level {level}; the last one, {reached}, is used", stacklevel=2)
+    warn_caller(f"FINCH found no level {level}; the last one, {reached}, is used")
     return labels
 
 

@@ -27,6 +27,7 @@ from fedwca.runs.records.round_record import check_report_names
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resources.engine_names import engine_name
 from fedwca.runs.resources.select_engine import config_of_method
+from fedwca.warn_caller import warn_caller
 
 
 def dry_run_components(
@@ -70,9 +71,8 @@ def dry_run_components(
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]
     if network.backbone.frozen and any(clusterer.layer_number is not None for clusterer in clusterers):
-        warnings.warn(
+        warn_caller(
             "the backbone is frozen, so layers are counted from the bottleneck on: signature 1 is the bottleneck",
-            stacklevel=2,
         )
     for method, _ in methods:
         check_report_names(method.aggregator)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
 from fedwca.config.build_component import component, partition_of
@@ -17,6 +16,7 @@ from fedwca.engine.memory import free_bytes, human_size
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import Partition
 from fedwca.runs.watch_draws import watch_draws
+from fedwca.warn_caller import warn_caller
 
 
 def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -> tuple[FederatedDataset, str | None]:
@@ -69,7 +69,7 @@ def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -
     dataset = loaded.resized(model.stored_side)
     partition: Partition = component("partition", config.partition, config.components)
     if len(dataset.classes) < 2:
-        warnings.warn(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning, stacklevel=2)
+        warn_caller(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning)
     if domain_key is None:
         return partition.choose_images(dataset, None), None
     domain = dataset.domain(domain_of(config) or files.default_domain or next(iter(dataset.domains))).name
@@ -92,11 +92,10 @@ def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
     absent = [name for name, count in zip(dataset.classes, counts, strict=True) if not count]
     if absent:
         listed = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
-        warnings.warn(
+        warn_caller(
             f"source {source!r} has no image of {len(absent)} of {len(counts)} classes ({listed}): a model that is "
             "trained on it does not learn them",
             DatasetWarning,
-            stacklevel=2,
         )
 
 

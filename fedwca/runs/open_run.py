@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +35,7 @@ from fedwca.runs.resources.select_kernels import restore_kernels
 from fedwca.runs.resuming.checkpointer import OUTSIDE_ROW, read_round_state
 from fedwca.runs.resuming.how_to_continue import say_how_to_continue
 from fedwca.runs.run_images import check_same_digest, locate_paths
+from fedwca.warn_caller import warn_caller
 
 
 def open_run(
@@ -103,7 +103,7 @@ def open_run(
         divergence = read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial))
         state = f"{finished_rounds} of {opened.rounds} rounds are done" if finished_rounds else "no round of it is done"
         reason = describe_divergence(divergence) if divergence else "is unfinished"
-        warnings.warn(f"{path}: {opened.label} {reason}; {state}, and these are opened", UserWarning, stacklevel=2)
+        warn_caller(f"{path}: {opened.label} {reason}; {state}, and these are opened")
     return opened
 
 
@@ -119,11 +119,9 @@ def _classes_of_images(config: RunConfig, metadata: Mapping[str, Any], path: Pat
     try:
         check_same_digest(dataset, metadata, path)
     except DataError:
-        warnings.warn(
+        warn_caller(
             f"{path}: does not store its class names, and its images, or how they are read, are not as when it began; "
             f"the names are those of {dataset.name} as it is now",
-            UserWarning,
-            stacklevel=3,
         )
     return dataset.classes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import FederatedDataset
+from fedwca.warn_caller import warn_caller
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class RunReporter:
 
     def warn(self, sentence: str) -> None:
         """A warning."""
-        warnings.warn(sentence, UserWarning, stacklevel=2)
+        warn_caller(sentence)
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
         """A context manager that yields the progress callbacks for the rounds of a plan."""

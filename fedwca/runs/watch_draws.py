@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pickle
 import random
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import rich.style  # noqa: F401  # draws a number when it is first imported, which is no component's fault
 import torch
+
+from fedwca.warn_caller import warn_caller
+
+# rich draws a number when this is first imported: no component's fault, and none of the user's numbers.
+_before_rich = random.getstate()
+import rich.style  # noqa: E402, F401
+
+random.setstate(_before_rich)
 
 
 @contextmanager
@@ -36,10 +42,9 @@ def watch_draws(
     if (warned is None or subject not in warned) and _states() != states:
         if warned is not None:
             warned.add(subject)
-        warnings.warn(
+        warn_caller(
             f"{subject} draws from the global random numbers of torch, numpy or Python, which --seed does not decide, "
             f"so the same command may give other numbers; {right}",
-            stacklevel=3,
         )
 
 

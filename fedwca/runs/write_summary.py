@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.table_rows import run_summary, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.records.round_record import seconds_spent
+from fedwca.warn_caller import warn_caller
 
 
 def write_summary(run: PreparedRun, rounds_began_at: float | None, complete: bool) -> None:
@@ -47,7 +47,6 @@ def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results
         overview(records, results, file, kept.title, kept.first_models)
     except Exception as error:  # a plotting library may fail in any way
         command = f"fedwca plot {quote_path(run.folder.path)} overview"
-        warnings.warn(
+        warn_caller(
             f"{file}: the picture could not be drawn ({error}); the results are whole, and {command} draws it",
-            stacklevel=2,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,6 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from fedwca.errors import UsageError
+from fedwca.warn_caller import warn_caller
 
 SOON = timedelta(days=30)
 """How long before it expires a certificate is warned of."""
@@ -34,7 +34,7 @@ def check_certificate(path: Path) -> None:
     if expiry < datetime.now(UTC):
         raise UsageError(f"{path} was valid until {expiry:%Y-%m-%d}; {RENEWAL}")
     if expiry < datetime.now(UTC) + SOON:
-        warnings.warn(f"{path} is valid until {expiry:%Y-%m-%d} alone; {RENEWAL}", stacklevel=2)
+        warn_caller(f"{path} is valid until {expiry:%Y-%m-%d} alone; {RENEWAL}")
 
 
 def check_certificate_key(path: Path, certificate: Path) -> None:

@@ -5,7 +5,6 @@ Arguments and results are trees: a tensor, a tuple of trees, or a mapping from n
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import FedwcaError, first_line
+from fedwca.warn_caller import warn_caller
 
 Tree = Any
 """A tensor, a tuple of trees, or a mapping from names to trees."""
@@ -74,9 +74,7 @@ def vmap_or_loop(
         for client_result in results:
             check(client_result)
         reason = shorten(first_line(error), 160, placeholder=" …")
-        warnings.warn(
-            f"{description} cannot be run for all clients at once, so it runs one by one: {reason}", stacklevel=2
-        )
+        warn_caller(f"{description} cannot be run for all clients at once, so it runs one by one: {reason}")
         return stack_trees(results)
     check(result)
     return result

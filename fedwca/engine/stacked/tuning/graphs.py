@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError, first_line
+from fedwca.warn_caller import warn_caller
 
 OFTEN = 4
 """Fewest steps of a kind for which one is recorded: the first runs as it is, and recording costs about as much."""
@@ -178,6 +179,6 @@ class Recorder:
                 buffer.copy_(value)
             replay()
             return
-        warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {reason}", stacklevel=2)
+        warn_caller(f"steps cannot be recorded as CUDA graphs, so they run as they are: {reason}")
         # Nothing has changed so far: a step makes its only change at its end.
         step(*values)
