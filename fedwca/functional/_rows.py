@@ -6,9 +6,29 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from fedwca.errors import UsageError
+
+
+def check_matrix(name: str, rows: Tensor) -> None:
+    """Check that an argument is a tensor with two axes, of which the first counts samples.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not isinstance(rows, Tensor):
+        raise UsageError(f"{name} must be a tensor, not {type(rows).__name__}")
+    if rows.ndim != 2:
+        raise UsageError(f"{name} must have two axes, the first of samples, not the shape {list(rows.shape)}")
+
 
 def sample_mask(rows: Tensor, mask: Tensor | None) -> Tensor:
-    """Find which of the N rows are samples, not padding ``[N]`` bool; without a mask all are."""
+    """Find which of the N rows are samples, not padding ``[N]`` bool; without a mask all are.
+
+    Raises:
+        UsageError: the mask has another shape than ``[N]``.
+    """
+    if mask is not None and mask.shape != rows.shape[:1]:
+        raise UsageError(f"the mask must have the shape {list(rows.shape[:1])}, one for a row, not {list(mask.shape)}")
     if mask is None:
         return torch.ones(rows.shape[:1], dtype=torch.bool, device=rows.device)
     return mask != 0

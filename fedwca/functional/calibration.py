@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fedwca.errors import UsageError
+
 
 def expected_calibration_error(right: Tensor, confidences: Tensor, bins: int = 15) -> Tensor:
     """Average |accuracy - mean confidence| over bins of confidence, weighted by their numbers of images.
@@ -18,10 +20,15 @@ def expected_calibration_error(right: Tensor, confidences: Tensor, bins: int = 1
     Returns:
         ``[]`` float64, 0 (as sure as right) to 1; NaN without images.
 
+    Raises:
+        UsageError: there is no bin.
+
     >>> import torch
     >>> expected_calibration_error(torch.tensor([1, 0]), torch.tensor([0.75, 0.75]))
     tensor(0.2500, dtype=torch.float64)
     """
+    if bins < 1:
+        raise UsageError(f"bins must be at least 1, not {bins}")
     scores = confidences.double()
     bin_of = (scores * bins).ceil().sub(1).clamp(0, bins - 1).nan_to_num().long()
     gaps = scores.new_zeros(bins).index_add(0, bin_of, right.double() - scores)

@@ -95,7 +95,7 @@ def soft_cluster_weights(
         ``[C, C]`` float64; row c holds the weights of the cluster models in soft model c; each row sums to 1.
 
     Raises:
-        UsageError: there is no such direction.
+        UsageError: there is no such direction, or shapes do not fit.
 
     >>> alpha = torch.tensor([[0.8, 0.2], [0.4, 0.6]])
     >>> soft_cluster_weights(alpha, torch.tensor([[0.5, 0.5], [0.5, 0.5]]), torch.tensor([0, 1]))
@@ -104,6 +104,9 @@ def soft_cluster_weights(
     """
     if direction not in ("column", "row"):
         raise UsageError(f"no direction '{direction}'; there are 'column' and 'row'")
+    if alpha.ndim != 2 or beta.shape != (len(alpha), 2) or labels.shape != alpha.shape[:1]:
+        shapes = [list(value.shape) for value in (alpha, beta, labels)]
+        raise UsageError("expected alpha [K, C], beta [K, 2] and labels [K], got {}, {} and {}".format(*shapes))
     clusters = alpha.shape[1]
     identity = torch.eye(clusters, dtype=torch.float64, device=alpha.device)
     alpha, beta = alpha.double(), beta.double()

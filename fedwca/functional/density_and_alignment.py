@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.special import entr
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import class_columns, mean_of_rows, normalize_rows, sample_mask, zero_rows
+from fedwca.functional._rows import check_matrix, class_columns, mean_of_rows, normalize_rows, sample_mask, zero_rows
 
 
 def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -23,10 +23,14 @@ def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) 
     Returns:
         ``[]`` in [-1, 1], no unit; higher is better. A zero vector has cosine 0 with anything; no sample gives 0.
 
+    Raises:
+        UsageError: ``features`` or the mask has another shape.
+
     >>> features = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
     >>> alignment(features, torch.tensor([[1.0, 0.0], [0.0, 5.0]]))  # (0.8 + 1) / 2
     tensor(0.9000)
     """
+    check_matrix("features", features)
     keep = sample_mask(features, mask)
     cosines = normalize_rows(zero_rows(features, keep)) @ normalize_rows(classifier).mT
     return mean_of_rows(cosines.amax(-1), keep)
@@ -54,7 +58,7 @@ def soft_neighborhood_density(
         ``[]`` in nats, from 0 to log(N-1); 0 for fewer than two samples.
 
     Raises:
-        UsageError: the temperature or the chunk is not positive.
+        UsageError: the temperature or the chunk is not positive, or shapes do not fit.
 
     >>> soft_neighborhood_density(torch.tensor([[0.9, 0.1]] * 4))  # all equal: log 3
     tensor(1.0986)
@@ -63,6 +67,7 @@ def soft_neighborhood_density(
         raise UsageError(f"the temperature must be above 0, not {temperature}")
     if chunk < 1:
         raise UsageError(f"the chunk must be at least 1 row, not {chunk}")
+    check_matrix("probabilities", probabilities)
     keep = sample_mask(probabilities, mask)
     rows = normalize_rows(zero_rows(probabilities, keep))
     if rows.shape[0] == 0:
@@ -72,7 +77,8 @@ def soft_neighborhood_density(
     for chunk_indices in torch.split(index, chunk):
         scores = rows[chunk_indices] @ rows.mT / temperature
         is_self = chunk_indices[:, None] == index
-        scores = scores.masked_fill(is_self | ~keep, torch.finfo(scores.dtype).min)
+        lowest = torch.finfo(scores.dtype).min / 2  # half of it, so that a difference does not overflow in float16
+        scores = scores.masked_fill(is_self | ~keep, lowest)
         scores = scores - scores.amax(-1, keepdim=True)
         parts = scores.exp()
         total = parts.sum(-1)

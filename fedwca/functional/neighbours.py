@@ -126,8 +126,10 @@ def _check_options(backend: Backend, precision: Precision, metric: Metric) -> No
 
 def _comparable(x: Tensor, metric: Metric) -> Tensor:
     """Check rows and copy them to float64, for cosine scaled to unit length."""
-    if x.ndim != 2 or not len(x):
-        raise UsageError(f"expected vectors as [K, P] with at least one row, got the shape {list(x.shape)}")
+    if not isinstance(x, Tensor):
+        raise UsageError(f"expected vectors as a tensor [K, P], got {type(x).__name__}")
+    if x.ndim != 2 or not x.numel():
+        raise UsageError(f"expected vectors as [K, P] with at least one row and column, got the shape {list(x.shape)}")
     # One copy, changed in place from here on: at 100,000 rows each further copy is hundreds of MB.
     rows = (x.cpu() if x.device.type == "mps" else x).detach().to(torch.float64, copy=True)
     finite = rows.isfinite().all(1)

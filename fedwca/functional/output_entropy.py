@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import entropy_of_rows, mean_of_rows, mean_row, zero_rows
+from fedwca.functional._rows import check_matrix, entropy_of_rows, mean_of_rows, mean_row, zero_rows
 
 
 def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -25,7 +25,7 @@ def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: fl
         are alike; 0 without samples.
 
     Raises:
-        UsageError: ``eps`` is negative.
+        UsageError: ``eps`` is negative, or ``logits`` has not two axes.
 
     >>> import torch
     >>> information_maximization(torch.tensor([[50.0, 0.0], [0.0, 50.0]]))  # -log 2
@@ -33,6 +33,7 @@ def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: fl
     """
     if eps < 0:
         raise UsageError(f"eps must be at least 0, not {eps}")
+    check_matrix("logits", logits)
     keep = None if mask is None else mask != 0
     outputs = zero_rows(logits, keep).softmax(-1)
     average = mean_row(outputs, keep)
@@ -96,6 +97,9 @@ def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         ``[]`` without unit, from 0 (all outputs equal) to 1 (each output one-hot, classes balanced); 0 without samples,
         and with one class.
+
+    Raises:
+        UsageError: ``logits`` has not two axes.
 
     >>> import torch
     >>> mutual_information(torch.tensor([[0.0, 50.0], [50.0, 0.0]]))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import class_columns, normalize_rows, sample_mask, zero_rows
+from fedwca.functional._rows import check_matrix, class_columns, normalize_rows, sample_mask, zero_rows
 
 
 def prototypes(features: Tensor, weights: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -22,10 +22,15 @@ def prototypes(features: Tensor, weights: Tensor, mask: Tensor | None = None) ->
     Returns:
         ``[M, q]`` in units of the features; a class without weight gets a zero row, never NaN.
 
+    Raises:
+        UsageError: ``features`` or ``weights`` has not two axes, or the mask another shape.
+
     >>> prototypes(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     tensor([[0.5000, 3.0000],
             [0.0000, 0.0000]])
     """
+    check_matrix("features", features)
+    check_matrix("weights", weights)
     keep = sample_mask(features, mask)
     weights = zero_rows(weights, keep).to(features.dtype)
     total = weights.sum(0)
@@ -86,7 +91,7 @@ def prototype_labels(
         has some label in range and cosine 0. Where no class has a prototype, label and cosine are 0.
 
     Raises:
-        UsageError: ``refine`` is negative.
+        UsageError: ``refine`` is negative, or shapes do not fit.
 
     >>> features = torch.tensor([[1.0, 0.1], [0.9, 0.0], [0.2, 1.0]])
     >>> labels, similarities, _ = prototype_labels(features, torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]))
@@ -95,6 +100,8 @@ def prototype_labels(
     """
     if refine < 0:
         raise UsageError(f"refine must be at least 0, not {refine}")
+    check_matrix("features", features)
+    check_matrix("probabilities", probabilities)
     keep = sample_mask(features, mask)
     if append_one:
         features = torch.cat([features, torch.ones_like(features[:, :1])], 1)

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from fedwca.errors import UsageError
 from fedwca.functional import expected_calibration_error
 
 
@@ -15,6 +16,11 @@ def test_calibration_error_by_hand() -> None:
     confidences = torch.tensor([0.5, 0.3, 0.9, 0.7, 0.8], dtype=torch.float64)
     error = expected_calibration_error(right, confidences, bins=2)
     assert float(error) == pytest.approx((2 * 0.1 + 3 * (0.8 - 2 / 3)) / 5)
+
+
+def test_no_bins_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least 1, not 0"):
+        expected_calibration_error(torch.ones(1), torch.ones(1), bins=0)
 
 
 def test_default_is_fifteen_bins() -> None:

@@ -1,13 +1,21 @@
 """Alignment, soft neighborhood density, class entropy."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
 from fedwca.errors import UsageError
-from fedwca.functional import alignment, class_entropy, soft_neighborhood_density
+from fedwca.functional import (
+    alignment,
+    class_entropy,
+    mutual_information,
+    prototype_labels,
+    prototypes,
+    soft_neighborhood_density,
+)
 
 
 def outputs(n: int, m: int, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
@@ -132,3 +140,32 @@ def test_no_sample_at_all() -> None:
     assert alignment(torch.zeros(0, 3), torch.randn(2, 3)).item() == 0.0
     assert class_entropy(torch.zeros(0, 3)).item() == 0.0
     assert class_entropy(torch.randn(4, 3), torch.zeros(4)).item() == 0.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda row: soft_neighborhood_density(row),
+        lambda row: mutual_information(row),
+        lambda row: alignment(row, torch.eye(4)),
+        lambda row: prototypes(torch.ones(4, 2), row),
+        lambda row: prototype_labels(torch.ones(4, 2), row),
+    ],
+)
+def test_one_axis_is_refused(call: Callable[[torch.Tensor], object]) -> None:
+    with pytest.raises(UsageError, match=r"must have two axes, the first of samples, not the shape \[4\]"):
+        call(torch.ones(4))
+
+
+def test_arrays_and_masks_of_other_rows_are_refused() -> None:
+    with pytest.raises(UsageError, match="probabilities must be a tensor, not ndarray"):
+        soft_neighborhood_density(np.ones((2, 2)))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"must have the shape \[4\], one for a row, not \[3\]"):
+        soft_neighborhood_density(torch.ones(4, 2), mask=torch.ones(3))
+
+
+def test_density_of_half_precision_is_a_number() -> None:
+    half = outputs(6, 4).half()
+    assert soft_neighborhood_density(half).item() == pytest.approx(
+        soft_neighborhood_density(half.double()).item(), abs=0.01
+    )

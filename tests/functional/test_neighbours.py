@@ -248,7 +248,9 @@ def test_what_cannot_be_compared_is_named() -> None:
 
 
 def test_wrong_requests_are_refused() -> None:
-    for shape in ((0, 3), (5,), (2, 2, 2)):
+    with pytest.raises(UsageError, match=r"tensor \[K, P\], got ndarray"):
+        first_neighbours(np.ones((2, 2)))  # type: ignore[arg-type]
+    for shape in ((0, 3), (3, 0), (5,), (2, 2, 2)):
         with pytest.raises(UsageError, match=r"\[K, P\]"):
             first_neighbours(torch.ones(shape))
     x = torch.ones(2, 2)

@@ -112,6 +112,12 @@ def test_an_unknown_direction_is_refused() -> None:
         soft_cluster_weights(alpha, beta, labels, "diagonal")
 
 
+def test_shapes_that_do_not_fit_are_named() -> None:
+    alpha, beta, labels = reports(4, 2, 0)
+    with pytest.raises(UsageError, match=r"beta \[K, 2\] .* got \[4, 2\], \[4, 1\] and \[4\]"):
+        soft_cluster_weights(alpha, beta[:, :1], labels)
+
+
 @settings(max_examples=60)
 @given(
     k=st.integers(1, 12),
