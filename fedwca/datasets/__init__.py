@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedwca.component import Component
 from fedwca.core.files import expand_home
 from fedwca.core.printable import quote_path
-from fedwca.errors import UnknownComponent
+from fedwca.errors import UnknownComponent, UsageError
 from fedwca.registry import Registry, canonical_name
 from fedwca.warn_caller import warn_caller
 
@@ -121,7 +121,6 @@ class DatasetSource(Component):
         return self._with_parts(self.load(size))
 
     def _with_parts(self, dataset: FederatedDataset) -> FederatedDataset:
-        from fedwca.errors import UsageError
 
         # Of a data set without a published test part, such as FEMNIST, all images are in the training part.
         if lacking := [n for n, domain in dataset.domains.items() if domain.part is None or len({*domain.part}) < 2]:
@@ -255,7 +254,10 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     Raises:
         UnknownComponent: the name is not registered, and ``root`` has no folder of that name.
         InvalidConfig: there is no such field, or its value is not allowed.
+        UsageError: ``name`` is not a word.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"a data set is named by a word, such as 'digits-mini', not by {name!r}; root takes a folder")
     dataset_name, options = datasets.parse(name) if ":" in name else (name, {})
     values = {**({} if root is None else {"root": root}), **(fields or {}), **options}
     registered = canonical_name(dataset_name) in datasets.names()

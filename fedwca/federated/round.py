@@ -71,7 +71,8 @@ def run_round(
 
     Raises:
         Diverged: a client's model or a row of the server has values that are not finite.
-        UsageError: in round 0, the parts of the method cannot be trained as ``training`` says, or not on this model.
+        UsageError: in round 0, the parts of the method cannot be trained as ``training`` says, or not on this model; or
+            in a later one, ``server`` has no round behind it.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
     training = method.training_in(training)
@@ -80,6 +81,8 @@ def run_round(
             raise UsageError(f"objective {objective.name!r} trains on public images, which a round alone does not do")
         check_training_fits(method, training)
         check_networks_are_there(method, engine.network)
+    elif "labels" not in server.state:
+        raise UsageError(f"round {round} needs the server that round {round - 1} returned; the first round is 0")
     with matmul_precision(engine.precision, engine.device):
         opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
         return close_round(opened, engine.run(opened))

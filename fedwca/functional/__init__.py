@@ -122,6 +122,12 @@ _RENAMED = {
     "strong": "fedwca.functional.strong_augment",
 }
 
+
+def __dir__() -> list[str]:
+    """The public names only, for tab completion."""
+    return __all__
+
+
 # Hidden from type checkers, which would otherwise accept any name.
 if not TYPE_CHECKING:
     __getattr__ = forward_names(__name__, _RENAMED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ class FinishedRun:
             UsageError: no such picture or method.
             FedwcaError: the run lacks the data that the picture shows.
         """
-        (picture,), trial = find_pictures([name]), TrialKey()
+        (picture,), trial = find_pictures([str(name)]), TrialKey()
         method = find_method(self.run, method, trial)
         predictions = lazy_predictions(self.path, method, trial)
         return PICTURES[picture].draw(PictureRequest(self.run, predictions, method, trial))
@@ -149,5 +150,6 @@ class FinishedRun:
 
 def _frame_row(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A method's row of the data frame, from its results in ``summary.json``."""
-    row = {"method": entry["label"], "mean": entry["mean"], "std": entry["std"], "runs": entry["n"]}
+    std = math.nan if entry["std"] is None else entry["std"]  # None would make a column of objects
+    row = {"method": entry["label"], "mean": entry["mean"], "std": std, "runs": entry["n"]}
     return row | {f"accuracy_{name}" if name in row else name: value for name, value in entry["domains"].items()}

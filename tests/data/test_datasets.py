@@ -10,7 +10,7 @@ from PIL import Image
 
 from fedwca.data import DatasetWarning
 from fedwca.datasets import DatasetSource, datasets, find_dataset
-from fedwca.errors import DataError, DatasetMissing, UnknownComponent
+from fedwca.errors import DataError, DatasetMissing, UnknownComponent, UsageError
 
 from .examples import PACS, write_images, write_npz
 
@@ -42,6 +42,11 @@ def test_missing_files_say_where_what_and_how(name: str, tmp_path: Path) -> None
         datasets.build({"name": name, "root": tmp_path}).load()
     for part in (str(tmp_path), f"<root>/{name}/", "https://", "FEDWCA_DATA"):
         assert part in str(caught.value)
+
+
+def test_a_path_is_no_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"is named by a word, such as 'digits-mini', not by .*; root takes a folder"):
+        find_dataset(tmp_path)  # type: ignore[arg-type]
 
 
 def test_the_default_root_is_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -132,6 +132,13 @@ def test_only_oracles_see_the_domains(loop: SequentialEngine) -> None:
     assert torch.equal(rounds(loop, method("one_hot", "true"), 1)[1][0].labels, DOMAINS)
 
 
+def test_a_later_round_needs_the_server_of_the_one_before(loop: SequentialEngine) -> None:
+    composed = Method("toy", "Toy", WCA(), TwoModel(), (Shot(),), clusterers.build("true"))
+    server = init_server(loop)
+    with pytest.raises(UsageError, match="round 2 needs the server that round 1 returned; the first round is 0"):
+        run_round(2, server, composed, loop, Training(), Keys(1), torch.zeros(len(loop.images)))
+
+
 def test_clusters_are_found_once(loop: SequentialEngine) -> None:
     calls = []
 

@@ -21,6 +21,7 @@ NAMES = """
 def test_names_stay() -> None:
     assert sorted(functional.__all__) == NAMES.split()
     assert all(hasattr(functional, name) for name in functional.__all__)
+    assert dir(functional) == sorted(functional.__all__)
 
 
 @pytest.mark.parametrize(

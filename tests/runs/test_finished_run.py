@@ -19,7 +19,7 @@ from tests.results.runs import write_run
 
 @pytest.fixture(scope="module")
 def done(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    with pytest.warns(UserWarning, match="little about"):
+    with pytest.warns(UserWarning, match=r"little about|train nothing"):
         return fedwca.bench(
             data=shades,
             clusterer="true",
@@ -64,6 +64,7 @@ def test_to_frame(done: FinishedRun) -> None:
     assert list(methods.index) == [row.name for row in done.table]
     assert methods.loc[done.table[-1].name, "mean"] == pytest.approx(done.table[-1].mean)
     assert {"brass", "coral"} <= set(methods.columns)
+    assert methods["std"].dtype == float
     rounds = done.to_frame("rounds")
     assert set(rounds["client"]) == {0, 1}
     assert set(rounds["domain"]) == {"brass", "coral"}
@@ -94,6 +95,8 @@ def test_plot(done: FinishedRun) -> None:
     assert isinstance(done.plot("confusion", "FedAvg"), Figure)
     with pytest.raises(UsageError, match="did you mean 'bars'"):
         done.plot("barz")
+    with pytest.raises(UsageError, match="no picture '3'"):
+        done.plot(3)  # type: ignore[arg-type]
     with pytest.raises(FedwcaError, match="method"):
         done.plot("confusion", "nosuch")
 
