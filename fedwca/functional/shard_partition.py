@@ -118,7 +118,9 @@ def check_counts(**counts: int) -> None:
 def _count_shards(counts: Positions, shards: int) -> Positions:
     """Compute the number of shards of each class; their sum is ``shards``."""
     if shards < len(counts):
-        raise UsageError(f"{shards} shards are too few for {len(counts)} classes; give clients more of them")
+        raise UsageError(
+            f"{shards} shards are too few for {len(counts)} classes; take more clients or more shards each"
+        )
     if shards % len(counts) == 0:
         return np.full_like(counts, shards // len(counts))
     exact = shards * counts / counts.sum()
