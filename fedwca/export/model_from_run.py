@@ -17,6 +17,7 @@ from fedwca.errors import FedwcaError, UsageError
 from fedwca.export.delivered_accuracy import MeasuredAccuracy, is_delivered, measure_accuracy, recorded_accuracy
 from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
+from fedwca.results.low_trust import name_clients
 from fedwca.results.run_identity import run_identity
 from fedwca.warn_caller import warn_caller
 
@@ -41,7 +42,7 @@ def model_of(
             given.
     """
     clients, labels = len(opened.bank), opened.labels.tolist()
-    check_one_holder(client, cluster)
+    check_one_holder(client, cluster, _targets_clients(opened))
     if opened.network.is_generated:
         raise UsageError(
             f"method {opened.unit.method!r} generates a model from each client's images, so there is none to hand "
@@ -49,7 +50,9 @@ def model_of(
         )
     if client is not None:
         if not 0 <= client < clients:
-            raise UsageError(f"--client {client}: this run has clients 0 to {clients - 1}")
+            new = " that train; new ones are sent the server's model (--cluster 0), which `fedwca join` adapts"
+            suffix = new if opened.about.get("newcomers") else ""
+            raise UsageError(f"--client {client}: this run has clients 0 to {clients - 1}{suffix}")
         row, members, holder = opened.delivered[client], [client], f"client {client}"
     else:
         assert cluster is not None
@@ -63,14 +66,26 @@ def model_of(
     return network, describe(opened, network, members, holder)
 
 
-def check_one_holder(client: int | None, cluster: int | None) -> None:
+def check_one_holder(client: int | None, cluster: int | None, known: str = "") -> None:
     """Check that either a client or a cluster is given.
+
+    Args:
+        client: its number.
+        cluster: its number.
+        known: what the message says of the clients' numbers.
 
     Raises:
         UsageError: both are given, or neither.
     """
     if (client is None) == (cluster is None):
-        raise UsageError("say whose model: --client K or --cluster C")
+        raise UsageError(f"say whose model: --client K or --cluster C{known and '; '}{known}")
+
+
+def _targets_clients(opened: OpenedRun) -> str:
+    """Which clients are the target's, as text; empty if the run has no target."""
+    target = opened.config.target
+    numbers = [client for client, domain in enumerate(opened.domains) if domain == target]
+    return f"the target {target} is {name_clients(numbers)}" if numbers else ""
 
 
 def check_cluster(cluster: int, labels: Sequence[int], place: str) -> None:

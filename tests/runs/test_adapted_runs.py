@@ -213,7 +213,10 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
         assert all(len(adaptation[key]) == 5 + 6 for key in ("accuracy_before", "steps", "taken", "entropy"))
     plain, tent = last["fedavg"], last["tent"]
     assert tent["adaptation"]["accuracy_before"] == [*plain["accuracy_validation"][:5], *plain["accuracy"][5:]]
-    about = model_of(open_run(finished.path, "fedavg"), 0)[1]
+    opened = open_run(finished.path, "fedavg")
+    with pytest.raises(UsageError, match=r"clients 0 to 4 that train; new ones are sent the server's model"):
+        model_of(opened, 5)
+    about = model_of(opened, 0)[1]
     assert (about.domain, about.source) == (None, "all domains")
     assert "validation images, which choose the round" in about.notes[-1]
     prox, plus_plus = (open_run(finished.path, name) for name in names[2:])

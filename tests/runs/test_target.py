@@ -21,6 +21,7 @@ from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
 from fedwca.deploy.deployable_checks import check_deployable
 from fedwca.errors import DataError, UsageError
+from fedwca.export.model_from_run import model_of
 from fedwca.federated import close_round as closing
 from fedwca.federated.source_model import initial_model
 from fedwca.results.read_run import read_run
@@ -66,6 +67,18 @@ def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
     assert warning.startswith(f"SFDA: what clients with labels trained says little about client {client}: its labels")
     (last,) = (r for r in contents.records if (r["method"], r["round"]) == ("sfda", 2))
     assert last["passes"] == 2, "those that labels of two epochs are made by"
+
+
+def test_an_export_without_a_number_says_which_client_is_the_target(run: Path) -> None:
+    opened = open_run(run, "sfda")
+    client = opened.domains.index("neon")
+    with pytest.raises(UsageError, match=rf"--client K or --cluster C; the target neon is client {client}$"):
+        model_of(opened)
+    # The two models that docs/several-sources.md names: the target's own, and that of before the last phase.
+    _, adapted = model_of(opened, client)
+    _, gathered = model_of(opened, cluster=0)
+    _, before = model_of(open_run(run, "sfda", round=2), client)
+    assert adapted.weights_hash != gathered.weights_hash == before.weights_hash
 
 
 def test_a_target_alone_selects_the_setting() -> None:
