@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -152,7 +153,8 @@ def draw_sheet(dataset: FederatedDataset, path: Path) -> None:
                 if row < len(samples):
                     axis.imshow(domain.images[samples[row]], interpolation="nearest")
                 if index == row == 0:
-                    axis.set_title(title, fontsize=8)
+                    # A long name on one line would run into its neighbour's.
+                    axis.set_title(textwrap.fill(title, 14), fontsize=8)
                 if label == row == 0:
                     axis.set_ylabel(domain.name, rotation=0, ha="right", va="center")
     style.save(figure, path, 100)

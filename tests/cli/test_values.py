@@ -211,6 +211,20 @@ def test_a_sheet_of_samples_is_a_png(shades: Path, tmp_path: Path) -> None:
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+def test_long_names_of_classes_do_not_touch_on_a_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, names = np.zeros((2, 8, 8), dtype=np.uint8), ["Verdacht auf Entzündung", "nicht sicher beurteilbar"]
+    (tmp_path / "scans").mkdir()
+    np.savez(tmp_path / "scans/a.npz", images=images, labels=np.arange(2), classes=names)
+    save = Mock()
+    monkeypatch.setattr("fedwca.results.pictures.style.save", save)
+    run = call("data", "show", "folder", "--data", str(tmp_path / "scans"), "--out", str(tmp_path / "x.png"))
+    assert run.code == 0, run.err
+    figure = save.call_args.args[0]
+    figure.draw_without_rendering()
+    first, second = (axis.title.get_window_extent() for axis in figure.axes[:2])
+    assert first.x1 < second.x0
+
+
 def test_a_checkpoint_with_more_than_the_model_has_is_refused(bench: Callable[..., Run], tmp_path: Path) -> None:
     state = {name: tensor.contiguous() for name, tensor in LeNet(bottleneck=8).build(2).state_dict().items()}
     file = tmp_path / "model.safetensors"
