@@ -265,6 +265,11 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     from fedwca.data.find_domains import find_dataset_path
 
     if registered or (root is None and find_dataset_path(data_dir(), name) is None):
+        if not registered and Path(name).is_dir():
+            option = f"--data {quote_path(Path(name))}"
+            raise UnknownComponent(
+                f"no dataset {name!r}; to read the folder of that path, take dataset folder with {option}"
+            )
         return datasets.build({"name": dataset_name, **values})
     if root is not None and find_dataset_path(root, name) is None:
         known_names = ", ".join(datasets.names())

@@ -225,6 +225,10 @@ def test_long_names_of_classes_do_not_touch_on_a_sheet(tmp_path: Path, monkeypat
     assert first.x1 < second.x0
 
 
+def test_a_path_in_place_of_a_data_set_is_answered_with_how_to_read_it(shades: Path) -> None:
+    refused(call("data", "check", str(shades)), f"folder with --data {shades}")
+
+
 def test_a_checkpoint_with_more_than_the_model_has_is_refused(bench: Callable[..., Run], tmp_path: Path) -> None:
     state = {name: tensor.contiguous() for name, tensor in LeNet(bottleneck=8).build(2).state_dict().items()}
     file = tmp_path / "model.safetensors"
