@@ -204,8 +204,8 @@ class Comparison:
         title = f"{self.dataset}: accuracy in percent {shown_round(self.chosen)}, by {grouping}"
         notes = [f"Mean ± std (ddof 1) over n = {runs_per_source} runs ({start_model}s × trials) of a {kind}."]
         if max(counts) < 2:
-            alone = f"One run of each, so no {kind} has a spread." if several else "One run of each, so there is no spread."
-            notes = [alone if max(counts) else "No run gave a result."]
+            spread = f"no {kind} has a spread" if several else "there is no spread"
+            notes = [f"One run of each, so {spread}." if max(counts) else "No run gave a result."]
         if several:
             total = max(self.sample(method).n for method in self.labels)
             notes.append(
