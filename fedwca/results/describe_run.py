@@ -78,7 +78,7 @@ def describe_spread(sizes: Sequence[int]) -> str:
     >>> describe_spread([3, 1])
     'mean ± std (ddof 1) over n = 1 to 3 runs (a method that diverged has fewer)'
     """
-    low, high = min(sizes), max(sizes)
+    low, high = min(sizes, default=0), max(sizes, default=0)  # a summary may have lost its methods
     if high <= 1:
         return f"n = {count_of(high, 'run')}, so there is no spread"
     if low == high:

@@ -200,6 +200,7 @@ def test_csv_has_a_row_per_method_and_source() -> None:
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [
+        ([], "n = 0 runs, so there is no spread"),
         ([1, 1], "n = 1 run, so there is no spread"),
         ([3, 3], "mean ± std (ddof 1) over n = 3 runs"),
         ([1, 3], "mean ± std (ddof 1) over n = 1 to 3 runs (a method that diverged has fewer)"),
