@@ -219,7 +219,7 @@ def test_a_certificate_whose_time_is_over(tmp_path: Path, monkeypatch: pytest.Mo
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
     monkeypatch.setattr("fedwca.deploy.flower.keys.DAYS", 29)
     certify(tmp_path / "server" / "certs", [])
-    with pytest.warns(UserWarning, match=r"server\.pem is valid until .* alone; another fedwca deploy init"):
+    with pytest.warns(UserWarning, match=r"server\.pem is valid only until .*; another fedwca deploy init"):
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 

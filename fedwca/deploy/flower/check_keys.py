@@ -34,7 +34,7 @@ def check_certificate(path: Path) -> None:
     if expiry < datetime.now(UTC):
         raise UsageError(f"{path} was valid until {expiry:%Y-%m-%d}; {RENEWAL}")
     if expiry < datetime.now(UTC) + SOON:
-        warn_caller(f"{path} is valid until {expiry:%Y-%m-%d} alone; {RENEWAL}")
+        warn_caller(f"{path} is valid only until {expiry:%Y-%m-%d}; {RENEWAL}")
 
 
 def check_certificate_key(path: Path, certificate: Path) -> None:
