@@ -169,13 +169,13 @@ def run_deployment(
 ) -> None:
     """Submit the deployment to the running server, show its progress until it ends, and fail if it fails."""
     check_flower()
-    from fedwca.core.file_locks import hold_alone
+    from fedwca.core.file_locks import hold_alone, is_held
     from fedwca.deploy.server_status import RUNNING, SUBMITTED
 
     check_is_deployment(folder)
     problem = UsageError(f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended")
-    with hold_alone(folder / "server" / RUNNING, problem):
-        pass  # the server's process takes it
+    if is_held(folder / "server" / RUNNING):  # by the server's process
+        raise problem
     with hold_alone(folder / "server" / SUBMITTED, problem):
         _submit_and_watch(folder, server, timeout, insecure)
 
