@@ -165,7 +165,7 @@ def warn_of_changed_plugins(runs: Iterable[Run], reporter: RunReporter) -> None:
         stored: Mapping[str, str] = {}
         with suppress(FedwcaError):  # damaged, which changes no number
             stored = run.environment.get("plugin_code", {})
-        current = plugin_code(run.about)
+        current = plugin_code(run.about) if stored else {}  # it looks through all installed packages
         if changed := [name for name, code in stored.items() if current.get(name, code) != code]:
             reporter.warn(
                 f"{run.path} was made by other code of {printable(' and '.join(changed))} than is installed now; to "
