@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
 
@@ -43,6 +43,13 @@ def canonical_name(name: str) -> str:
 def _installed(group: str, search_path: tuple[str, ...]) -> EntryPoints:
     """Entry points of a group, cached by ``sys.path``: a search takes 10 ms, and a run needs a dozen components."""
     return entry_points(group=group)
+
+
+@cache
+def _module_names(package: str) -> frozenset[str]:
+    """Names of a package's public modules, read from its folder once: a run asks for names by the hundred."""
+    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return frozenset(module.name for module in modules if not module.name.startswith("_"))
 
 
 def _suggest_instance(value: object) -> str:
@@ -102,7 +109,7 @@ class Registry(Generic[T]):
             lacks = ", ".join(missing) or f"the base class {self.base}"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
         own_module = f"{self.package}.{name}"
-        if name in self._files() and cls.__module__ != own_module:
+        if name in _module_names(self.package) and cls.__module__ != own_module:
             raise UsageError(f"{self.kind} {name!r} is already in {own_module}; take another name")
         registered = self._classes.setdefault(name, cast(type[T], cls))
         if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -131,20 +138,16 @@ class Registry(Generic[T]):
         points = _installed(self.package, tuple(sys.path))
         matches = [point for point in points if canonical_name(point.name) == name]
         owners = sorted({f"{point.dist.name if point.dist else 'a plugin'} ({point.value})" for point in matches})
-        owners = [*(["fedwca"] if name in self._files() else []), *owners]
+        owners = [*(["fedwca"] if name in _module_names(self.package) else []), *owners]
         if len(owners) > 1:
             raise UsageError(
                 f"{self.kind} {name!r} is of {' and of '.join(owners)}; uninstall one, or give its entry point another "
                 "name"
             )
 
-    def _files(self) -> set[str]:
-        modules = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        return {module.name for module in modules if not module.name.startswith("_")}
-
     def names(self) -> list[str]:
         """Every known name, sorted; imports no component."""
-        return sorted(self._files() | set(self._plugins()) | set(self._classes))
+        return sorted(_module_names(self.package) | set(self._plugins()) | set(self._classes))
 
     def get(self, name: str) -> type[T]:
         """The class called ``name``, imported when first asked for.
@@ -158,7 +161,7 @@ class Registry(Generic[T]):
             self._check_is_one(name)
             self._checked.add(name)
         if name not in self._classes:
-            if name in self._files():
+            if name in _module_names(self.package):
                 importlib.import_module(f"{self.package}.{name}")
             elif point := self._plugins().get(name):
                 self._add(name, self._load(point))
