@@ -37,14 +37,9 @@ def command(
 
     For example: fedwca report runs/first runs/second --out compare.html
     """
-    from fedwca.runs.write_report import SUFFIXES, render_report, write_report
+    from fedwca.runs.write_report import choose_form, render_report, write_report
 
-    suffix = out.suffix.lower() if out else ""
-    if out and not format_ and suffix not in ("", *SUFFIXES):
-        raise UsageError(f"--out {out}: ends in {suffix}; right is {', '.join(SUFFIXES)}, or say --format")
-    if format_ and SUFFIXES.get(suffix, format_.value) != format_.value:
-        raise UsageError(f"--out {out} and --format {format_.value} do not fit; leave out --format, or rename the file")
-    format_name = format_.value if format_ else SUFFIXES.get(suffix, "html")
+    format_name = choose_form(out, format_.value if format_ else None)
     if open_ and format_name != "html":
         raise UsageError(f"--open shows a page in a browser; with --format {format_name} there is none")
     if out is None and format_name != "html":

@@ -17,14 +17,16 @@ ROUNDING = 1e-4
 
 
 def describe_value(value: object) -> str:
-    """Describe a value in a few words: a tensor by its dtype and shape, anything else by its type.
+    """Describe a value in a few words: a tensor by its dtype and shape, a class by its name, others by their type.
 
     >>> import torch
-    >>> describe_value(torch.zeros(2, 3)), describe_value(None), describe_value([1])
-    ('torch.float32 of shape (2, 3)', 'nothing', 'a list')
+    >>> describe_value(torch.zeros(2, 3)), describe_value(None), describe_value([1]), describe_value(int)
+    ('torch.float32 of shape (2, 3)', 'nothing', 'a list', 'the class int')
     """
     if isinstance(value, Tensor):
         return f"{value.dtype} of shape {tuple(value.shape)}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 

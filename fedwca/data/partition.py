@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.check_type import check_type
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
 from fedwca.data.federation import ClientImages, Federation, name_test_image_needs
 from fedwca.data.metrics import Metrics
@@ -42,10 +43,11 @@ def partition(
         deal: decides which images of a domain each client gets; None: i.i.d. It may use labels; clients get none.
 
     Raises:
-        UsageError: no such domain, a number out of bounds, no domain left, or more clients than a domain has images
-            (groups, where it has groups), or a domain without published parts.
+        UsageError: no data set, no such domain, a number out of bounds, no domain left, or more clients than a domain
+            has images (groups, where it has groups), or a domain without published parts.
         DataError: ``deal`` leaves a client without images.
     """
+    check_type("dataset", dataset, FederatedDataset, "fedwca.find_dataset('digits_mini').load(32)")
     source = dataset.domain(source).name
     if len(dataset.domains) == 1:
         raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")

@@ -51,8 +51,9 @@ class Method:
         components |= {} if self.clusterer is None else {"clusterer": self.clusterer}
         for part, value in components.items():
             if not isinstance(value, Component):
-                given = f"the class {value.__name__}" if isinstance(value, type) else describe_value(value)
-                raise UsageError(f"method {self.name!r}: {part} is {given}; right is a component's instance")
+                raise UsageError(
+                    f"method {self.name!r}: {part} is {describe_value(value)}; right is a component's instance"
+                )
         if not isinstance(self.objectives, tuple) or not all(
             isinstance(objective, Component) for objective in self.objectives
         ):

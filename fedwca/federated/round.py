@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from fedwca._deprecated import forward_names
+from fedwca.core.check_type import check_type
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
@@ -71,10 +72,11 @@ def run_round(
 
     Raises:
         Diverged: a client's model or a row of the server has values that are not finite.
-        UsageError: in round 0, the parts of the method cannot be trained as ``training`` says, or not on this model; or
-            in a later one, ``server`` has no round behind it.
+        UsageError: ``method`` is no method; in round 0, its parts cannot be trained as ``training`` says, or not on
+            this model; or in a later one, ``server`` has no round behind it.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
+    check_type("method", method, Method, "fedwca.Method('mine', 'Mine', WCA(), TwoModel(), (Shot(),))")
     training = method.training_in(training)
     if not round:
         if (objective := method.public_objective) is not None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedwca._deprecated import forward_names
 from fedwca.core.architecture import Architecture
+from fedwca.core.check_type import check_type
 from fedwca.core.files import expand_home
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
@@ -112,8 +113,9 @@ def pretrain(
         Diverged: an epoch gave a model that is not finite.
         DataError: there are fewer than four images, all are variants of one, or fewer than two are left to train on.
         CheckpointError: the architecture's pre-trained weights are not there or do not fit.
-        UsageError: the images are smaller than what the architecture reads, or it gives no right backbone.
+        UsageError: ``model`` is no architecture, reads larger images, or gives no right backbone.
     """
+    check_type("model", model, Architecture, "LeNet()")
     if len(domain.labels) < 4:
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
     key = source_digest(domain, classes, model, training, seed, device)
@@ -243,7 +245,9 @@ def load_source(
     Raises:
         CheckpointError: the file is missing, damaged, or does not fit the architecture; or `fedwca export` wrote it for
             other classes or another architecture.
+        UsageError: ``model`` is no architecture.
     """
+    check_type("model", model, Architecture, "LeNet()")
     path = expand_home(path)
     network = model.build(len(classes), pretrained=False, trains_classifier=trains_classifier).to(device)
     tensors = read_tensors(path, "--checkpoint takes")

@@ -125,7 +125,11 @@ class FinishedRun:
         return PICTURES[picture].draw(PictureRequest(self.run, predictions, method, trial))
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the run's report as HTML, Markdown or LaTeX, by the file's suffix; returns the file's path."""
+        """Write the run's report as HTML, Markdown or LaTeX, by the file's suffix; returns the file's path.
+
+        Raises:
+            UsageError: the file's suffix is of no format.
+        """
         return write_report([self.path], out)
 
     def tag(self, *tags: str, note: str | None = None) -> None:

@@ -46,6 +46,21 @@ def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequ
     return document(loaded, names, form == "latex", columns)
 
 
+def choose_form(out: str | Path | None, form: Form | None = None) -> Form:
+    """The format of a report in a file: ``form``, else that of the file's suffix; HTML without a suffix.
+
+    Raises:
+        UsageError: the suffix is of no format, or of another one.
+    """
+    suffix = Path(out).suffix.lower() if out else ""
+    named = SUFFIXES.get(suffix)
+    if form is None and suffix and not named:
+        raise UsageError(f"{out}: ends in {suffix}; right is {', '.join(SUFFIXES)}, or name the format")
+    if form and named and form != named:
+        raise UsageError(f"{out} and the format {form} do not fit; leave out the format, or rename the file")
+    return form or named or "html"
+
+
 @naming_failed_part()
 def write_report(
     runs: Sequence[str | Path],
@@ -59,15 +74,15 @@ def write_report(
         runs: run folders, or their names in ``runs/``.
         out: the file; None: ``report.html``, or its like, in the run folder if there is a single run, else in the
             working directory.
-        form: format of the report; None: by the file's suffix, HTML for others.
+        form: format of the report; None: by the file's suffix, HTML without one.
         columns: names of additional table columns, as of ``fedwca report --column``.
 
     Raises:
         FedwcaError: a run is missing or damaged, or the file cannot be written.
-        UsageError: no run is named, or there is no such column or format.
+        UsageError: no run is named, there is no such column or format, or the file's suffix is of another.
     """
     runs = check_several("runs", runs)
-    form = form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html")
+    form = choose_form(out, form)
     text = render_report(runs, form, columns)
     file = expand_home(out) if out else (find_run(runs[0]) if len(runs) == 1 else Path()) / FILES[form]
     with name_unwritable(f"--out {file}"):

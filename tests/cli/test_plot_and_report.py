@@ -167,5 +167,5 @@ def test_only_a_page_is_opened_in_a_browser(plain: Run) -> None:
 
 def test_a_file_of_another_format_than_its_name_is_refused(plain: Run, tmp_path: Path) -> None:
     done = call("report", str(plain.folder), "--out", str(tmp_path / "page.md"), "--format", "html")
-    assert (done.code, "page.md and --format html do not fit" in done.err) == (2, True)
+    assert (done.code, "page.md and the format html do not fit" in done.err) == (2, True)
     assert not list(tmp_path.iterdir())

@@ -369,6 +369,8 @@ def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_
     by_format = [fedwca.write_report([tmp_path / "all/shades-brass"], form=form) for form in ("md", "latex", "html")]  # type: ignore[arg-type]
     assert [path.name for path in by_format] == ["report.md", "report.tex", "report.html"]
     assert by_format[0].read_text() == page.read_text()
+    with pytest.raises(UsageError, match=r"page.docx: ends in .docx; right is .html, .htm, .md, .tex"):
+        fedwca.write_report([tmp_path / "all/shades-brass"], tmp_path / "page.docx")
     with pytest.raises(UsageError, match="form 'pdf': takes html, md, latex"):
         fedwca.write_report([tmp_path / "all/shades-brass"], form="pdf")  # type: ignore[arg-type]
 
