@@ -54,9 +54,8 @@ def describe_problems(error: ValidationError, prefix: str = "", model: type[Base
             problem = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
         elif item["type"] in ("tuple_type", "list_type") and isinstance(item["input"], str):
             problem = describe_missing_list(item["input"])
-        input_note = (
-            f" (given {_shortened(item['input'])})" if isinstance(item["input"], str | int | float) and location else ""
-        )
+        is_plain = isinstance(item["input"], str | int | float | None)
+        input_note = f" (given {_shortened(item['input'])})" if is_plain and location else ""
         if location and location == previous_location:
             lines[-1] += f", or: {problem}"
         else:
