@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
@@ -35,9 +36,11 @@ class UserValues(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_an_option(cls, value: object, info: ValidationInfo) -> object:
-        """Read text as the option that it spells: 1 for "1" where 1 is an option."""
+        """Read text as the option that it spells: 1 for "1" where 1 is one, None for "none" where no number is one."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         options = get_args(annotation) if get_origin(annotation) is Literal else ()
+        if value == "none" and NoneType in get_args(annotation) and _takes_number(annotation):
+            return None
         return next((option for option in options if value == str(option)), value)
 
     @field_validator("*")
@@ -55,6 +58,15 @@ def _takes_bool(annotation: Any) -> bool:
     (True, True, False)
     """
     return annotation in (bool, Any) or any(map(_takes_bool, get_args(annotation)))
+
+
+def _takes_number(annotation: Any) -> bool:
+    """Whether a type takes numbers.
+
+    >>> _takes_number(float | None), _takes_number(str | None)
+    (True, False)
+    """
+    return annotation in (int, float) or any(map(_takes_number, get_args(annotation)))
 
 
 def split_numbers(value: Any) -> Any:

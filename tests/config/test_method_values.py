@@ -247,6 +247,27 @@ def test_how_a_method_trains_is_read_by_the_steps_of_its_adaptation() -> None:
 def test_a_value_for_all_takes_the_place_of_the_presets_where_a_baselines_file_states_another() -> None:
     baselines = [*WORDS, "y=fedtta_prox/objective=adapted"]
     run_plan, methods = plan(("objective.adapted.mu", "0.1"), dataset="cifar10", baselines=baselines)
-    for name in ("fedtta", "fedtta_prox", "y"):
-        assert methods[name].objectives[0].model_dump()["mu"] == 0.1, name
+    for name, mu in {"fedtta": 0, "fedtta_prox": 0.1, "y": 0.1}.items():  # FedTTA is FedTTA-Prox without its mu
+        assert methods[name].objectives[0].model_dump()["mu"] == mu, name
     assert run_plan.origins["methods.fedtta_prox.components.objective.adapted.mu"] == "CLI"
+
+
+def test_what_makes_another_method_of_a_baseline_does_not_reach_it() -> None:
+    layer = {"target": "neon", "aggregator": "mdmgb:temperature=0.1", "baselines": ["mdmgb", "pooled"]}
+    methods = {method.label: method for method, _ in resolve_plan(layer).methods}
+    temperatures = {label: method.aggregator.model_dump().get("temperature") for label, method in methods.items()}
+    assert temperatures == {"MDMGB": None, "Source-only": None, "MDMGB + SHOT": 0.1}  # the last is not called SFDA
+    assert methods["Source-only"].objectives[0].model_dump()["smoothing"] == 0
+    own = {"adaptation": "learned:steps=50,patience=5", "objectives": ["adapted:mu=0.01"], "name": "mine"}
+    _, methods = plan(baselines=["fedtta", "fedtta_prox"], **own)
+    steps = {name: method.adaptation and method.adaptation.model_dump()["steps"] for name, method in methods.items()}
+    assert steps == {"fedtta": 1, "fedtta_prox": 1, "mine": 50}
+
+
+def test_the_word_none_unsets_a_number() -> None:
+    pairs = [("training.clip", "none"), ("adaptation.generated.clip", "none")]
+    run_plan, _ = plan(*pairs, baselines=["odpfl_hn"])
+    adaptations = {method.name: method.adaptation for method, _ in run_plan.methods}
+    assert adaptations["odpfl_hn"] is not None
+    assert adaptations["odpfl_hn"].model_dump()["clip"] is None
+    assert run_plan.config.training.clip is None
