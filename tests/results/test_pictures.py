@@ -18,7 +18,7 @@ import pytest
 
 from fedwca.results import pictures
 from fedwca.results.diverged_runs import DIVERGED
-from fedwca.results.pictures.accuracy import draw_curves, mean_by_round
+from fedwca.results.pictures.accuracy import draw_curve, draw_curves, mean_by_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pictures
 from fedwca.results.pictures.clusters import take_in_turn
 from fedwca.results.pictures.confusion import matrix
@@ -315,6 +315,20 @@ def test_a_band_is_over_runs_that_did_not_diverge(tmp_path: Path) -> None:
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (axis,) = pictures.accuracy(read_run(folder)).axes
     assert "one run, so no spread" in axis.get_title() + axis.get_xlabel() + str(axis.figure.texts)
+
+
+@pytest.mark.parametrize(("field", "most"), [("accuracy", 100.0), ("agreement", 1.0)])
+def test_a_band_ends_where_no_value_can_be(field: str, most: float) -> None:
+    values = {0: (0.0, 0.3), 1: (0.7, 1.0)}  # standard deviations of 0.2 over two runs
+    records = [
+        {"method": "wca", "source_model": 0, "trial": trial, "round": number, field: [share * most]}
+        for number, shares in values.items()
+        for trial, share in enumerate(shares)
+    ]
+    axis = figure(4, 3, "made up").subplots()
+    draw_curve(axis, records, line_style(looks(["wca"])["wca"], True), "FedWCA", field)
+    heights = axis.collections[0].get_paths()[0].vertices[:, 1]
+    assert (min(heights), max(heights)) == (0, most)
 
 
 def test_neighbours_are_drawn_from_the_record(tmp_path: Path) -> None:

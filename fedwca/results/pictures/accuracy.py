@@ -90,7 +90,7 @@ def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:
 
 
 def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> None:
-    """Draw the mean and band over runs; a horizontal line for a method that never trains.
+    """Draw the mean and band over runs, cut where no value can be; a level line for a method that never trains.
 
     Args:
         axis: to draw on.
@@ -109,6 +109,7 @@ def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: st
         return
     deviations = [deviation(value) or 0.0 for value in values.values()]
     if any(deviations):
-        low = [m - s for m, s in zip(means, deviations, strict=True)]
-        high = [m + s for m, s in zip(means, deviations, strict=True)]
+        most = 1.0 if field == "agreement" else 100.0  # a share, or percent; nothing lies outside of 0 and this
+        low = [max(0.0, m - s) for m, s in zip(means, deviations, strict=True)]
+        high = [min(most, m + s) for m, s in zip(means, deviations, strict=True)]
         axis.fill_between(list(values), low, high, color=look["color"], alpha=0.13, linewidth=0)

@@ -94,6 +94,9 @@ function ticks(low, high, count) {
 // Math.min(...values) fails with more than about 100,000 values.
 const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 
+// Where the band of a point begins and ends: no percentage is outside of 0 and 100.
+const band = ([, value, spread]) => [Math.max(0, value - (spread || 0)), Math.min(100, value + (spread || 0))];
+
 // One point before the first round is a level line.
 const isLevel = (series) => series.points.length === 1 && series.points[0][0] === 0;
 // A level line is dashed in place of solid; others stay, so that those of one colour differ.
@@ -125,7 +128,7 @@ function chart(box, all, { unit, label, first, axis, low, high }) {
     wide = stage.clientWidth || 600;
     const height = Math.max(220, Math.min(340, wide * 0.55)), left = 46, right = 10, top = 10, bottom = 38;
     const series = all.filter((one) => !off.has(one));
-    const values = all.flatMap((s) => s.points.filter((p) => p[1] !== null).flatMap((p) => [p[1] - (p[2] || 0), p[1] + (p[2] || 0)]));
+    const values = all.flatMap((s) => s.points.filter((p) => p[1] !== null).flatMap(band));
     let [lowest, highest] = low === undefined ? bounds(values) : [low, high];
     if (!values.length) { box.replaceChildren(make("p", { class: "note" }, "No rounds were kept.")); return; }
     if (highest - lowest < 1) { lowest -= 1; highest += 1; }
@@ -152,10 +155,10 @@ function chart(box, all, { unit, label, first, axis, low, high }) {
       const points = one.points.filter((p) => p[1] !== null);
       if (!points.length) continue;
       if (points.some((p) => p[2])) {
-        const edge = (sign) => points.map((p) => `${x(p[0])} ${y(p[1] + sign * (p[2] || 0))}`);
-        const band = make("path", { d: `M${edge(1).join("L")}L${edge(-1).reverse().join("L")}Z`, opacity: 0.12 });
-        band.style.fill = ink(one.colour);
-        svg.append(band);
+        const edge = (end) => points.map((p) => `${x(p[0])} ${y(band(p)[end])}`);
+        const area = make("path", { d: `M${edge(1).join("L")}L${edge(0).reverse().join("L")}Z`, opacity: 0.12 });
+        area.style.fill = ink(one.colour);
+        svg.append(area);
       }
       const level = isLevel(one);
       const way = level ? `M${left} ${y(points[0][1])}H${wide - right}` : `M${points.map((p) => `${x(p[0])} ${y(p[1])}`).join("L")}`;
@@ -301,7 +304,7 @@ function weights(rows) {
 theme();
 document.querySelectorAll("table.sortable").forEach(sortable);
 meanFirst(document.getElementById("summary"), matchMedia("(max-width: 40rem)"));
-const spread = runs.flatMap((run) => run.methods.flatMap((m) => m.curve.filter(([, v]) => v !== null).flatMap(([, v, s]) => [v - (s || 0), v + (s || 0)])));
+const spread = runs.flatMap((run) => run.methods.flatMap((m) => m.curve.filter(([, v]) => v !== null).flatMap(band)));
 // Runs side by side share one scale.
 const [low, high] = bounds(spread);
 const scale = runs.length > 1 && spread.length ? { low, high } : {};
