@@ -104,24 +104,27 @@ def describe_single_run(measured: int) -> str:
     return "one run, so no spread" if measured else "nothing is measured"
 
 
-def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str]) -> str:
+def run_title(dataset: str, config: Mapping[str, Any], domains: Sequence[str], has_newcomers: bool = False) -> str:
     """The title of a run, in one line.
 
     Args:
         dataset: name of the data set.
         config: the run's configuration.
         domains: domain of each client that trains; empty if the run was stopped before they were recorded.
+        has_newcomers: whether new clients, who are not counted here, come after the training.
 
     >>> config = {"source": "mnist", "clients": 2, "rounds": 9, "seed": 0}
     >>> run_title("digits", config, ["usps", "usps", "svhn", "svhn"])
     'digits, source mnist, 2 clients per target domain, 9 rounds, seed 0'
     >>> run_title("digits", config, ["usps", "usps", "svhn"])
     'digits, source mnist, 3 clients, 9 rounds, seed 0'
+    >>> run_title("digits", {"partition": "shards", "clients": 3, "rounds": 9, "seed": 0}, ["a", "a", "a"], True)
+    'digits, partition shards, 3 training clients, 9 rounds, seed 0'
     """
     special, clients = special_domain(config), config["clients"]
     has_special_domain = not special.startswith("partition")
     clients_per_domain = set(Counter(domains).values()) or {clients}
-    clients_text = count_of(len(domains) or clients, "client")
+    clients_text = count_of(len(domains) or clients, "training client" if has_newcomers else "client")
     if clients_per_domain == {clients} and (has_special_domain or len(domains) > clients):
         clients_text = f"{count_of(clients, 'client')} per {'target ' if config.get('source') else ''}domain"
     return f"{dataset}, {special}, {clients_text}, {count_of(config['rounds'], 'round')}, seed {config['seed']}"

@@ -137,8 +137,8 @@ class Run:
     def title(self) -> str:
         """The title of the run, in one line."""
         c = self.config
-        training_clients = len(self.domains) - self.about.get("newcomers", 0)
-        return run_title(self.dataset_name, c, self.domains[:training_clients])
+        newcomers = self.about.get("newcomers", 0)
+        return run_title(self.dataset_name, c, self.domains[: len(self.domains) - newcomers], newcomers > 0)
 
     @property
     def domains(self) -> Sequence[str]:

@@ -68,7 +68,7 @@ def test_files_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     ("partition", "domains", "newcomers", "who"),
     [
         ("all_labelled", ["a", "a", "b", "b"], 0, "2 clients per domain"),
-        ("shards", ["x", "x", "new"], 1, "2 clients"),
+        ("shards", ["x", "x", "new"], 1, "2 training clients"),
         ("unit_domains", ["a", "a", "b"], 0, "3 clients"),
     ],
 )
