@@ -195,6 +195,11 @@ class Run:
         """A method's records in order, the source model's (round -1) first; of one trial, or of all if it is None."""
         return [r for r in self.records if r["method"] == method and trial in (None, TrialKey.of(r))]
 
+    def averages_everybody(self, method: str) -> bool:
+        """Whether a method has one group of all clients in all of its records, and nothing made that group."""
+        records = self.rounds(method)
+        return bool(records) and not any("clustering" in r or len(set(r.get("labels", ()))) > 1 for r in records)
+
     def lines_of(self, method: str) -> list[Record]:
         """A method's records in order, including those in which a run diverged."""
         return [record for record in self.lines if record["method"] == method]

@@ -19,7 +19,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from fedwca.results.pictures.style import looks
+from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
+from fedwca.results.pictures.style import NotDrawn, looks
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.class_tables import class_tables
 from fedwca.results.report.embedded_pictures import embedded_pictures
@@ -160,6 +161,19 @@ def test_pictures_are_in_the_page_or_say_why_not(run: Run) -> None:
     assert "Weights of the cluster models" in text
     assert "mistakes" not in text
     assert text.count("not drawn (fedwca report draws it") == 2
+
+
+def test_the_page_has_no_pictures_of_clusters_where_there_are_none(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", clusters=1))
+    text = embedded_pictures(run)
+    assert "luster" not in text
+    assert text.count("not drawn") == 1, "of mistakes"
+    request = PictureRequest(run, lambda: pytest.fail("no model is needed to say so"))
+    with pytest.raises(NotDrawn, match=r"^FedWCA makes no clusters; --method names another method$"):
+        PICTURES["clusters"].draw(request)
+    for record in run.records:  # one cluster of all clients, but made by a clusterer
+        record["clustering"] = {"sizes": [6]}  # type: ignore[index]
+    assert "Images of the clients in each cluster" in embedded_pictures(run)
 
 
 def test_a_method_has_one_colour_wherever_it_stands(run: Run, tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ def _neighbours(request: PictureRequest) -> Any:
 
 
 def _clusters(request: PictureRequest) -> Any:
+    run, method = request.run, request.method or request.run.composed
+    if run.averages_everybody(method):
+        raise NotDrawn(f"{run.labels.get(method, method)} makes no clusters; --method names another method")
     m = request.models()
     return pictures.clusters(m.labels, m.images, m.domains, m.title)
 

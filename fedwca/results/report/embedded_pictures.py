@@ -19,6 +19,8 @@ SHOWN = {
     "mistakes": "Test images that the delivered models get wrong, the surest first",
 }
 """Names in `fedwca.results.pictures.catalogue.PICTURES`, with their captions on the page."""
+OF_CLUSTERS = ("clusters", "weights")
+"""Those of them that a method without clusters cannot have."""
 
 
 def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> str:
@@ -29,7 +31,10 @@ def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> s
         models: rebuilds the final models; None: pictures of images are left out.
     """
     figures, missing = [], []
+    one_group = run.averages_everybody(run.composed)
     for name, caption in SHOWN.items():
+        if one_group and name in OF_CLUSTERS:
+            continue
         try:
             figure = PICTURES[name].draw(PictureRequest(run, models or _leave_out))
         except FedwcaError as error:
