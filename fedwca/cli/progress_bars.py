@@ -81,7 +81,7 @@ class _Lines:
 
     def __init__(self, plan: RunPlan) -> None:
         self.total, self.done, self.label, self.rounds = _total(plan), 0, "", 0
-        self.started, self.here, self.said = math.nan, 0, -math.inf
+        self.started, self.began, self.here, self.said = math.nan, math.nan, 0, -math.inf
 
     def hooks(self) -> Progress:
         return Progress(
@@ -105,9 +105,12 @@ class _Lines:
             say(f"{label}: epoch {epoch} of {epochs}, all domains at one place", err=True)
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
-        self.label, self.rounds, self.said = label, rounds, -math.inf
+        now = time.monotonic()
         if math.isnan(self.started):  # source training is over
-            self.started = time.monotonic()
+            self.started = now
+        elif not self.rounds:  # the time of a method without rounds, such as central training, says nothing of rounds
+            self.started += now - self.began
+        self.label, self.rounds, self.began, self.said = label, rounds, now, -math.inf
 
     def on_earlier(self, rounds: int, clients: int) -> None:
         self.done += rounds

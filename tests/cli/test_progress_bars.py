@@ -52,6 +52,20 @@ def test_what_has_no_accuracy_is_not_called_done(terminal: io.StringIO) -> None:
     assert "FedWCA: ended" in terminal.getvalue()
 
 
+def test_time_left_is_not_of_central_training(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
+    with watching(PLAN, quiet=False) as progress:
+        progress.method_start("Source-only", 0, 12)
+        seconds[0] = 100.0
+        progress.method_start("SFDA", 400, 12)
+        seconds[0] = 102.0
+        progress.round_done(1, 45.25)
+    assert "SFDA: round 1 of 400, 45.2 %; about 1598 s left" in capsys.readouterr().err, "2 s for each of 799"
+
+
 @pytest.mark.parametrize("number", [", run 1 of 2", ", runs 1, 3 of 12", ", runs 1 to 3 of 5", ""])
 def test_a_label_keeps_its_number(number: str) -> None:
     assert shorten_label(f"FedWCA{number}", 40) == f"FedWCA{number}"
