@@ -162,7 +162,7 @@ def run_rounds(
                 yield i, trials[i].record_divergence(number, error), None
                 continue
             record["seconds"]["round"] = round_seconds
-            caution(record, outcome, method)
+            caution(record, outcome, method, trials[i].metrics.domains)
             states[i] = RoundState(
                 number, server, outcome.labels, delivery, opened[i].unlabeled if last_phase else None
             )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedwca.datasets.digits_mini import DigitsMini
+from fedwca.results.low_trust import name_clients
 from fedwca.results.read_run import read_run
 from fedwca.results.report.page_data import page_data
 from fedwca.results.report.warnings import run_warnings
@@ -75,7 +76,8 @@ def test_reports_say_where_trust_is_low(plain: Path) -> None:
     low = [k for k, value in enumerate(read_rounds(plain, "local")[1]["trust"]) if value < 0.5]
     assert low  # after two epochs of source training
     (warning,) = [warning for warning in run_warnings(run) if "trust" in warning or "says little" in warning]
-    assert warning.startswith(f"The source model says little about client{'s' * (len(low) > 1)} {low[0]}")
+    assert warning.startswith(f"The source model says little about {name_clients(low, domains=run.domains)}: ")
+    assert f"({run.domains[low[0]]})" in warning
     (page,) = page_data([run], ["run"])
     shown = page["units"][0]["methods"]["local"]["trust"]
     assert shown[0] is None

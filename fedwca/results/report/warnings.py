@@ -39,14 +39,15 @@ def run_warnings(run: Run) -> list[str]:
     warnings += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
     finishing = {name for name, method in run.methods.items() if "finish" in method}
     # All other methods query the same source models about the same images, so one note covers them.
-    if note := low_trust_note(_mean_trust([record for record in run.records if record["method"] not in finishing])):
+    trust = _mean_trust([record for record in run.records if record["method"] not in finishing])
+    if note := low_trust_note(trust, domains=run.domains):
         warnings.append(f"{note[0].upper()}{note[1:]}.")
     if untested := _untested(run):
         pronoun = "it" if len(untested) == 1 else "them"
         warnings.append(f"Without test images: {name_clients(untested)}. No mean counts {pronoun}.")
     for name, label in run.labels.items():
         records, whole = run.rounds(name), whole_runs(run.lines_of(name))
-        if name in finishing and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL)):
+        if name in finishing and (note := low_trust_note(_mean_trust(records), LABELLED_MODEL, run.domains)):
             warnings.append(f"{label}: {note}.")
         warnings += [f"{label}: {text}" for text in _of(records, whole, run.first_model_of(name))]
     if run.records and len(run.runs) == 1:

@@ -30,14 +30,16 @@ class WarnOnce:
             self.told.add(kind)
             self.tell(message)
 
-    def _look_at_trust(self, trust: Sequence[float], method: Method) -> None:
-        if not method.finish and (note := low_trust_note(trust)):
+    def _look_at_trust(self, trust: Sequence[float], method: Method, domains: Sequence[str]) -> None:
+        if not method.finish and (note := low_trust_note(trust, domains=domains)):
             self._once("trust", note)  # all methods use the same source model
-        elif note := low_trust_note(trust, LABELLED_MODEL):
+        elif note := low_trust_note(trust, LABELLED_MODEL, domains):
             self._once(f"trust of {method.name}", f"{method.label}: {note}")
 
-    def __call__(self, record: Mapping[str, Any], outcome: Outcome, method: Method) -> None:
-        """Check one round's record and outcome."""
+    def __call__(
+        self, record: Mapping[str, Any], outcome: Outcome, method: Method, domains: Sequence[str] = ()
+    ) -> None:
+        """Check one round's record and outcome; ``domains``: that of each client, if they are to be named."""
         targets = {client: upload.targets for client, upload in outcome.uploads.items()}
         divisors = [t.notes["divisors"] for t in targets.values() if "divisors" in t.notes]
         if divisors and bool((torch.stack(divisors) <= 0).any()):
@@ -65,7 +67,7 @@ class WarnOnce:
                 f"{method.label}: in round {record['round'] + 1} client {client}'s answer is refused ({reason}); "
                 "the mean is made without it",
             )
-        self._look_at_trust(record.get("trust", ()), method)
+        self._look_at_trust(record.get("trust", ()), method, domains)
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
