@@ -52,6 +52,8 @@ class ModelDescription(BaseModel):
     """Clients it was made for."""
     rounds: int
     """Communication rounds behind it."""
+    last_phase: bool = False
+    """Whether its holder, a target, trained it further after these rounds."""
     config_hash: str
     """Hash of the run's resolved configuration."""
     weights_hash: str

@@ -29,9 +29,10 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
     """
     fields = ", ".join(f"{key} {value}" for key, value in about.model.items() if key != "name")
     escape = escape_markdown
+    rounds = f"rounds: {about.rounds}{', then the last phase at the target' if about.last_phase else ''}"
     members = f" (clients {', '.join(map(str, about.clients))})" if len(about.clients) > 1 else ""
     rows = [
-        ("Method", f"{escape(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
+        ("Method", f"{escape(about.label)} ({_code(about.method)}), {rounds}"),
         ("Model of", escape(about.holder) + members),
         ("Domain", escape(about.domain or "unknown")),
         ("Made from", f"labelled images of {': '.join(filter(None, map(escape, (about.dataset, about.source))))}"),
@@ -69,12 +70,8 @@ def _measured(about: ModelDescription) -> list[str]:
     ]
     if about.source_accuracy is not None:
         lines.append(f"| the source model | {about.source_accuracy:.1f} % | {about.images} |")
-    return [
-        *lines,
-        "",
-        f"On images of the holder that were kept out of training ({escape_markdown(about.domain or 'unknown')}); n is "
-        "their number.",
-    ]
+    domain = f" ({escape_markdown(about.domain)})" if about.domain else ""
+    return [*lines, "", f"On images of the holder that were kept out of training{domain}; n is their number."]
 
 
 def _use(about: ModelDescription) -> list[str]:

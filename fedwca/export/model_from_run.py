@@ -143,6 +143,7 @@ def describe(opened: OpenedRun, network: Network, members: Sequence[int], holder
         holder=holder,
         domain=None if dealt else ", ".join(dict.fromkeys(opened.domains[k] for k in members)),
         clients=tuple(members),
+        last_phase=opened.in_last_phase and {opened.domains[k] for k in members} == {opened.config.target},
         accuracy=measured.own,
         source_accuracy=measured.source,
         images=measured.images,

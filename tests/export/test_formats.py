@@ -182,6 +182,8 @@ def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, a
     assert "cropped around the centre" in text
     stretched = about.model_copy(update={"stretch": True})
     assert "stretched to 8 × 8" in model_card(stretched, "model.onnx", "onnx")
+    dealt = about.model_copy(update={"domain": None})  # images of all domains
+    assert "kept out of training; n is their number" in model_card(dealt, "model.onnx", "onnx")
     unmeasured = about.model_copy(update={"accuracy": None, "domain": None})
     assert "no labels, or no images for a test" in model_card(unmeasured, "model.onnx", "onnx")
 

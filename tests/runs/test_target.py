@@ -64,7 +64,7 @@ def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
     assert 0 <= trust[contents.domains.index("neon")] < 0.5, "after two epochs"
     (warning,) = [warning for warning in run_warnings(contents) if "says little" in warning]
     client = contents.domains.index("neon")
-    assert warning.startswith(f"SFDA: what clients with labels trained says little about client {client}: its labels")
+    assert warning.startswith(f"SFDA: what clients with labels trained says little about client {client} (neon): its")
     (last,) = (r for r in contents.records if (r["method"], r["round"]) == ("sfda", 2))
     assert last["passes"] == 2, "those that labels of two epochs are made by"
 
@@ -290,7 +290,8 @@ def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
     assert result.code == 0, result.err
     card = next(run.parent.glob("*.md")).read_text()
     assert "labelled images of digits_mini: handwritten, photo, printed, street" in card
-    assert f"rounds: {before_last_phase.round + 1}" in card  # the last phase is no round of communication
+    # The last phase is no round of communication.
+    assert f"rounds: {before_last_phase.round + 1}, then the last phase at the target" in card
 
 
 def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: Path) -> None:
