@@ -10,7 +10,7 @@ import typer
 
 from fedwca.cli.shared_options import PlainJson
 from fedwca.cli.terminal import make_console, say
-from fedwca.config.component_registries import registry_of
+from fedwca.config.component_registries import KINDS, PLURALS, registry_of
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
@@ -41,7 +41,7 @@ def show_command(
         return
     if name is None:
         if table not in ("baseline", "baselines", "preset", "presets"):
-            registry_of(kind)
+            _check_is_kind(kind)
         raise UsageError(f"fedwca show {kind} needs a name; fedwca list {kind} names all")
     if canonical_name(kind) in ("baseline", "baselines"):
         _show_baseline(name, as_json)
@@ -50,6 +50,27 @@ def show_command(
         _show_preset(name, as_json)
         return
     _show_component(kind, name, as_json)
+
+
+def _check_is_kind(kind: str) -> None:
+    """Check that there are components of a kind.
+
+    Raises:
+        UsageError: there are none; the message has the commands that show what has this name.
+    """
+    from fedwca.config.baselines import settings_with
+    from fedwca.config.presets import preset_names
+
+    name = canonical_name(kind)
+    if name in KINDS or name in PLURALS.values():
+        return
+    places = [place for place in KINDS if name in registry_of(place).names()]
+    places += ["baseline"] if settings_with(name) else []
+    places += ["preset"] if name in preset_names() else []
+    if places:
+        commands = " or ".join(f"fedwca show {place.replace('_', '-')} {kind}" for place in places)
+        raise UsageError(f"fedwca show {kind} lacks the kind: {commands}")
+    registry_of(kind)
 
 
 def _show_component(kind: str, name: str, as_json: bool) -> None:

@@ -110,7 +110,13 @@ def resolve_grid(key: str, plan: RunPlan) -> str:
     if not components:
         fields = {field for kind, x in method_parts(method) if kind == head for field in type(x).model_fields}
         if not fields:
-            raise UsageError(f"--param {key}: {method.label} has no {head} with fields")
+            others = [
+                f"{kind}.{x.name}.{name_parts[0]}"
+                for kind, x in method_parts(method)
+                if name_parts[0] in type(x).model_fields
+            ]
+            hint = f"; did you mean {' or '.join(others)}?" if others else ""
+            raise UsageError(f"--param {key}: {method.label} has no {head} with fields{hint}")
         unknown = describe_unknown(f"field of {method.label}'s {head}", name_parts[0], sorted(fields))
         raise UsageError(f"--param {key}: {unknown}")
     if len(components) > 1:

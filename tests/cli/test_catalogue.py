@@ -124,6 +124,8 @@ def test_show_baseline() -> None:
         (["show", "aggregator"], "fedwca show aggregator needs a name; fedwca list aggregator names all"),
         (["show", "presets"], "fedwca show presets needs a name; fedwca list presets names all"),
         (["show", "agregator"], "no kind 'agregator'"),
+        (["show", "mdmgb"], "lacks the kind: fedwca show aggregator mdmgb or fedwca show baseline mdmgb"),
+        (["show", "upfl"], "fedwca show upfl lacks the kind: fedwca show preset upfl"),
         (["show", "training", "lr"], "fedwca show training takes no name, but 'lr' was given"),
         (["show", "baseline", "wca"], "no baseline 'wca'"),
         (["show", "baseline", "mdmg"], "did you mean 'mdmgb'?"),

@@ -63,6 +63,8 @@ def test_keys_name_their_component() -> None:
         resolve_grid("aggregator.tta", plan)
     with pytest.raises(UsageError, match=r"--param central\.x: FedWCA has no central with fields"):
         resolve_grid("central.x", plan)
+    with pytest.raises(UsageError, match=r"has no finish with fields; did you mean aggregator\.wca\.ta\?$"):
+        resolve_grid("finish.ta", plan)
 
 
 def test_a_field_that_the_baseline_states_is_refused() -> None:
