@@ -57,9 +57,10 @@ def predict_for_pictures(
         ]
     config, classified = opened.config, [classify_logits(outputs.logits) for outputs in final_predictions]
     dataset_text = data_and_domain(config.model_dump(), opened.dataset_name)
+    rounds = count_of(opened.round + (not opened.in_last_phase), "round")
+    rounds += " and the last phase" if opened.in_last_phase else ""
     title = (
-        f"{opened.label} after {count_of(opened.round + 1, 'round')}: {dataset_text}, seed {config.seed}; "
-        f"source model {source_model}, trial {trial}"
+        f"{opened.label} after {rounds}: {dataset_text}, seed {config.seed}; source model {source_model}, trial {trial}"
     )
     return Models(
         title=title,

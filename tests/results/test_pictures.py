@@ -222,6 +222,14 @@ def test_titles_say_what_bands_and_whiskers_are(run: Run, name: str) -> None:
             assert axis.get_xlabel() == "rounds done (0: the source model)"
 
 
+def test_an_axis_says_whose_accuracy_it_is(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", methods=1, trials=1))
+    for entry in run.results.values():
+        entry["round"] = 4  # that validation images chose
+    assert pictures.accuracy(run).axes[0].get_ylabel() == "new clients' accuracy (%)"
+    assert pictures.cost(run).axes[0].get_ylabel() == "new clients' accuracy, mean over clients (%)"
+
+
 def test_cost_counts_from_the_source_model(run: Run) -> None:
     points = cumulative_cost(run, "wca", "bytes")
     assert [x for x, _ in points] == pytest.approx([3.0 * r for r in range(len(points))])

@@ -28,6 +28,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
 from fedwca.runs import run_rounds
 from fedwca.runs.compare import run_comparison
+from fedwca.runs.final_model_predictions import predict_for_pictures
 from fedwca.runs.load_data import architecture
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, compare, resume
@@ -285,6 +286,7 @@ def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
     head = opened.layout.classifier
     assert not torch.equal(opened.delivered[4, head], before_last_phase.delivered[4, head])
     assert torch.equal(opened.delivered[4, : head.start], before_last_phase.delivered[4, : head.start])
+    assert predict_for_pictures(run, "sfda").title.startswith("SFDA after 2 rounds and the last phase: digits_mini")
     out = run.parent / "model.safetensors"
     result = call("export", str(run), "--method", "sfda", "--client", "4", "--out", str(out))
     assert result.code == 0, result.err

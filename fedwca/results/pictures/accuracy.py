@@ -12,6 +12,7 @@ from fedwca.core.mean import mean
 from fedwca.results.describe_run import describe_deviation, describe_rounds, describe_single_run
 from fedwca.results.diverged_runs import DIVERGED, counted_rounds
 from fedwca.results.pictures import style
+from fedwca.results.pictures.bars import TESTED, describe_accuracy
 from fedwca.results.read_run import Run
 from fedwca.results.shown_records import Record
 from fedwca.results.statistics import deviation
@@ -27,7 +28,8 @@ def accuracy(run: Run) -> Any:
     check_has_rounds(run)
     band = "; " + describe_deviation("band", count_runs(run.lines_of(name) for name in run.labels))
     curves = {name: (label, run.lines_of(name)) for name, label in run.labels.items()}
-    return _draw_figure(curves, run.title, describe_rounds(run.first_models, run.lines), band, list(curves)[-1])
+    rounds_text, (_, accuracy_text) = describe_rounds(run.first_models, run.lines), describe_accuracy(run.results)
+    return _draw_figure(curves, run.title, rounds_text, band, list(curves)[-1], accuracy_text)
 
 
 def draw_curves(curves: Mapping[str, tuple[str, Sequence[Record]]], title: str) -> Any:
@@ -44,14 +46,19 @@ def draw_curves(curves: Mapping[str, tuple[str, Sequence[Record]]], title: str) 
 
 
 def _draw_figure(
-    curves: Mapping[str, tuple[str, Sequence[Record]]], title: str, rounds: str, band: str, emphasised: str = ""
+    curves: Mapping[str, tuple[str, Sequence[Record]]],
+    title: str,
+    rounds: str,
+    band: str,
+    emphasised: str = "",
+    accuracy_text: str = TESTED,
 ) -> Any:
     """A figure of one curve per method, given its label and records by the name that its colour belongs to."""
     fig = style.figure(9, 5, title)
     axis, looks = fig.subplots(), style.looks(list(curves))
     for name, (label, records) in curves.items():
         draw_curve(axis, list(records), style.line_style(looks[name], name == emphasised), label)
-    axis.set(xlabel=rounds, ylabel="test accuracy (%)", title="Mean over clients" + band)
+    axis.set(xlabel=rounds, ylabel=f"{accuracy_text} (%)", title="Mean over clients" + band)
     style.count_rounds(axis)
     style.remove_frame(axis)
     style.legend(fig, axis, len(curves))

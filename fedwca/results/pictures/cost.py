@@ -10,6 +10,7 @@ from fedwca.core.mean import mean
 from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import check_has_rounds
+from fedwca.results.pictures.bars import describe_accuracy
 from fedwca.results.read_run import Run
 from fedwca.results.trial_key import TrialKey
 
@@ -37,7 +38,7 @@ def cost(run: Run) -> Any:
         axis.set(xlabel=axis_label, title=f"Accuracy against {quantity}")
         axis.set_xlim(left=0)
         style.remove_frame(axis)
-    axes[0].set_ylabel("test accuracy, mean over clients (%)")
+    axes[0].set_ylabel(f"{describe_accuracy(run.results)[1]}, mean over clients (%)")
     style.legend(fig, axes[0], len(names))
     return fig
 

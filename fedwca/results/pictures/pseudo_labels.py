@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 from fedwca.results.describe_run import describe_deviation, describe_rounds
@@ -35,7 +36,8 @@ def pseudo_labels(run: Run) -> Any:
         panel_methods = methods if field != "agreement" else [n for n in methods if asks_several(run, n)] or methods
         for name in panel_methods:
             draw_curve(axis, run.lines_of(name), style.line_style(looks[name], name == last), run.labels[name], field)
-        axis.set(xlabel=describe_rounds(run.first_models, run.lines), ylabel=unit, title=title + band)
+        xlabel = textwrap.fill(describe_rounds(run.first_models, run.lines), 45)  # as wide as the panel
+        axis.set(xlabel=xlabel, ylabel=unit, title=title + band)
         style.count_rounds(axis)
         style.remove_frame(axis)
         if field == "agreement":

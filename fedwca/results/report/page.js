@@ -311,6 +311,6 @@ const scale = runs.length > 1 && spread.length ? { low, high } : {};
 document.querySelectorAll("article.run").forEach((article) => {
   const run = runs[article.dataset.run];
   const lines = run.methods.map((m, i) => ({ ...m, points: m.curve, strong: i === run.methods.length - 1 }));
-  chart(article.querySelector('[data-part="curves"]'), lines, { unit: "test accuracy (%)", label: `Accuracy over rounds, ${run.name}`, first: run.first_model, axis: run.rounds, ...scale });
+  chart(article.querySelector('[data-part="curves"]'), lines, { unit: `${run.accuracy} (%)`, label: `Accuracy over rounds, ${run.name}`, first: run.first_model, axis: run.rounds, ...scale });
   clients(article.querySelector('[data-part="clients"]'), run);
 });

@@ -11,6 +11,7 @@ from fedwca.core.printable import printable
 from fedwca.results.describe_run import describe_rounds
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.pictures.accuracy import mean_by_round
+from fedwca.results.pictures.bars import describe_accuracy
 from fedwca.results.pictures.style import LINES, looks
 from fedwca.results.read_run import Run
 from fedwca.results.shown_records import VALIDATION, Record, accuracy_of_all, shown_records
@@ -60,6 +61,7 @@ def _of(run: Run, name: str, budget: int) -> dict[str, Any]:
         "name": printable(name),
         "first_model": run.first_models,
         "rounds": describe_rounds(run.first_models, run.lines),
+        "accuracy": describe_accuracy(run.results)[1],
         "methods": methods,
         "domains": [*map(printable, run.domains)],
         "classes": [printable(name) for name in run.about.get("classes", ())],
