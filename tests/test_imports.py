@@ -117,7 +117,7 @@ HIDDEN = {
 MEASURED = {
     "domains": {
         *("fedwca.data.federation", "fedwca.data.partition", "fedwca.runs.central_models"),
-        *("fedwca.runs.final_model_predictions", "fedwca.runs.resources.memory_estimate"),
+        *("fedwca.runs.final_model_predictions", "fedwca.runs.resources.memory_estimate", "fedwca.runs.run_rounds"),
     },
     "accuracy": {
         *("fedwca.export.delivered_accuracy", "fedwca.runs.records.measure_delivered", "fedwca.runs.run_rounds"),

@@ -21,7 +21,7 @@ def phase_seconds(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, f
     """
     totals: dict[str, dict[str, float]] = {}
     for record in records:
-        if "seconds" not in record:
+        if "seconds" not in record or record["round"] < 0:  # before the rounds only central training is timed
             continue
         method_totals = totals.setdefault(record["method"], dict.fromkeys(("rounds", "round", *PHASES), 0.0))
         method_totals["rounds"] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -119,9 +120,16 @@ class _Bench:
         return central_model(method.central, self.config, engine, trial.metrics, model, seed, report)
 
     def begin(
-        self, method: Method, rounds: int, unit: Unit, engine: Engine, trial: Trial, model: StartModel
+        self,
+        method: Method,
+        rounds: int,
+        unit: Unit,
+        engine: Engine,
+        trial: Trial,
+        model: StartModel,
+        seconds: Mapping[str, float],
     ) -> tuple[RoundState, dict[str, Any]]:
-        """The state of a unit before its first round, and the record of it."""
+        """The state of a unit before its first round, and the record of it with the ``seconds`` that passed so far."""
         start, initial_rows = self.grow(unit.source_model, method, model.network), None
         rows = untrained_rows(architecture(self.config), method.trained, start, self.config.seed + unit.source_model)
         clients = len(trial.metrics)
@@ -140,6 +148,8 @@ class _Bench:
             "source_digest": model.digest,
             "source_weights": model.weights,
         }
+        if seconds:
+            record["seconds"] = dict(seconds)
         if partition_of(self.config).has_skewed_clients:
             record["class_counts"] = trial.metrics.class_counts(len(self.splits.dataset.classes))
         return state, record
@@ -166,12 +176,13 @@ class _Bench:
         states, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
-            start_record = None
+            start_record, started = None, time.perf_counter()
             try:
                 models[i] = self.start_of(method, label, unit, engine, trials[i])
+                central = {} if method.central is None else {"central": time.perf_counter() - started}
                 state = self.checkpointer.restore(unit, engine, models[i])
                 if state is None:
-                    state, start_record = self.begin(method, rounds, unit, engine, trials[i], models[i])
+                    state, start_record = self.begin(method, rounds, unit, engine, trials[i], models[i], central)
             except Diverged as error:
                 self.progress.skipped_rounds(rounds, 0)  # these rounds are not run
                 yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))

@@ -477,6 +477,7 @@ def test_a_central_method_may_have_a_last_phase_or_steps(tmp_path: Path) -> None
     by_method = {name: read_rounds(ended.path, name) for name in (plain, finished, stepped)}
     assert [r["round"] for r in by_method[finished]] == [-1, 0]
     assert by_method[finished][0]["accuracy"] == by_method[plain][0]["accuracy"], "the same start"
+    assert ended.summary["timing"]["methods"][plain] == by_method[plain][0]["seconds"]["central"] > 0
     assert by_method[finished][1]["phase"] == "finish"
     (steps,) = by_method[stepped]
     assert min(steps["adaptation"]["steps"]) > 0

@@ -163,5 +163,6 @@ def label_entropy(labels: Tensor) -> float:
 
 
 def seconds_spent(record: Mapping[str, Any]) -> float:
-    """Elapsed seconds of a round, its evaluation and its record."""
-    return float(sum(record.get("seconds", {}).get(phase, 0.0) for phase in ("round", "evaluate", "record")))
+    """Elapsed seconds of a round, its evaluation and its record; before the first round, of central training."""
+    phases = ("central", "round", "evaluate", "record")
+    return float(sum(record.get("seconds", {}).get(phase, 0.0) for phase in phases))
