@@ -80,6 +80,12 @@ def find_domains(folder: Path) -> dict[str, Path]:
     return dict(sorted(path_by_domain.items()))
 
 
+def holds_folders_of_images(folder: Path) -> bool:
+    """Whether images are directly in a sub-folder, as in a domain; in a data set they are one level deeper."""
+    sub_folders = [path for path in folder.iterdir() if path.is_dir() and not is_hidden(path)]
+    return any(is_image(path) for sub_folder in sub_folders for path in sub_folder.iterdir())
+
+
 def _has_classes(path: Path) -> bool:
     return path.is_dir() and any(child.is_dir() and not is_hidden(child) for child in path.iterdir())
 

@@ -14,12 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from fedwca.core.printable import join_accents, printable
+from fedwca.core.printable import join_accents, printable, quote_path
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.class_differences import describe_class_differences
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import read_image_folder
-from fedwca.data.find_domains import find_dataset_path, find_domains, is_archive, list_unread_beside, name_folder
+from fedwca.data.find_domains import (
+    find_dataset_path,
+    find_domains,
+    holds_folders_of_images,
+    is_archive,
+    list_unread_beside,
+    name_folder,
+)
 from fedwca.data.read_units import number_units, read_units
 from fedwca.errors import DataError, DatasetMissing, UsageError
 from fedwca.warn_caller import warn_caller
@@ -70,19 +77,7 @@ def read_domains(
     requested = domains or tuple(paths)
     missing = [domain for domain in requested if domain not in paths]
     if folder is None or missing or not requested:
-        if root.is_file():
-            raise DatasetMissing(
-                f"{root} is a file, and --data takes the folder of a data set; one archive alone is --data "
-                f"{root.parent} --dataset {root.stem}"
-            )
-        if not root.is_dir():
-            beside = [path.name for path in root.parent.iterdir() if path.is_dir()] if root.parent.is_dir() else []
-            close = get_close_matches(root.name, beside, 1)
-            hint = f"; did you mean {root.with_name(close[0])}?" if close else ""
-            raise DatasetMissing(f"the folder {root} does not exist{hint}")
-        problem = f"is no domain {', '.join(missing)}" if missing and paths else "are no domains"
-        layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
-        raise DatasetMissing(f"there {problem} in {folder or root / (name or '')}; the layout is {layout}")
+        raise _describe_missing(root, name, folder, missing if paths else [])
     if not domains and (unread := list_unread_beside(folder, paths)):
         one = len(unread) == 1
         what = "1 file or folder with images is" if one else f"{len(unread)} files or folders with images are"
@@ -110,6 +105,27 @@ def read_domains(
         archives |= {domain: replace(archives[domain], units=numbers) for domain, numbers in units.items()}
     dataset_name = canonical_domain(printable(name or name_folder(folder)))
     return assemble_dataset(dataset_name, archives, classes, gaps).resized(size)
+
+
+def _describe_missing(root: Path, name: str | None, folder: Path | None, missing: list[str]) -> DatasetMissing:
+    """The error for a data set that is not there, or lacks the domains ``missing``; empty: it has none at all."""
+    if root.is_file():
+        return DatasetMissing(
+            f"{root} is a file, and --data takes the folder of a data set; one archive alone is --data "
+            f"{root.parent} --dataset {root.stem}"
+        )
+    if not root.is_dir():
+        beside = [path.name for path in root.parent.iterdir() if path.is_dir()] if root.parent.is_dir() else []
+        close = get_close_matches(root.name, beside, 1)
+        hint = f"; did you mean {root.with_name(close[0])}?" if close else ""
+        return DatasetMissing(f"the folder {root} does not exist{hint}")
+    problem = f"is no domain {', '.join(missing)}" if missing else "are no domains"
+    layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
+    described = f"there {problem} in {folder or root / (name or '')}; the layout is {layout}"
+    if folder and not missing and holds_folders_of_images(folder):
+        parent = folder.resolve().parent if folder.name in ("", "..") else folder.parent
+        described += f"; if {folder} is one domain, with a sub-folder for each class, take --data {quote_path(parent)}"
+    return DatasetMissing(described)
 
 
 def assemble_dataset(

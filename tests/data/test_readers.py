@@ -226,6 +226,18 @@ def test_missing_folders_and_domains_name_the_layout(tmp_path: Path) -> None:
         read_domains(tmp_path, size=0)
 
 
+def test_the_folder_of_one_domain_names_that_of_the_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_images(tmp_path / "my set", {"fog": {"cat": 1, "dog": 1}})
+    sentence = rf"the layout is <data>/.*; if {root}/fog is one domain, .* take --data '{root}'"
+    with pytest.raises(DatasetMissing, match=sentence):
+        read_domains(root / "fog")
+    with pytest.raises(DatasetMissing, match=rf"take --data '{root}'"):
+        read_domains(root, "fog")
+    monkeypatch.chdir(root / "fog")
+    with pytest.raises(DatasetMissing, match=rf"take --data '{root}'"):
+        read_domains(Path())
+
+
 def test_an_archive_without_images_is_called_empty(tmp_path: Path) -> None:
     write_npz(tmp_path / "toy" / "a.npz", 2)
     write_npz(tmp_path / "toy" / "b.npz", 0)
