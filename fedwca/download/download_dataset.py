@@ -8,6 +8,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,16 +121,13 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
         FedwcaError: a part cannot be fetched or the disk is too small.
         DataError: a part does not hold what it should; the data set gets none of it.
     """
+    made = [path for path in (plan.folder, *plan.folder.parents) if not path.exists()]
     make_folder(plan.folder)
-    need, free = int(plan.size * (1 + UNPACKED)) if plan.parts else 0, shutil.disk_usage(plan.folder).free
-    if need > free and (need := need - _bytes_there(plan.folder)) > free:
-        raise FedwcaError(
-            f"{plan.name} takes about {need / 1e9:.1f} GB more in {plan.folder} while it is unpacked, and "
-            f"{free / 1e9:.1f} GB are free; name another disk with --data"
-        )
-    counts: Counter[str] = Counter()
+    lock = plan.folder / ".download.lock"
     problem = FedwcaError(f"{plan.folder}: another `fedwca data get` is at work on it")
-    with hold_alone(plan.folder / ".download.lock", problem):
+    with hold_alone(lock, problem), _removing_what_stays_empty(lock, made):
+        _check_room(plan)
+        counts: Counter[str] = Counter()
         for number, part in enumerate(plan.parts, start=1):
             if isinstance(part, HubCopy):
                 counts += fetch_hub_copy(part, plan.folder, report)
@@ -141,6 +139,32 @@ def download_dataset(plan: DownloadPlan, report: Report = lambda name, done, tot
             _write_record(replace(plan, parts=plan.parts[:number]), counts)
         _write_record(plan, counts, digest_files(plan.folder))
     return counts
+
+
+@contextmanager
+def _removing_what_stays_empty(lock: Path, made: list[Path]) -> Iterator[None]:
+    """Where the block fails, remove the folders ``made``, innermost first, if they hold nothing but ``lock``."""
+    try:
+        yield
+    except BaseException:  # also Ctrl-C
+        with suppress(OSError):  # a folder holds something; on Windows, the lock is still open
+            inner_folders = [path for path in lock.parent.rglob("*") if made and path.is_dir()]
+            for path in sorted(inner_folders, reverse=True):
+                path.rmdir()
+            if made and list(lock.parent.iterdir()) == [lock]:
+                lock.unlink()
+                for path in made:
+                    path.rmdir()
+        raise
+
+
+def _check_room(plan: DownloadPlan) -> None:
+    need, free = int(plan.size * (1 + UNPACKED)) if plan.parts else 0, shutil.disk_usage(plan.folder).free
+    if need > free and (need := need - _bytes_there(plan.folder)) > free:
+        raise FedwcaError(
+            f"{plan.name} takes about {need / 1e9:.1f} GB more in {plan.folder} while it is unpacked, and "
+            f"{free / 1e9:.1f} GB are free; name another disk with --data"
+        )
 
 
 def _bytes_there(folder: Path) -> int:

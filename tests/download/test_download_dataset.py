@@ -144,6 +144,19 @@ def test_a_file_of_unknown_length_fills_no_disk(
     assert not (tmp_path / "pacs/photo.zip.part").exists()
 
 
+def test_a_failed_download_leaves_no_empty_folder(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RemoteFile((f"{server.add('/other.zip', b'')}.none",), "raw/photo.zip", unpack="zip", unpacked_path="photo")
+    monkeypatch.setattr(Pacs, "downloads", (file,))
+    assert call("data", "get", "pacs", "--data", str(tmp_path / "new" / "sets")).code == 1
+    assert list(tmp_path.iterdir()) == []
+    mine = tmp_path / "pacs" / "mine"
+    mine.mkdir(parents=True)
+    assert call("data", "get", "pacs", "--data", str(tmp_path)).code == 1
+    assert mine.is_dir()
+
+
 def test_two_downloads_at_once_are_refused(mnist: LocalServer, tmp_path: Path) -> None:
     folder = tmp_path / "digit_five"
     folder.mkdir()
