@@ -133,6 +133,8 @@ def read_archive_images(path: Path) -> Images:
 def _in_color(path: Path, images: NDArray[Any]) -> Images:
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
         raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
+    if images.ndim == 3 and images.shape[2] == 3 != images.shape[1]:  # would be read as grey images 3 pixels wide
+        raise DataError(f"{path}: images {list(images.shape)} is a single colour image; several are [N, H, W, 3]")
     return to_three_channels(images)
 
 

@@ -92,6 +92,7 @@ def test_a_single_array_is_no_archive(tmp_path: Path) -> None:
         ({"images": np.zeros((6, 8, 8), np.float32)}, r"images must be uint8 .* not float32 \[6, 8, 8\]"),
         ({"images": np.zeros((6, 8, 8, 4), np.uint8)}, r"images must be uint8"),
         ({"images": np.zeros((6, 64), np.uint8)}, r"images must be uint8"),
+        ({"images": np.zeros((6, 8, 3), np.uint8)}, r"images \[6, 8, 3\] is a single colour image; several are \[N, H"),
         ({"labels": np.zeros(6, np.uint8)}, r"labels must be int64 \[6\], one for each image, not uint8 \[6\]"),
         ({"labels": np.zeros(5, np.int64)}, r"labels must be int64 \[6\]"),
         ({"groups": np.zeros(5, np.int64)}, r"groups must be int64 \[6\]"),
