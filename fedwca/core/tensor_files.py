@@ -155,6 +155,8 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     """
     if not path.exists():
         raise CheckpointError(f"{path}: no such file; {taker} a .safetensors or .pth state dict")
+    if path.suffix in (".onnx", ".pt2"):
+        raise CheckpointError(f"{path}: holds a program, not a state dict; {taker} a .safetensors or .pth state dict")
     if path.suffix == ".safetensors":
         return open_tensors(path).tensors()
     try:
@@ -214,7 +216,9 @@ def check_fits(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> Non
     if missing:
         needs = ", ".join(state) if len(state) < 30 else f"{len(state)} tensors such as {next(iter(state))!r}"
         lacking = f"{missing[0]!r} ({count_of(len(missing), 'tensor')} missing)"
-        raise CheckpointError(f"{path}: lacks {lacking}; the model needs {needs}")
+        others = [name for name in tensors if name not in state]
+        has = f"; the file has {others[0]!r}" if others else ""
+        raise CheckpointError(f"{path}: lacks {lacking}{has}; the model needs {needs}")
     for name, tensor in state.items():
         if name in tensors and tensors[name].shape != tensor.shape:
             raise CheckpointError(

@@ -321,6 +321,7 @@ def truncated(path: Path, tensors: Any) -> Path:
         (lambda folder: truncated(folder / "cut.safetensors", state()), "not a readable checkpoint"),
         (lambda folder: truncated(folder / "cut.pt", state()), "not a readable checkpoint"),
         (lambda folder: write(folder / "list.pt", [1, 2]), "not a readable checkpoint"),
+        (lambda folder: truncated(folder / "model.pt2", state()), "model.pt2: holds a program, not a state dict; --ch"),
         (lambda folder: write(folder / "trap.pt", {"x": Trap()}), "holds pickled objects beside tensors"),
         (
             lambda folder: write(folder / "few.pt", {k: v for k, v in state().items() if k != "norm.running_var"}),
@@ -333,6 +334,10 @@ def truncated(path: Path, tensors: Any) -> Path:
         (
             lambda folder: write(folder / "other.pt", {**state(), "bottleneck.weight": torch.zeros(8, 3)}),
             "bottleneck.weight has shape (8, 3); this model needs (8, 1250)",
+        ),
+        (
+            lambda folder: write(folder / "names.pt", {f"net.{name}": tensor for name, tensor in state().items()}),
+            "; the file has 'net.",
         ),
         (lambda folder: write(folder / "numbers.pt", {**state(), "norm.weight": 3.0}), "lacks 'norm.weight'"),
         (
@@ -351,10 +356,12 @@ def truncated(path: Path, tensors: Any) -> Path:
         "cut",
         "cut pt",
         "list",
+        "program",
         "code",
         "tensor",
         "more tensors",
         "shape",
+        "names",
         "number",
         "nan",
         "classes",

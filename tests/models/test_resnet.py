@@ -151,7 +151,7 @@ def test_weights_from_a_file(tmp_path: Path, name: str, kind: str) -> None:
         (lambda s: {**s, "layer5.0.conv1.weight": torch.zeros(2)}, "has 'layer5.0.conv1.weight' (1 tensor)"),
         (lambda s: {**s, "conv1.weight": torch.zeros(64, 3, 3, 3)}, "conv1.weight has shape (64, 3, 3, 3); this model"),
         (lambda s: {**s, "bn1.bias": torch.full((64,), torch.nan)}, "bn1.bias has values that are not finite"),
-        (lambda s: {"x": torch.zeros(2)}, "lacks 'conv1.weight' (100 tensors missing); the model needs 120 tensors"),
+        (lambda s: {"x": torch.zeros(2)}, "(100 tensors missing); the file has 'x'; the model needs 120 tensors"),
     ],
     ids=["missing", "unexpected", "shape", "nan", "other"],
 )
