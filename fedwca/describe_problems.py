@@ -52,6 +52,8 @@ def describe_problems(error: ValidationError, prefix: str = "", model: type[Base
         if item["type"] == "extra_forbidden":
             close = difflib.get_close_matches(str(item["loc"][-1]), _fields_at(model, item["loc"][:-1]), 1)
             problem = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
+        elif item["type"] == "missing":
+            problem = "must be given"
         elif item["type"] in ("tuple_type", "list_type") and isinstance(item["input"], str):
             problem = describe_missing_list(item["input"])
         is_plain = isinstance(item["input"], str | int | float | None)

@@ -72,7 +72,7 @@ def test_near_names_are_said() -> None:
         models.build("timm:resnt18")
     with pytest.raises(InvalidConfig, match="no network of that name"):
         models.build("timm:hf-hub:somebody/code")
-    with pytest.raises(InvalidConfig, match=r"model timm\.network: Field required"):
+    with pytest.raises(InvalidConfig, match=r"model timm\.network: must be given"):
         models.build("timm")
 
 
