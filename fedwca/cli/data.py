@@ -27,6 +27,7 @@ app = typer.Typer(
 Name = Annotated[
     str, typer.Argument(help="A data set of `fedwca data list`, or a folder in --data.", show_default=False)
 ]
+Catalogued = Annotated[str, typer.Argument(help="A published data set of `fedwca data list`.", show_default=False)]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder that holds the data set. [default: FEDWCA_DATA]")]
 Plan = Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched.")]
 Out = Annotated[Path, typer.Option("--out", help="PNG to write.")]
@@ -56,7 +57,7 @@ def list_datasets() -> None:
 
 
 @app.command("get")
-def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
+def get_dataset(name: Catalogued, data: Data = None, plan: Plan = False) -> None:
     """Fetch a catalogued data set, check it, and lay it out as its reader wants it.
 
     Goes on where it was broken off. Addresses, licence and size are said before the first byte.
