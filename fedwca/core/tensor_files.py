@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fedwca.core.component_answers import describe_value
 from fedwca.core.count_of import count_of
 from fedwca.core.files import write_atomically
 from fedwca.core.input_files import check_not_special
@@ -140,7 +141,8 @@ def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"{path}: not a readable checkpoint ({first_line(error)})")
+    reason = first_line(error).partition(". This is an internal")[0]  # torch goes on with advice for its developers
+    return CheckpointError(f"{path}: not a readable checkpoint ({reason})")
 
 
 def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
@@ -154,9 +156,9 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
         CheckpointError: the file is missing or damaged, or holds something else.
     """
     if not path.exists():
-        raise CheckpointError(f"{path}: no such file; {taker} a .safetensors or .pth state dict")
+        raise CheckpointError(f"{path}: no such file; {taker} a .safetensors, .pt or .pth state dict")
     if path.suffix in (".onnx", ".pt2"):
-        raise CheckpointError(f"{path}: holds a program, not a state dict; {taker} a .safetensors or .pth state dict")
+        raise CheckpointError(f"{path}: holds a program, not a state dict; {taker} a .safetensors, .pt or .pth state dict")
     if path.suffix == ".safetensors":
         return open_tensors(path).tensors()
     try:
@@ -165,7 +167,7 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:  # torch's own message advises to run the code in it
         raise CheckpointError(
             f"{path}: holds pickled objects beside tensors, which could run code, or is damaged; {taker} a "
-            ".safetensors or .pth state dict of tensors alone"
+            ".safetensors, .pt or .pth state dict of tensors alone"
         ) from error
     except Exception as error:  # torch raises whatever a damaged file leads it to
         raise _unreadable(path, error) from error
@@ -179,7 +181,9 @@ would leave them changed."""
 def _read_torch(path: Path) -> dict[str, Tensor]:
     with _IGNORING_WARNINGS, warnings.catch_warnings(action="ignore"):  # about pickles, which are refused
         state = torch.load(path, map_location="cpu", weights_only=True)
-    state = state.get("state_dict", state)
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, Mapping):
+        raise TypeError(f"it holds {describe_value(state)}, not tensors by name")
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
     return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
 
