@@ -158,7 +158,7 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     if not path.exists():
         raise CheckpointError(f"{path}: no such file; {taker} a .safetensors, .pt or .pth state dict")
     if path.suffix in (".onnx", ".pt2"):
-        raise CheckpointError(f"{path}: holds a program, not a state dict; {taker} a .safetensors, .pt or .pth state dict")
+        raise CheckpointError(f"{path}: holds a program; {taker} a .safetensors, .pt or .pth state dict")
     if path.suffix == ".safetensors":
         return open_tensors(path).tensors()
     try:

@@ -7,6 +7,7 @@ from typing import Any
 from fedwca.reproduce.plan_jobs import Job
 from fedwca.results.pictures import NotDrawn, clusters, draw_bars, draw_weights
 from fedwca.results.pictures.accuracy import draw_curves
+from fedwca.results.pictures.bars import describe_accuracy
 from fedwca.results.table_rows import summarise
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.load_data import load
@@ -24,7 +25,8 @@ def draw_figure(job: Job, domain: str, collected: CollectedRuns) -> Any:
     title = f"{job.dataset}, {job.domain_role or 'partition'} {domain}{quick_note}"
     if job.found.shows == "curves":
         curves = {name: (row, collected.runs[name].lines_of(name)) for row, name in methods.items()}
-        return draw_curves(curves, f"{job.table}: {title}")
+        _, accuracy_text = describe_accuracy(next(iter(collected.runs.values())).results)
+        return draw_curves(curves, f"{job.table}: {title}", accuracy_text)
     if job.found.shows == "domains":
         entries = summarise(collected.table)
         bars = {name: {**entries[name], "label": row} for row, name in methods.items()}

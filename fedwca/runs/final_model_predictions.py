@@ -62,6 +62,10 @@ def predict_for_pictures(
     title = (
         f"{opened.label} after {rounds}: {dataset_text}, seed {config.seed}; source model {source_model}, trial {trial}"
     )
+    image_kind = "test image"
+    if opened.about.get("newcomers"):
+        image_kind = "validation image"
+        title += "; training clients' validation images"
     return Models(
         title=title,
         classes=opened.classes,
@@ -73,6 +77,7 @@ def predict_for_pictures(
         confidences=[predictions.confidences.numpy() for predictions in classified],
         before=[p.features.cpu().numpy() for p in source_predictions],
         after=[p.features.cpu().numpy() for p in final_predictions],
+        image_kind=image_kind,
     )
 
 

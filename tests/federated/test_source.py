@@ -320,8 +320,8 @@ def truncated(path: Path, tensors: Any) -> Path:
         (lambda folder: folder, "not a readable checkpoint"),
         (lambda folder: truncated(folder / "cut.safetensors", state()), "not a readable checkpoint"),
         (lambda folder: truncated(folder / "cut.pt", state()), "failed finding central directory)"),
-        (lambda folder: write(folder / "list.pt", [1, 2]), "not a readable checkpoint (it holds a list, not tensors by name)"),
-        (lambda folder: truncated(folder / "model.pt2", state()), "model.pt2: holds a program, not a state dict; --ch"),
+        (lambda folder: write(folder / "list.pt", [1, 2]), "checkpoint (it holds a list, not tensors by name)"),
+        (lambda folder: truncated(folder / "model.pt2", state()), "model.pt2: holds a program; --checkpoint takes"),
         (lambda folder: write(folder / "trap.pt", {"x": Trap()}), "holds pickled objects beside tensors"),
         (
             lambda folder: write(folder / "few.pt", {k: v for k, v in state().items() if k != "norm.running_var"}),

@@ -32,17 +32,18 @@ def accuracy(run: Run) -> Any:
     return _draw_figure(curves, run.title, rounds_text, band, list(curves)[-1], accuracy_text)
 
 
-def draw_curves(curves: Mapping[str, tuple[str, Sequence[Record]]], title: str) -> Any:
+def draw_curves(curves: Mapping[str, tuple[str, Sequence[Record]]], title: str, accuracy_text: str = TESTED) -> Any:
     """Mean accuracy over the counted clients by round, a curve per method; a band of one standard deviation over runs.
 
     Args:
         curves: by method, its label in the legend, and records of the rounds, including those in which a run diverged.
         title: title of the picture.
+        accuracy_text: what the records' accuracy is, see `describe_accuracy`.
     """
     counted = [counted_rounds(records) for _, records in curves.values()]
     several = any(len(rounds) > len({record["round"] for record in rounds}) for rounds in counted)
     band = "; band: one standard deviation" if several else f"; {describe_single_run(1)}"
-    return _draw_figure(curves, title, "rounds", band)
+    return _draw_figure(curves, title, "rounds", band, accuracy_text=accuracy_text)
 
 
 def _draw_figure(

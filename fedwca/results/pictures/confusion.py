@@ -39,7 +39,7 @@ def confusion(models: Models) -> Any:
     rows = math.ceil(len(tables) / columns)
     unit = "client" if by_client else "domain, all its clients together"
     has_gaps = any((table.sum(1) == 0).any() for table in tables.values())
-    note = "; grey: no test image of that class" if has_gaps else ""
+    note = f"; grey: no {models.image_kind} of that class" if has_gaps else ""
     fig = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {unit}{note}\n{models.title}")
     axes = fig.subplots(rows, columns, squeeze=False)
     fig.get_layout_engine().set(h_pad=0.1)

@@ -29,13 +29,13 @@ def embedding(models: Models, projection: Literal["pca", "tsne"] = "tsne", first
     image_domains = [domain for domain, labels in pairs for _ in range(len(labels))]
     step = max(1, -(-len(image_domains) // MOST))
     if len(image_domains) < 5:
-        raise style.NotDrawn(f"{len(image_domains)} test images are too few for a plane")
+        raise style.NotDrawn(f"{len(image_domains)} {models.image_kind}s are too few for a plane")
     sampled_domains = np.array(image_domains)[::step]
     sampled_classes = np.concatenate([np.asarray(t) for t in models.truth])[::step]
     fig = style.figure(
         10.5,
         9.2,
-        f"Features of {len(sampled_domains)} test images "
+        f"Features of {len(sampled_domains)} {models.image_kind}s "
         f"({projection.replace('tsne', 't-SNE').replace('pca', 'PCA')})\n{models.title}",
     )
     axes = fig.subplots(2, 2)

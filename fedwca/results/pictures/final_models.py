@@ -30,3 +30,6 @@ class Models:
     """Features ``[N, q]`` by the model that clients start from."""
     after: Sequence[Any]
     """Features ``[N, q]`` by the model that gives ``predicted``."""
+    image_kind: str = "test image"
+    """What the images are; where new clients come after the training, those of the clients that train are for
+    validation."""

@@ -16,7 +16,7 @@ from fedwca.results.report.html_tables import escape
 SHOWN = {
     "clusters": "Images of the clients in each cluster",
     "weights": "Weights of the cluster models in each client's start, by round",
-    "mistakes": "Test images that the delivered models get wrong, the surest first",
+    "mistakes": "Images that the delivered models get wrong, the surest first",
 }
 """Names in `fedwca.results.pictures.catalogue.PICTURES`, with their captions on the page."""
 OF_CLUSTERS = ("clusters", "weights")
