@@ -147,6 +147,7 @@ def test_models_are_generated_for_those_who_predict(run: Path) -> None:
 
 def test_pictures_are_of_the_generated_models(run: Path) -> None:
     pictured = predict_for_pictures(run, "odpfl_hn")
+    assert pictured.title.endswith("; training clients' validation images")
     (last,) = read_rounds(run, "odpfl_hn", number=1)
     accuracies = [100 * float((a == b).mean()) for a, b in zip(pictured.predicted, pictured.truth, strict=True)]
     assert accuracies == pytest.approx(last["accuracy_validation"][:TRAIN])
