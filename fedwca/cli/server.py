@@ -23,12 +23,19 @@ def command(
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     check_flower()
     from fedwca.deploy.flower.addresses import check_can_listen, local_address
-    from fedwca.deploy.flower.flwr_cli import check_answers, register_clients, retry, write_connection
+    from fedwca.deploy.flower.flwr_cli import (
+        check_answers,
+        forget_registered,
+        register_clients,
+        retry,
+        write_connection,
+    )
     from fedwca.deploy.flower.processes import flower_environment, run_until_stopped, server_command
 
     check_is_deployment(folder)
     arguments = server_command(folder / "server", host, port, insecure)
     check_can_listen(host, port)
+    forget_registered(folder)
 
     def on_start(process: subprocess.Popen[bytes]) -> None:
         if not insecure:

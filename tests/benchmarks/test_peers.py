@@ -14,6 +14,7 @@ from .scripts import script
 run = script("peers/run")
 
 
+@pytest.mark.slow
 def test_plain_and_fedwca_on_a_tiny_federation_without_a_peer_that_is_not_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def alone(bench: Callable[..., Run]) -> Run:
     return bench(*GIVEN)
 
 
+@pytest.mark.slow  # two ranks of the engine are in tests/engine/test_sharded.py
 def test_clients_shared_by_two_ranks(alone: Run, shades: Path, tmp_path: Path) -> None:
     words = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--ranks-per-trial", "2", "--out", str(tmp_path / "run")]
     code, out, err = torchrun(*words)

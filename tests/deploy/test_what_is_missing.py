@@ -22,7 +22,7 @@ from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.flower.addresses import check_reachable
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
 from fedwca.deploy.flower.client_device import find_device
-from fedwca.deploy.flower.flwr_cli import register_clients
+from fedwca.deploy.flower.flwr_cli import forget_registered, register_clients
 from fedwca.deploy.flower.keys import certify, make_key
 from fedwca.deploy.flower.processes import STEADY, find_flwr, run_with_restarts, server_command
 from fedwca.deploy.server_status import LOG, RUNNING, SUBMITTED
@@ -179,6 +179,18 @@ def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkey
     for sentence, name in zip(messages, ("the disk is full", "private.pub", "rsa.pub", "text.pub"), strict=True):
         assert sentence.startswith("Warning: a client is not let in: ")
         assert name in sentence
+    # Those that the server knows are not registered again, before it is started anew.
+    registered.clear()
+    assert register_clients(folder, {}, messages.append) == 0
+    assert registered == ["cc.pub"]
+    make_key(keys / "dd")
+    registered.clear()
+    assert register_clients(folder, {}, messages.append) == 1
+    assert registered == ["cc.pub", "dd.pub"]
+    forget_registered(folder)
+    registered.clear()
+    register_clients(folder, {}, messages.append)
+    assert registered == ["aa.pub", "bb.pub", "cc.pub", "dd.pub"]
 
 
 def test_a_client_that_ends_by_itself_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

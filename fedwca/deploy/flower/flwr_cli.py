@@ -23,6 +23,8 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences with which Flower's command colours its messages."""
 UNREACHABLE, FORGOTTEN = "Connection to the SuperLink is unavailable", "Run ID not found"
 """What Flower's command says if no server answers, and if the server does not know a run."""
+REGISTERED = "registered-keys"
+"""File in the server's folder with the public keys that the running server knows, one a line."""
 MISSES = 5
 """Failed status queries in a row after which watching is given up; ten minutes if each times out."""
 
@@ -73,26 +75,41 @@ def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -
     return answer
 
 
+def forget_registered(folder: Path) -> None:
+    """Forget which keys a server of this deployment has registered, since the next one knows none."""
+    (folder / "server" / REGISTERED).unlink(missing_ok=True)
+
+
 def register_clients(folder: Path, env: dict[str, str], tell: Callable[[str], None]) -> int:
     """Register the clients whose public keys are in ``server/keys``; return how many are new.
 
-    A key that cannot be registered is skipped.
+    A key that cannot be registered is skipped. Those that were registered since `forget_registered` are left alone, as
+    each takes Flower's command two seconds.
 
     Args:
         folder: the deployment's.
         env: the environment to call Flower's command in.
         tell: called with a warning for each key that is skipped.
     """
+    record = folder / "server" / REGISTERED
+    known = set(record.read_text(encoding="utf-8").splitlines()) if record.exists() else set()
     registered = 0
-    for key in sorted((folder / "server" / "keys").glob("[!.]*.pub")):
+    for file in sorted((folder / "server" / "keys").glob("[!.]*.pub")):
+        key = ""
         try:
-            check_public_key(key)
-            call_flwr(["supernode", "register", str(key), "fedwca"], env)
+            check_public_key(file)
+            key = file.read_text(encoding="utf-8").strip()
+            if key in known:
+                continue
+            known.add(key)
+            call_flwr(["supernode", "register", str(file), "fedwca"], env)
             registered += 1
         except FedwcaError as error:
-            reason = str(error).replace(str(key), "")  # its folder may be called so
+            reason = str(error).replace(str(file), "")  # its folder may be called so
             if "already" not in reason and "in use" not in reason:
                 tell(f"Warning: a client is not let in: {error}")
+                known.discard(key)
+    write_text_atomically(record, "".join(f"{key}\n" for key in sorted(known)))
     return registered
 
 
