@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -94,6 +94,29 @@ class ModelDescription(BaseModel):
             return cls.model_validate(values)
         except (ValueError, TypeError, RecursionError):
             raise CheckpointError(f"{message} (its description is damaged or of another version)") from None
+
+    def check_is_of(self, model: str, classes: Sequence[str], file: object) -> None:
+        """Refuse a model of another architecture or other classes.
+
+        Fields of the architecture may differ, such as ``side`` or ``dropout``, as far as the tensors fit.
+
+        Args:
+            model: name of the architecture that is needed.
+            classes: names of the classes that are needed, in order; another number of them is another shape of tensors,
+                which is refused as such.
+            file: the file, for messages.
+
+        Raises:
+            CheckpointError: it is such a model.
+        """
+        if (name := self.model.get("name")) != model:
+            raise CheckpointError(f"{file}: is a model {name!r}, and the run's is {model!r}; --model has to agree")
+        for number, (own, needed) in enumerate(zip(self.classes, classes, strict=False)):
+            if own != needed:
+                raise CheckpointError(
+                    f"{file}: its class {number} is {own!r}, and that of the data {needed!r}; a model needs the same "
+                    "classes in the same order"
+                )
 
 
 def weights_hash(tensors: Mapping[str, Tensor]) -> str:

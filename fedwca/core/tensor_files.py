@@ -181,8 +181,9 @@ would leave them changed."""
 def _read_torch(path: Path) -> dict[str, Tensor]:
     with _IGNORING_WARNINGS, warnings.catch_warnings(action="ignore"):  # about pickles, which are refused
         state = torch.load(path, map_location="cpu", weights_only=True)
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, Mapping):
+    if isinstance(state, dict):
+        state = state.get("state_dict", state)
+    if not isinstance(state, dict):
         raise TypeError(f"it holds {describe_value(state)}, not tensors by name")
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
     return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}

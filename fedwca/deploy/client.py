@@ -8,16 +8,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedwca._version import __version__
 from fedwca.core.messages import Blend, Offer
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
-from fedwca.deploy.composition import Composition
+from fedwca.deploy.composition import Composition, read_composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.deployable_checks import check_noise_coverage
 from fedwca.deploy.half_precision import wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
-from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
+from fedwca.deploy.wire_messages import MOMENTS, Parcel, row_to_tensors, tensors_problem, tensors_to_row
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
@@ -264,24 +263,3 @@ class Client:
         models, residual = compressor.compress(row, start, self.residual)
         self.residual = residual if composition.feedback else None
         return models
-
-
-def read_composition(parcel: Parcel) -> Composition:
-    """Return the composition in a parcel that holds the source model.
-
-    Raises:
-        FedwcaError: this client cannot build it; if the server has another version, the error names both versions.
-    """
-    try:
-        composition = Composition.read(str(parcel.notes["composition"]))
-        composition.architecture()
-        composition.build()
-    except FedwcaError as error:
-        version = parcel.notes.get(VERSION, "an earlier version")
-        if version == __version__:
-            raise
-        raise FedwcaError(
-            f"this client has fedwca {__version__} and cannot do what the server, which has {version}, asks; install "
-            f"the server's version here ({error})"
-        ) from error
-    return composition

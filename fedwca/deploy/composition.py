@@ -7,14 +7,16 @@ from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
+from fedwca._version import __version__
 from fedwca.config.component_registries import registry_of
 from fedwca.core.architecture import Architecture
 from fedwca.core.messages import NormLayers
 from fedwca.core.training_settings import Precision, Training
 from fedwca.deploy.half_precision import Transport
+from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.describe_problems import describe_problems
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.errors import InvalidConfig
+from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.federated.method import Method
 from fedwca.registry import Registry
 from fedwca.user_values import UserValues
@@ -117,3 +119,24 @@ class Composition(UserValues):
             pseudo_labeler=registry_of("pseudo_labeler").build(self.pseudo_labeler),
             objectives=tuple(registry_of("objective").build(objective) for objective in self.objectives),
         )
+
+
+def read_composition(parcel: Parcel) -> Composition:
+    """Return the composition in a parcel that holds the source model.
+
+    Raises:
+        FedwcaError: this client cannot build it; if the server has another version, the error names both versions.
+    """
+    try:
+        composition = Composition.read(str(parcel.notes["composition"]))
+        composition.architecture()
+        composition.build()
+    except FedwcaError as error:
+        version = parcel.notes.get(VERSION, "an earlier version")
+        if version == __version__:
+            raise
+        raise FedwcaError(
+            f"this client has fedwca {__version__} and cannot do what the server, which has {version}, asks; install "
+            f"the server's version here ({error})"
+        ) from error
+    return composition

@@ -29,7 +29,7 @@ from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
-from fedwca.errors import CheckpointError, DataError, Diverged
+from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import TORCH, train_cached
 
 _RENAMED = {"TrainedSource": "fedwca.federated.source_model.StartModel"}
@@ -251,33 +251,9 @@ def load_source(
     path = expand_home(path)
     network = model.build(len(classes), pretrained=False, trains_classifier=trains_classifier).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
-    if path.suffix == ".safetensors":
-        _check_description(path, classes, model)
+    if path.suffix == ".safetensors" and (text := open_tensors(path).metadata.get(KEY)) is not None:  # exported
+        ModelDescription.read(text, path).check_is_of(model.name, classes, path)
     accuracy = _accuracy_of(tensors)
     tensors.pop("accuracy", None)
     fill_module(network, tensors, path)
     return StartModel(network.eval(), accuracy, file_digest(path))
-
-
-def _check_description(path: Path, classes: tuple[str, ...], model: Architecture) -> None:
-    """Refuse an exported model of another architecture or other classes; other files say nothing of either.
-
-    Fields of the architecture may differ, such as ``side`` or ``dropout``, as far as the tensors fit.
-
-    Raises:
-        CheckpointError: it is such a model, or its description is damaged.
-    """
-    text = open_tensors(path).metadata.get(KEY)
-    if text is None:
-        return
-    description = ModelDescription.read(text, path)
-    name = description.model.get("name")
-    if name != model.name:
-        raise CheckpointError(f"{path}: is a model {name!r}, and the run's is {model.name!r}; --model has to agree")
-    # Another number of classes is another shape, which is refused as such.
-    for number, (own, needed) in enumerate(zip(description.classes, classes, strict=False)):
-        if own != needed:
-            raise CheckpointError(
-                f"{path}: its class {number} is {own!r}, and that of the data {needed!r}; a model needs the same "
-                "classes in the same order"
-            )

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from fedwca._version import __version__
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Objective
-from fedwca.deploy.client import Client, read_composition
-from fedwca.deploy.composition import Composition
+from fedwca.deploy.client import Client
+from fedwca.deploy.composition import Composition, read_composition
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.protect_single_clients import check_not_single_model
 from fedwca.deploy.read_answers import ReceivedAnswer
