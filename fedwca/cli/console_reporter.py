@@ -67,6 +67,8 @@ def print_plan(run: PlannedRun, dry: bool) -> None:
     partition = component("partition", plan.config.partition, plan.config.components)
     print_line(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
     print_line("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
+    if any(method.finish for method, _ in plan.methods):
+        print_line(f"Rounds: {plan.config.rounds}; a last phase counts as one more")
     for origin, values in provenance(plan).items():
         print_line(f"From {origin}: {'; '.join(values)}")
     print_line(f"Memory: {run.memory}")

@@ -107,6 +107,8 @@ def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_j
     if methods:
         console.print(_describe_means(methods.values(), shown_run.complete), soft_wrap=True)
     draw_grid(ResultsTable("", ("method", *headings), rows), console)
+    if any("finish" in method for method in shown_run.methods.values()):
+        console.print("A last phase counts as one more round")
     if shown_run.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote_path(shown_run.path)}", soft_wrap=True)
 

@@ -265,8 +265,10 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     from fedwca.data.find_domains import find_dataset_path
 
     if registered or (root is None and find_dataset_path(data_dir(), name) is None):
-        if not registered and Path(name).is_dir():
-            option = f"--data {quote_path(Path(name))}"
+        path = Path(name)
+        folder = path.parent if path.suffix == ".npz" and path.is_file() else path  # a domain may be one file
+        if not registered and folder.is_dir():
+            option = f"--data {quote_path(folder)}"
             raise UnknownComponent(
                 f"no dataset {name!r}; to read the folder of that path, take dataset folder with {option}"
             )

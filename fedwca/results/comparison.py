@@ -200,8 +200,8 @@ class Comparison:
             rows.append([label + self.mark(method), *cells])
         counts = {self.sample(method, source).n for method in self.labels for source in self.sources}
         runs_per_source = " to ".join(map(str, sorted({min(counts), max(counts)})))
-        grouping = kind if several else f"{kind} {self.sources[0]}"
-        title = f"{self.dataset}: accuracy in percent {shown_round(self.chosen)}, by {grouping}"
+        grouping = f"by {kind}" if several else f"{kind} {self.sources[0]}"
+        title = f"{self.dataset}: accuracy in percent {shown_round(self.chosen)}, {grouping}"
         notes = [f"Mean ± std (ddof 1) over n = {runs_per_source} runs ({start_model}s × trials) of a {kind}."]
         if max(counts) < 2:
             spread = f"no {kind} has a spread" if several else "there is no spread"

@@ -62,3 +62,8 @@ def test_a_name_nobody_knows(tmp_path: Path) -> None:
         call("check", "pacz")
     with pytest.raises(UnknownComponent, match="neither a folder in"):
         call("check", "mine", "--data", str(tmp_path))
+    domain = tmp_path / "photo.npz"
+    domain.touch()
+    for path in (tmp_path, domain):
+        with pytest.raises(UnknownComponent, match=rf"take dataset folder with --data {tmp_path}$"):
+            call("check", str(path))

@@ -120,6 +120,13 @@ def test_numbers_of_a_comparison_are_over_all_runs() -> None:
     assert "worst_mean" in comma_separated(comparison.flat()).splitlines()[0]
 
 
+def test_the_title_of_a_comparison_says_what_its_columns_are() -> None:
+    shards, target = [Row("x", "X", {(0, 0): 50.0}, {})], [Row("x", "X", {(0, 0): 50.0}, {"a": {(0, 0): 50.0}})]
+    one = Comparison.of("shades", {"shards": shards}, None, named="partition")
+    assert one.table().title.endswith("after the last round, partition shards")
+    assert Comparison.of("shades", {"a": target, "b": target}, None).table().title.endswith("round, by source")
+
+
 def test_tables_in_entries_may_have_different_keys() -> None:
     text = comma_separated([{"mean": 1, "of": {"a": 2}}, {"mean": 3, "of": {"b": 4}}, {"mean": 5, "of": None}])
     assert text.splitlines() == ["mean,of_a,of_b", "1,2,", "3,,4", "5,,"]

@@ -56,6 +56,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
+def test_the_last_phase_is_counted_as_a_round_and_that_is_said(run: Path) -> None:
+    shown = call("runs", "show", str(run)).out
+    assert "3 of 3" in shown and shown.endswith("A last phase counts as one more round\n")
+
+
 def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
     contents = read_run(run)
     trust_by_round = {(r["method"], r["round"]): r["trust"] for r in contents.records if "trust" in r}
